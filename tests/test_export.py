@@ -202,6 +202,6 @@ def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             scores = row["classification_scores"]
             assert row["classification"] == max(scores, key=scores.__getitem__)
     assert main(["report", run]) == 0
-    page = Path(run, "report/index.html").read_text()
+    page = Path(run, "report/index.html").read_text(encoding="utf-8")
     assert "Agreement of explanations with marked items" in page
-    assert "input gradient" in page
+    assert "gradient × input" in page  # noqa: RUF001

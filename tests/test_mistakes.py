@@ -452,8 +452,8 @@ def test_hostile_texts_names_and_paths_go_through(
     record = read_record(Path(run, "records/test/predictions.parquet"))
     assert len(record.columns["index"]) == len(rows) + 1
     page = Path(run, "report/index.html").read_text(encoding="utf-8")
-    assert page.count("<h4>text ") == len(rows) + 1
-    assert page.count('<p class="query">') == paired * (len(rows) + 1)
+    assert page.count("<summary>text ") == len(rows) + 1
+    assert page.count('<p class="query" dir="auto">') == paired * (len(rows) + 1)
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
     assert len(page) < 2_000_000  # long texts and words are cut

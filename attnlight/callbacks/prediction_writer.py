@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
-from attnlight.callbacks.text_columns import TextColumns
+from attnlight.callbacks.text_columns import FIRST, TextColumns
 from attnlight.records import list_column
 
 
@@ -55,8 +55,10 @@ class PredictionWriter(RecordingCallback):
             per_class = list_column(logits.ravel(), np.full(len(logits), logits.shape[1]))
             lengths = np.repeat(output.mask.sum(dim=-1).numpy(), heads)
             item_logits = list_column(list_column(per_class, lengths), np.full(rows, heads))
-        logit_columns = {"item_logits": item_logits, "bias": output.bias.expand(rows, -1)}
-        self._recorder.add(output.rows, self._texts(batch, output) | logit_columns)
+        texts = self._texts(batch, output)
+        columns = {name: texts.pop(name) for name in FIRST}
+        columns |= {"item_logits": item_logits, "bias": output.bias.expand(rows, -1)}
+        self._recorder.add(output.rows, columns | texts)
 
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

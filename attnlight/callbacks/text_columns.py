@@ -14,6 +14,9 @@ from attnlight.errors import InputError
 from attnlight.functional.readout.instances import row_texts
 from attnlight.records import list_column
 
+# Of every corpus; others follow.
+FIRST = ("tokens", "items", "label", "probabilities", "attention")
+
 
 class TextColumns:
     """The texts of a split, as columns of the rows of a batch.

@@ -212,7 +212,7 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
     """
     from attnlight.records import KEY, read_record, record_columns
     from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.figures.saliency_agreement import words
+    from attnlight.report.methods import method_words
     from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
     columns = [name for name in taus.columns[4:] if name != _NULL]
@@ -240,7 +240,7 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
             for kind in kinds:
                 ceiling = min(float(ceilings[f"{kind}_{name}"]) for name in pair)
                 cells += [estimate(by_measure[f"{kind}_{'_'.join(pair)}"]), number(ceiling)]
-            label = " and ".join(WORDS.get(name, words(name)) for name in pair)
+            label = " and ".join(WORDS.get(name, method_words(name)) for name in pair)
             lines.append([label, *cells])
     head = [cell for kind in kinds for cell in (_KINDS[kind], "ceiling")]
     return Table(

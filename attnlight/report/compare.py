@@ -187,6 +187,7 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
                 columns
                 for record in group.records.get(test, ())
                 if (columns := _values(record.path, heading.measure))
+                and not np.isnan(list(columns.values())).all()
             ]
             keys = sorted(set.intersection(*map(set, values))) if values else []
             if not keys:

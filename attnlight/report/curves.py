@@ -34,8 +34,11 @@ def curve_figures(run: Run) -> dict[str, tuple[Figure, str]]:
         points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
     for record in run.epoch_records:
         summary = summarise(record, by_class=False)
-        first, measures = headline(summary), [measure for measure, _ in summary.means]
-        shown = list(dict.fromkeys([first.measure, *measures] if first else measures))[:PANELS]
+        # Accuracy is among the task's metrics already.
+        measures = [measure for measure, _ in summary.means if measure not in run.curves]
+        first = headline(summary)
+        leading = [first.measure] if first and first.measure in measures else []
+        shown = list(dict.fromkeys([*leading, *measures]))[:PANELS]
         some = f" {len(shown)} of its {len(measures)} measures are shown."
         captions[record.test] = (
             f"{describe(record.test).title}: mean of each measure on the validation split after "
@@ -86,7 +89,7 @@ def panel_title(measure: str) -> str:
 
     Example:
         >>> panel_title("tau_attention_input_gradient_attached")
-        'tau_attention_input_gradient_\nattached'
+        'tau_attention_input_\ngradient_attached'
     """
     lines = wrap(measure.replace("_", "_ "), _TITLE, break_on_hyphens=False)
     return "\n".join(line.replace("_ ", "_") for line in lines)

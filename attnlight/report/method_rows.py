@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnlight.records import Record, read_metadata
 from attnlight.report.figures import figure_rows
-from attnlight.report.methods import METHODS
+from attnlight.report.methods import METHODS, method_words
 from attnlight.report.tables import Table, estimate, number
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def method_rows(records: Mapping[str, Path]) -> MethodRows:
             found.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
         found.instances[test] = len(order)
     known = sorted(dict.fromkeys(labels), key=lambda label: [*METHODS, label].index(label))
-    found.labels = {label: METHODS.get(label, label.replace("_", " ")) for label in known}
+    found.labels = {label: method_words(label) for label in known}
     return found
 
 

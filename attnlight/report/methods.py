@@ -19,6 +19,16 @@ METHODS = {
 }
 
 
+def method_words(label: str) -> str:
+    """A method's label in words.
+
+    Example:
+        >>> method_words("gradient_x_attention"), method_words("my_own")
+        ('gradient × attention', 'my own')
+    """
+    return METHODS.get(label, label.replace("_", " "))
+
+
 def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:
     """Methods with a column `<measure>_<method>`, in words, in the order of the record."""
     labels = [
@@ -26,4 +36,4 @@ def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:
         for name, column in rows.items()
         if name.startswith(f"{measure}_") and column.ndim == 1
     ]
-    return {label: METHODS.get(label, label.replace("_", " ")) for label in labels}
+    return {label: method_words(label) for label in labels}

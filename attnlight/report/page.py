@@ -150,12 +150,17 @@ def _texts(
         shown = shown_texts(path, classes, rows)
     columns = record_columns(path) if shown else {}
     present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
+    missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
     return {
         "shown": shown,
         "chosen": chosen,
         "recorded": recorded,
         "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
-        "layers": {layer: name for layer, name in LAYERS.items() if layer in present},
+        "layers": {
+            layer: name
+            for layer, name in LAYERS.items()
+            if layer in present and name not in missing
+        },
     }
 
 

@@ -16,6 +16,7 @@ from attnlight.records import KEY, SCORES, TEXT_MARKS, read_pieces, record_colum
 from attnlight.report.tables import class_name
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
+_START = 6  # tokens by which a folded text is known
 _ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
@@ -43,12 +44,14 @@ class Token:
             in the text, where it is above 0.
         values: The scores in words.
         marked: Whether the corpus marks it, as evidence or otherwise.
+        predicted: Whether it is of the part of the text that is predicted, if instances are parts.
     """
 
     word: str
     shares: Mapping[str, int]
     values: str
     marked: bool
+    predicted: bool
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ShownText:
 
     Attributes:
         row: Its dataset index and its position, 0 if the instance is the whole text.
-        name: The same in words.
+        name: The same in words; without the position if instances are whole texts.
         prediction: The predicted class and its probability.
         label: The gold class; "" without one.
         query: Its query; "" without one.
@@ -65,6 +68,8 @@ class ShownText:
         tokens: Its first tokens, without boundary tokens.
         hidden: Number of tokens that are left out at the end.
         lacking: Layers that are not defined for it.
+        start: First words of what is predicted if that is a part of the text, else of its query, else
+            of the text.
     """
 
     row: Row
@@ -76,6 +81,7 @@ class ShownText:
     tokens: list[Token]
     hidden: int
     lacking: list[str]
+    start: str
 
 
 class Chosen(NamedTuple):
@@ -172,6 +178,7 @@ def shown_texts(
         chosen = choose(texts, _TEXTS, seed=0) if len(texts) else texts
     else:
         chosen = np.unique([index for index, _ in rows])
+    of_parts = any(piece["position"].any() for piece in read_pieces(path, ["position"]))
     most = max(_LEAST, min(_TOKENS, _ALL_TOKENS // max(len(wanted or ()), 1)))
     shown: dict[Row, ShownText] = {}
     seen: set[int] = set()
@@ -179,29 +186,43 @@ def shown_texts(
         for place, key in enumerate(zip(*(piece[name].tolist() for name in KEY), strict=True)):
             if key in wanted if wanted is not None else key[0] not in seen:
                 row = {name: values[place] for name, values in piece.items()}
-                shown[key] = _shown_text(row, classes, most)
+                shown[key] = _shown_text(row, classes, most, of_parts)
                 seen.add(key[0])
     return list(shown.values())
 
 
-def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, most: int) -> ShownText:
-    """The text of one row of the file, from its values by column, with at most so many tokens."""
+def _shown_text(
+    row: Mapping[str, Any], classes: Sequence[str] | None, most: int, of_parts: bool
+) -> ShownText:
+    """The text of one row of the file.
+
+    Args:
+        row: Its values by column.
+        classes: Names of the classes; None: their numbers.
+        most: Number of tokens to show.
+        of_parts: Whether instances are tokens or sentences, as items are.
+    """
+    position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
+    span = position, position + 1
+    if any(end - start > 1 for start, end in spans):  # sentences
+        span = spans[position] if position < len(spans) else (0, 0)
+    part = range(*span) if of_parts else range(0)
     layers = {"attention": np.mean(list(row["attention"]), 0)}
     layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
-    of_tokens, lacking = {}, []
+    by_token, lacking = {}, []
     for name, scores in layers.items():
         values = np.full(len(row["tokens"]), np.nan)
-        for (start, end), score in zip(row["items"], scores, strict=True):
+        for (start, end), score in zip(spans, scores, strict=True):
             values[start:end] = score
-        of_tokens[name] = values
+        by_token[name] = values
         if np.isnan(np.asarray(scores, dtype=np.float64)).all():
             lacking.append(LAYERS[name])
     marked = np.zeros(len(row["tokens"]), dtype=bool)
     for name in TEXT_MARKS:
         if name in row:
-            of_tokens[name] = (np.asarray(row[name]) > 0).astype(np.float64)
-            marked |= of_tokens[name] > 0
-    sizes = {name: np.nan_to_num(np.abs(values)) for name, values in of_tokens.items()}
+            by_token[name] = (np.asarray(row[name]) > 0).astype(np.float64)
+            marked |= by_token[name] > 0
+    sizes = {name: np.nan_to_num(np.abs(values)) for name, values in by_token.items()}
     shares = {
         name: (100 * size / max(size.max(initial=0), np.finfo(float).tiny)).round().astype(int)
         for name, size in sizes.items()
@@ -210,19 +231,21 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, most: int
         Token(
             _shortened(word),
             {name: int(share[place]) for name, share in shares.items() if share[place]},
-            _in_words({name: float(values[place]) for name, values in of_tokens.items()}),
+            _in_words({name: float(values[place]) for name, values in by_token.items()}),
             bool(marked[place]),
+            place in part,
         )
         for place, word in enumerate(row["tokens"])
         if word not in _BOUNDARY
     ]
     query = [_shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
+    first = query or [token.word for token in tokens if token.predicted or not part]
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
     restricted = 0 < len(allowed) < len(row["probabilities"])
     return ShownText(
-        row=(int(row["index"]), int(row["position"])),
-        name=f"text {row['index']}" + (f", position {row['position']}" * bool(row["position"])),
+        row=(int(row["index"]), position),
+        name=f"text {row['index']}" + f", position {position}" * of_parts,
         prediction=f"{class_name(likeliest, classes)} ({row['probabilities'][likeliest]:.2f})",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_TOKENS]) + " …" * (len(query) > _TOKENS),
@@ -230,6 +253,7 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, most: int
         tokens=tokens[:most],
         hidden=max(0, len(tokens) - most),
         lacking=lacking,
+        start=" ".join(first[:_START]) + " …" * (len(first) > _START),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -27,7 +30,9 @@ from attnlight.callbacks import (
     Sanity,
     SingleErasure,
     StateTokenAgreement,
+    Texts,
 )
+from attnlight.callbacks.text_columns import TextColumns
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
@@ -73,6 +78,8 @@ def compare(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch)
         if isinstance(column, Tensor):
             assert not by_hand[name].requires_grad
             torch.testing.assert_close(by_hand[name], column, rtol=0, atol=0, equal_nan=True)
+        if isinstance(column, pa.Array):  # as strings, in which NaN equals NaN
+            assert str(by_hand[name].to_pylist()) == str(column.to_pylist())
     assert output.logits.requires_grad  # the caller's output is left as it is
     assert all(parameter.grad is None for parameter in model.parameters())  # type: ignore[attr-defined]
 
@@ -102,9 +109,21 @@ def test_sanity() -> None:
     compare(test, model, flat.collate(flat.corpus()[:6], padding=2))
 
 
+@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+def test_texts(kind: str) -> None:
+    if kind == "tagger":
+        model, batch = tagger("study"), sentences()
+    else:
+        model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:6], padding=2)
+    test = Texts()
+    words = SimpleNamespace(index=batch.index.numpy(), words=lambda _: ["word"])
+    test._texts = TextColumns(words)
+    compare(test, model, batch)
+
+
 def test_every_test_is_among_these() -> None:
     named = (getattr(callbacks, name) for name in callbacks.__all__)
     every = {kind for kind in named if issubclass(kind, InterpretabilityTest)}
     # Times differ, and measured use needs the planted corpus.
-    apart = {AttributionCost, BaseDivergence, InterpretabilityTest, MeasuredUse, Sanity}
+    apart = {AttributionCost, BaseDivergence, InterpretabilityTest, MeasuredUse, Sanity, Texts}
     assert {type(test) for test in TESTS} | apart == every

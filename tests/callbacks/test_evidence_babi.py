@@ -145,10 +145,13 @@ def test_some_answers_are_proven_and_most_attended_there(columns: dict[str, Any]
 def test_the_page_shows_questions_and_the_proven_share(run: Path) -> None:
     write_report(run)
     page = (run / "report/index.html").read_text(encoding="utf-8")
-    assert page.count('<p class="query">') == 6
+    assert page.count('<p class="query" dir="auto">') == 6
     assert "Is attention on the evidence, and is that evidence the model&#39;s?" in page
-    assert "mass_proven" in page
-    assert (run / "report/tables/test-evidence_mass-1.md").is_file()
+    assert '<th scope="row">proven</th>' in page
+    table = (run / "report/tables/test-evidence_mass-1.md").read_text(encoding="utf-8")
+    proven = read_record(run / "records/test/evidence_mass.parquet").columns["mass_proven"]
+    line = next(line for line in table.splitlines() if line.startswith("| proven "))
+    assert f"{np.nanmean(proven):.3f} [" in line
 
 
 class Solver:

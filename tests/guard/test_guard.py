@@ -58,6 +58,13 @@ class TestDifferences:
         (line,) = self.changed(key, value)
         assert line.startswith(f"{key}: ")
 
+    def test_the_page_of_a_run_may_show_less_but_nothing_else(self) -> None:
+        key = "report/text/kept/numbers"
+        old = self.OLD | {key: np.array([0.1, 0.2, 0.3])}
+        for new, lines in (([0.1, 0.3], 0), ([0.1, 0.25], 1), ([], 1)):
+            assert len(differences(old, old | {key: np.array(new)}, {})) == lines
+        assert len(differences(old, {k: v for k, v in old.items() if k != key}, {})) == 1
+
     def test_a_missing_and_an_additional_key(self) -> None:
         found = {"b/x" if key == "a/x" else key: value for key, value in self.OLD.items()}
         assert differences(self.OLD, found, {}) == ["missing: a/x", "additional: b/x"]

@@ -28,6 +28,8 @@ SHARE = 0.002  # of the values of a discrete column, where a margin is below the
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # noqa: RUF001
 _DECIMAL = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 _INTERVAL = re.compile(rf"({NUMBER.pattern}) \[({NUMBER.pattern}), ({NUMBER.pattern})\]")
+# Pages of runs: what they show must be among what they showed. All of it is in their CSV files.
+_PAGE = re.compile(r"report/\w+/(base|kept)/numbers")
 _MANY = 20  # values
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _KINDS = {"singles": "float32", "doubles": "float64", "integers": "int64", "texts": "str"}
@@ -129,8 +131,9 @@ def verdict(text: str) -> Values:
 
 
 def page_numbers(text: str) -> Values:
-    """All decimals in the cells of a page's tables, in order of size."""
-    said = " ".join(re.findall(r"<td[^>]*>(.*?)</td>", text, flags=re.DOTALL))
+    """All decimals in the cells of a page's tables and in its headlines, in order of size."""
+    shown = re.finditer(r"<(td|p class=\"headline\")[^>]*>(.*?)</(td|p)>", text, flags=re.DOTALL)
+    said = " ".join(found[2] for found in shown)
     decimals = _DECIMAL.findall(re.sub(r"<[^>]*>", " ", said))
     return {"numbers": np.array(sorted(map(float, decimals)), dtype=np.float64)}
 
@@ -206,7 +209,8 @@ def differences(
     said += [f"additional: {key}" for key in sorted(found.keys() - set(new.values()))]
     said += [f"two of one name: {key}" for key, n in Counter(new.values()).items() if n > 1]
     for old, key in new.items():
-        if key in found and (words := _difference(expected[old], found[key], tolerance)):
+        compare = _surplus if _PAGE.fullmatch(key) else _difference
+        if key in found and (words := compare(expected[old], found[key], tolerance)):
             said.append(f"{key}: {words}")
     return said
 
@@ -237,6 +241,13 @@ def _difference(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
         return ""
     first = wrong[0]
     return f"{len(wrong)} of {old.size} differ, number {first}: {new.flat[first]} was {old.flat[first]}"
+
+
+def _surplus(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
+    """Numbers that are not among the old ones, or that there is none."""
+    among = np.isclose(new[:, None], old, rtol=tolerance, atol=tolerance).any(axis=1)
+    wrong = new[~among].tolist()
+    return f"not among the old: {wrong[:3]}" if wrong or not len(new) else ""
 
 
 def _same_cell(old: str, new: str, tolerance: float) -> bool:

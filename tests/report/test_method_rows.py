@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from attnlight.report.command import main
+from attnlight.report.figures import describe
 from attnlight.report.method_rows import MEASURES, TESTS, method_rows
 from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
@@ -187,7 +188,8 @@ class TestReport:
     def test_is_on_the_page_and_in_files(self, run: Path) -> None:
         main([str(run)])
         page = (run / "report/index.html").read_text(encoding="utf-8")
-        assert page.index("<h3>Attribution methods</h3>") < page.index("<h3>Faithfulness</h3>")
+        title = describe("faithfulness").question
+        assert page.index("<h4>Attribution methods</h4>") < page.index(f">{title}</h3>")
         assert "Which methods are told apart" in page
         text = (run / "report/tables/test-methods-pairs.csv").read_text(encoding="utf-8")
         lines = list(csv.DictReader(io.StringIO(text)))

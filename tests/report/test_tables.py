@@ -179,7 +179,7 @@ class TestReport:
         main([str(folder)])
         page = (folder / "report/index.html").read_text()
         counts = np.bincount(rows_of("predictions")["prediction"])
-        assert page.count("Predicted &lt;classes&gt;") == 1
+        assert page.count("<h4>Predicted &lt;classes&gt;</h4>") == 1
         assert f'<th scope="row">negative</th><td data-label="n">{counts[0]}</td>' in page
         assert "tables/test-predictions-*.{md,csv,tex}" in page
         written = sorted(path.name for path in (folder / "report/tables").iterdir())

@@ -67,6 +67,8 @@ def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     shown = only(tmp_path)
     assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
     assert (shown.query, shown.allowed, shown.hidden) == ("", [], 0)
+    assert shown.start == "Mary left the garden"
+    assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
     assert [(token.word, token.shares["attention"]) for token in shown.tokens] == [
         *(("Mary", 50), ("left", 50), ("the", 50)),
@@ -79,6 +81,7 @@ def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
     asked = ["[BOS]", "Where", "is", "Mary", "?", "[EOS]"]
     shown = only(tmp_path, query=asked, allowed=[0, 2], evidence=[0, 0, 1, -1, 1, 0])
     assert (shown.query, shown.allowed) == ("Where is Mary ?", ["garden", "kitchen"])
+    assert shown.start == "Where is Mary ?"
     assert [token.marked for token in shown.tokens] == [False, True, False, True]
     assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
 
@@ -90,7 +93,14 @@ def test_a_sentence_gives_its_attention_to_its_words(tmp_path: Path) -> None:
 
 def test_a_token_has_a_position_and_labels_may_be_missing(tmp_path: Path) -> None:
     shown = only(tmp_path, position=4, label=None)
-    assert (shown.name, shown.label) == ("text 3, position 4", "")
+    assert (shown.name, shown.label, shown.start) == ("text 3, position 4", "", "garden")
+    assert [token.predicted for token in shown.tokens] == [False, False, False, True]
+
+
+def test_a_sentence_that_is_predicted_is_known_by_its_words(tmp_path: Path) -> None:
+    shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]], position=1)
+    assert (shown.name, shown.start) == ("text 3, position 1", "the garden")
+    assert [token.predicted for token in shown.tokens] == [False, False, True, True]
 
 
 def test_long_texts_queries_and_words_are_cut(tmp_path: Path) -> None:
@@ -112,7 +122,7 @@ def test_texts_are_chosen_by_a_hash_and_each_once(tmp_path: Path) -> None:
     rows = [row(index, position=place) for index in range(40) for place in (0, 1)]
     shown = shown_texts(write(tmp_path / "predictions.parquet", rows), None)
     expected = choose(np.arange(40), 6, 0).tolist()
-    assert [text.name for text in shown] == [f"text {index}" for index in expected]
+    assert [text.name for text in shown] == [f"text {index}, position 0" for index in expected]
     assert {text.prediction for text in shown} == {"class 0 (0.70)"}
 
 

@@ -37,6 +37,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes.plot(mean.mean, place, "o", color=INK, ms=5)
         axes.axvline(1, color=INK, linestyle="dotted", linewidth=1)
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("Time as a multiple of a forward pass")
         axes.set_yticks(range(len(means)), [words[method] for method in means])
         axes.invert_yaxis()

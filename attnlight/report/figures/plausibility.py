@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlight.report.methods import recorded_methods
 from attnlight.report.style import INK, MUTED, canvas, predicted_groups
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells
 
@@ -18,9 +19,9 @@ _PANELS = {"auprc": "AUPRC", "token_f1": "Token F1", "iou_f1": "IoU F1"}
 
 def columns_of(rows: Rows) -> dict[str, list[str]]:
     """The three columns of each method, of people where they were compared, and of chance."""
-    methods = [name.removeprefix("auprc_") for name in rows if name.startswith("auprc_")]
     columns = {
-        name.replace("_", " "): [f"{measure}_{name}" for measure in _PANELS] for name in methods
+        words: [f"{measure}_{name}" for measure in _PANELS]
+        for name, words in recorded_methods(rows, "auprc").items()
     }
     beside = {"people": "human", "chance": "chance"}
     return columns | {
@@ -51,7 +52,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
                 axes.hlines(place, mean.low, mean.high, INK, linewidth=1)
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.5)
             axes.axvline(chance.mean, color=MUTED, ls="dashed", lw=1, label="chance")
-            axes.set(xlabel=label, xlim=(-0.03, 1.03))
+            axes.set(xlabel=label, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1))
+            axes.xaxis.set_major_formatter("{x:g}")
             axes.grid(axis="x")
             axes.tick_params(axis="y", length=0)
         panels[0].set_yticks(range(len(names)), names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlight.report.methods import method_words
 from attnlight.report.style import PALETTE, canvas
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, percent
 
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
 
 _TIED = "tied_"  # prefix of a column that each method has
 _DARK, _LIGHT = "#101418", "#fbfbfb"  # numbers on cells, which are alike on light and dark pages
-
-
-def words(method: str) -> str:
-    """A method's label in words.
-
-    Example:
-        >>> words("gradient_x_attention")
-        'gradient × attention'
-    """
-    method = method.replace("input_gradient", "gradient_x_input")
-    return method.replace("_x_", " × ").replace("_", " ")  # noqa: RUF001
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
@@ -51,7 +41,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             cell = f"{value + 0.0:.2f}".replace("-0.00", "0.00")
             middle = column + 0.5, row + 0.5
             axes.text(*middle, cell, color=ink, fontsize=8, ha="center", va="center")
-        names = [words(method) for method in methods]
+        names = [method_words(method) for method in methods]
         places = np.arange(size) + 0.5
         axes.set_xticks(places, names, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(places, names)
@@ -72,11 +62,12 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
         ]
         undefined = f"{100 * np.isnan(columns[0]).mean():.1f}"
         cells = mean_cells(columns, rows, [estimate, estimate, percent])
-        lines.append([" and ".join(map(words, pair)), *cells[:-1], undefined, cells[-1]])
+        lines.append([" and ".join(map(method_words, pair)), *cells[:-1], undefined, cells[-1]])
     chance = rows["chance_overlap"]
     mean = float(np.nanmean(chance)) if not np.isnan(chance).all() else np.nan
     tied = ", ".join(
-        f"{words(method)} {100 * rows[_TIED + method].mean():.1f} %" for method in _methods(rows)
+        f"{method_words(method)} {100 * rows[_TIED + method].mean():.1f} %"
+        for method in _methods(rows)
     )
     return [("pairs", lines, {"chance": f"{100 * mean:.1f}", "tied": tied})]
 

@@ -46,7 +46,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
             # Most differences are far smaller than the largest.
             left.set_yscale("symlog", linthresh=linear, linscale=0.5)
-            left.set(xlim=across, ylim=upward, ylabel="Δ JS (nats)")
+            # A margin of a linear axis is too narrow on a logarithmic one.
+            left.set(xlim=across, ylim=[1.4 * end for end in upward], ylabel="Δ JS (nats)")
             ticks = linear * np.array([-100, -1, 0, 1, 100])
             left.set_yticks(ticks[(ticks >= upward[0]) & (ticks <= upward[1])])
             left.yaxis.set_major_formatter("{x:g}")
@@ -56,6 +57,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             colors = [group.color for group in groups]
             right.hist(below, bins=edges.tolist(), stacked=True, color=colors)  # one edge is 0
             right.set_ylabel("texts")
+            right.set_ylim(0, max(right.get_ylim()[1], 1))  # also where no text is below zero
             right.locator_params(axis="y", integer=True)
         panels[-1, 0].set_xlabel("Δ attention")
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")

@@ -13,6 +13,13 @@ from attnlight.report.figures import describe, descriptions
 from tests.report.fake import MEASURES, rows_of
 
 TESTS = list(descriptions())
+# Lines in the legends beside the classes.
+LINES = {
+    "evidence_mass": ("chance",),
+    "faithfulness": ("random ranking",),
+    "plausibility": ("chance",),
+    "state_token_agreement": ("attribution to the own token", "all tokens alike"),
+}
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -48,7 +55,20 @@ class TestEach:
             assert "predicted $5" not in str([legend.get_texts() for legend in figure.legends])
             return
         names = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert names == ["predicted $5", "predicted {x}$_"]
+        assert names == ["predicted $5", "predicted {x}$_", *LINES.get(test, ())]
+
+    def test_no_tick_is_named_in_markup(self, test: str) -> None:
+        figure = draw(test, rows_of(test))
+        assert figure is not None
+        figure.draw_without_rendering()
+        ticks = [
+            label.get_text()
+            for axes in figure.axes
+            for axis in (axes.xaxis, axes.yaxis)
+            for label in axis.get_ticklabels()
+        ]
+        assert ticks
+        assert not any("mathdefault" in tick for tick in ticks)
 
 
 def test_every_module_has_a_description() -> None:

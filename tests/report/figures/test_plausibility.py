@@ -18,7 +18,7 @@ def test_a_point_for_each_method_and_a_line_for_chance() -> None:
     figure = draw("plausibility", rows)
     assert figure is not None
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == [
-        "input gradient",
+        "gradient × input",  # noqa: RUF001
         "attention",
     ]
     for axes, measure in zip(figure.axes, MEASURES, strict=True):
@@ -36,7 +36,12 @@ def test_people_stand_between_methods_and_chance() -> None:
     for measure in MEASURES:
         rows[f"human_{measure}"] = np.where(np.arange(50) < 30, 0.5, np.nan)
     (table,) = tables("plausibility", rows)
-    assert [row[0] for row in table.rows] == ["attention", "input gradient", "people", "chance"]
+    assert [row[0] for row in table.rows] == [
+        "attention",
+        "gradient × input",  # noqa: RUF001
+        "people",
+        "chance",
+    ]
     assert table.rows[2] == ["people", *["0.500 [0.500, 0.500]"] * 3, "30"]
     assert table.rows[0][1].startswith(f"{rows['auprc_attention'].mean():.3f} [")
 

@@ -51,6 +51,18 @@ def test_a_figure_of_many_rows_stays_small() -> None:
     assert bars == (delta < 0).sum() > tops
 
 
+def test_counts_start_at_zero_also_where_no_text_is_below() -> None:
+    rows = rows_of("single_erasure", n=40)
+    for score in SCORES:
+        rows[f"delta_js_drawn_{score}"] = np.abs(rows[f"delta_js_drawn_{score}"])
+    figure = draw("single_erasure", rows)
+    assert figure is not None
+    for scatter, bars in zip(figure.axes[::2], figure.axes[1::2], strict=True):
+        assert bars.get_ylim()[0] == 0
+        highest = max(np.nanmax(np.asarray(line.get_ydata())) for line in scatter.lines[:2])
+        assert scatter.get_ylim()[1] > 1.4 * highest
+
+
 @pytest.mark.parametrize("n", [8, 9])
 def test_rows_of_one_item_are_not_drawn(n: int) -> None:
     rows = {name: values[n - 1 : n] for name, values in rows_of("single_erasure", n=20).items()}
