@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from attnlight.callbacks import InterpretabilityTest
     from attnlight.report.run import StoredRecord
+    from attnlight.report.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,12 @@ class Results:
         metadata, (rows, _) = read_metadata(path), figure_rows(path, describe(test).columns)
         return draw(test, rows, metadata.get("classes"), metadata)
 
+    def verdict(self) -> Verdict:
+        """The verdict card: may this attention be read as an explanation? `print` shows it."""
+        from attnlight.report.verdict import verdict_of
+
+        return verdict_of(self.folder)
+
     def report(self, folder: str | Path) -> Path:
         """Write the page, tables and figures into a folder, and return the path of the page."""
         from attnlight.report.page import write_report
@@ -102,7 +109,7 @@ def load(path: str | Path) -> TrainedModel:
 def run(
     model: Any,  # noqa: ANN401
     data: Iterable[Any],
-    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "cheap",
+    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
     batch_size: int = 64,
 ) -> Results:
     """Run tests on texts; rows are those that `attnlight test` records.
@@ -115,7 +122,7 @@ def run(
             are any, `query`, `candidates`, `label` (a class, its number, or one for each token) and
             `pos`; or batches. The dataset index of a row is its place.
         tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
-            mappings of `class_path` and `init_args`.
+            mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
         batch_size: Number of texts read at a time.
 
     Raises:

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from attnlight.arguments import VerbParser
 from attnlight.attribution import build_attributions
+from attnlight.data.digests import digests
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
 from attnlight.reference.trained import TrainedModel, evaluating
-from attnlight.report.explanation import Explanation, FlipSet, WorstCase
+from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
 from attnlight.shorthand import plain_value
 
 DESCRIPTION = """\
@@ -166,6 +167,11 @@ def _explanations(
 ) -> list[Explanation]:
     """The explanation of each row of a readout, given the scores (R, N) of each method."""
     batch, output, classes = readout.batch, readout.output, reader.classes
+    verdict = None
+    if (checkpoint := reader.path) is not None:
+        checkpoint = checkpoint / "best.ckpt" if checkpoint.is_dir() else checkpoint
+        (digest,) = digests(checkpoint.parent, [checkpoint]).values()
+        verdict = ranking_verdict(checkpoint, digest)
     size, members, exact = smallest_flip_sets(readout)
     kept = (output.mask & ~members).unsqueeze(1)
     flipped = readout.keep(torch.arange(len(size), device=size.device), kept).squeeze(1).argmax(-1)
@@ -221,6 +227,7 @@ def _explanations(
                 )
                 if js[number].isfinite().all()
                 else None,
+                verdict=verdict,
             )
         )
     return found

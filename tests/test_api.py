@@ -186,7 +186,7 @@ def test_a_model_from_outside_reads_batches() -> None:
 
 def test_tables_figures_and_report(checkpoint: Path, tmp_path: Path) -> None:
     _, _, rows = planted_rows(checkpoint)
-    results = attnlight.run(checkpoint, rows)
+    results = attnlight.run(checkpoint, rows, "cheap")
     table = results.table()
     assert list(table.columns) == ["test", "measure", "mean", "low", "high", "n"]
     assert set(table["test"]) == {
@@ -300,7 +300,7 @@ def test_a_run_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     data = datasets.load_dataset("csv", data_files="test.csv", split="train")
     named = {"neg": "negative", "pos": "positive"}
     rows = [{**row, "label": named[row["label"]]} for row in data]
-    results = attnlight.run(run, rows)
+    results = attnlight.run(run, rows, "cheap")
     tests = {path.stem for path in Path(run, "records/test").glob("*.parquet")}
     assert_equal_records(Path(run, "records/test"), results.folder / "records/test", tests)
     assert results.folder.parts[-2:] == ("e", "r")

@@ -130,6 +130,35 @@ def assert_sections(path: Path, folder: Path, stage: str) -> None:
         assert row[f"{stage}/accuracy"] == pytest.approx(logged[f"{stage}/accuracy"])
 
 
+def summary(path: Path) -> dict[str, Any]:
+    return {
+        "/".join(item.nested_key) or item.key: json.loads(item.value_json)
+        for record in records(path)
+        if record.WhichOneof("record_type") == "summary"
+        for item in record.summary.update
+    }
+
+
+def test_the_verdict_card_reaches_the_summary(tmp_path: Path) -> None:
+    small = ["--data.test_size=80", "--trainer.max_epochs=1", "--model.net.hidden_size=8"]
+    attnlight(
+        "fit", *OPTIONS, *small, f"--root={tmp_path}", "--experiment=e", "--run=r", cwd=tmp_path
+    )
+    run = str(tmp_path / "e/r")
+    command = ["test", run, "--tests", "decision_flip,predictions", *CPU, *QUIET]
+    attnlight(*command, cwd=tmp_path, WANDB_MODE="offline", WANDB_API_KEY="")
+    (path,) = Path(run).glob("wandb/offline-run-*/*.wandb")
+    said = summary(path)
+    card = json.loads(Path(run, "report/verdict.json").read_text(encoding="utf-8"))
+    assert [line["name"] for line in card["lines"]][1] == "smallest_set"
+    for line in card["lines"]:
+        name = f"verdict/{line['name']}"
+        assert said[f"{name}_answer"] == line["answer"]
+        assert said[f"{name}_text"] == line["text"]
+        for end in ("value", "low", "high"):
+            assert said.get(f"{name}_{end}") == line[end]
+
+
 def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     command = ["fit", *OPTIONS, f"--root={tmp_path}", "--experiment=e"]
     printed = attnlight(*command, "--run=first", cwd=tmp_path, WANDB_MODE="", WANDB_API_KEY="")

@@ -269,6 +269,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 "measures": list(self.measures),
                 "epoch": epoch,
                 "classes": self._classes,
+                "model": _model(module),
             },
         )
 
@@ -283,6 +284,14 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         except TypeError as error:
             raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
         return plain
+
+
+def _model(module: pl.LightningModule) -> dict[str, Any]:
+    """The problem of a task and the options of its network; empty if it says nothing of them."""
+    hparams = getattr(module, "hparams", None) or {}
+    found = {name: hparams[name] for name in ("problem", "net") if name in hparams}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return plain
 
 
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:

@@ -22,6 +22,7 @@ from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.figures import describe, figure_rows, tables
 from attnlight.report.summary import terminal_table
+from attnlight.report.verdict import verdict_of
 
 
 class RunConfig(SaveConfigCallback):
@@ -129,7 +130,10 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
 
 
 class SummaryTable(Callback):
-    """Print the task's metrics and the tests' measures with their intervals when a test ends."""
+    """Print the task's metrics, the tests' measures and the verdict card when a test ends.
+
+    The card is also written to `report/verdict.json` and to the summary of W&B.
+    """
 
     @override
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -155,3 +159,14 @@ class SummaryTable(Callback):
                 shown = tables(test.name, rows, metadata=read_metadata(path))
                 for table in shown[:1]:
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
+        folder, corpus = Path(trainer.default_root_dir), suffix.removeprefix("-")
+        try:
+            verdict = verdict_of(folder, corpus)
+        except RecordError as error:  # of a test that is not attached
+            print(f"No verdict: {error}")
+            return
+        verdict.write(folder / "report", corpus)
+        print(f"\n{verdict}")
+        for logger in trainer.loggers:
+            if isinstance(logger, pl.loggers.WandbLogger) and not corpus:
+                logger.experiment.summary.update(verdict.summary())

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from attnlight.report.tables import Table
+    from attnlight.report.verdict import Verdict
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
@@ -45,12 +50,10 @@ def main(argv: list[str]) -> int:
 
             print(write_study(run, folder)[0])
         else:
-            import rich
-
             from attnlight.report.page import write_report
 
             output_folder = folder if output else None
-            print(write_report(run, output_folder, lambda table: rich.print(table.to_rich())))
+            print(write_report(run, output_folder, _show))
     compared = [run for run in runs if not (run / "study.json").is_file()]
     if len(compared) > 1:
         from attnlight.report.compare import write_comparison
@@ -59,3 +62,15 @@ def main(argv: list[str]) -> int:
         if page is not None:
             print(page)
     return 0
+
+
+def _show(part: Table | Verdict) -> None:
+    """Print the card or a table of the report."""
+    import rich
+
+    from attnlight.report.tables import Table
+
+    if isinstance(part, Table):
+        rich.print(part.to_rich())
+    else:
+        print(part, end="\n\n")

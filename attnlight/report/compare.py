@@ -22,6 +22,8 @@ from attnlight.report.run import StoredRecord, load_run
 from attnlight.report.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import summarise
 from attnlight.report.tables import Table, estimate, probability
+from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict_drafts import NOT_APPLICABLE, rules
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,12 +92,13 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         "over runs and texts."
     )
     written = [
+        _cards(groups),
         Table("Headline measures", ["measure", *names], lines, note),
         _differences(names, found),
     ]
     figure = _draw(names, found)
     save_figure(figure, target / "figures" / "comparison")
-    for stem, table in zip(("measures", "differences"), written, strict=True):
+    for stem, table in zip(("cards", "measures", "differences"), written, strict=True):
         for ending, text in table.to_texts().items():
             write_text(target / "tables" / f"{stem}.{ending}", text)
     caption = (
@@ -111,6 +114,28 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
     )
     write_text(target / "index.html", page)
     return target / "index.html"
+
+
+def _cards(groups: Sequence[Group]) -> Table:
+    """The answers of the verdict cards with their numbers, of each run of a group in turn."""
+    cards = [[verdict_of(folder) for folder in group.folders] for group in groups]
+    rows = []
+    for number in range(len(cards[0][0].lines)):
+        lines = [[card.lines[number] for card in of_group] for of_group in cards]
+        questions = dict.fromkeys(line.question for of_group in lines for line in of_group)
+        cells = [
+            ", ".join(
+                x.answer
+                if x.value is None or x.answer == NOT_APPLICABLE
+                else f"{x.answer} {x.value:.2f}"
+                for x in of_group
+            )
+            for of_group in lines
+        ]
+        rows.append([" / ".join(questions), *cells])
+    return Table(
+        "Verdict cards", ["line", *(group.name for group in groups)], rows, rules()["note"]
+    )
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlight.errors import InputError
 from attnlight.report.markup import CONTROLS, render
 from attnlight.report.tables import number
 
@@ -27,6 +31,31 @@ def shown(text: str) -> str:
         'good\\u202edab'
     """
     return _HIDDEN.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+
+
+def ranking_verdict(checkpoint: Path, digest: str) -> str:
+    """What the verdict card says of attention as a ranking of words, or that it was not measured.
+
+    Args:
+        checkpoint: The checkpoint, in the folder of its run.
+        digest: Its SHA-256.
+
+    Raises:
+        InputError: The card is damaged.
+    """
+    path = checkpoint.parent / "report/verdict.json"
+    try:
+        card = json.loads(path.read_text("utf-8")) if path.is_file() else {"lines": []}
+        lines = {line["name"]: line for line in card["lines"]}
+        same = lines and digest.startswith(str(card["checkpoint"]))
+        if same and lines["ranks"]["answer"] != "not measured":
+            return f"On the test split: {lines['ranks']['text']}"
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{path} is not a verdict card: `attnlight report` makes one.") from error
+    said = "Whether its attention marks the words that matter was not measured"
+    if not (checkpoint.parent / "fit.yaml").is_file():
+        return f"{said}."
+    return f"{said}: attnlight test {shlex.quote(str(checkpoint.parent))} --tests card"
 
 
 @dataclass(frozen=True)
@@ -80,6 +109,8 @@ class Explanation:
             method has none.
         flip_set: None if no erasure changes the decision.
         worst_case: None if the worst case is not defined.
+        verdict: What the verdict card of the model's run says of attention as a ranking of words;
+            None if the model was not read from a file.
     """
 
     text: str
@@ -92,6 +123,7 @@ class Explanation:
     scores: dict[str, list[float | None]]
     flip_set: FlipSet | None
     worst_case: WorstCase | None
+    verdict: str | None = None
 
     def layers(self) -> Iterator[tuple[str, list[tuple[str, str, tuple[int, int, int]]], str]]:
         """Each score's name, each item with its value and colour, and a line on the highest ones."""
@@ -120,7 +152,7 @@ class Explanation:
             yield name, cells, ", ".join(listed)
 
     def sentences(self) -> list[str]:
-        """What is predicted, the smallest flip set and the worst case, a sentence each."""
+        """What is predicted, the smallest flip set, the worst case and the verdict card's line."""
         pieces = {name: cells for name, cells, _ in self.layers()}["attention"]
         of = "" if self.item is None else f" of {pieces[self.item][0]!r}"
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
@@ -142,6 +174,8 @@ class Explanation:
                 f"differs from this one by {least}{number(self.worst_case.js)} (JS in nats; 0.693 is "
                 "the maximum)."
             )
+        if self.verdict is not None:
+            sentences.append(self.verdict)
         return list(map(shown, sentences))
 
     def to_rich(self) -> rich.console.Group:

@@ -24,6 +24,7 @@ from attnlight.report.style import inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.tables import Table
 from attnlight.report.texts import LAYERS, choose_texts, shown_texts
+from attnlight.report.verdict import Verdict, verdict_of
 from attnlight.shipped import shipped_configs
 
 if TYPE_CHECKING:
@@ -32,14 +33,17 @@ if TYPE_CHECKING:
 
 
 def write_report(
-    folder: Path, output: Path | None = None, show: Callable[[Table], object] | None = None
+    folder: Path,
+    output: Path | None = None,
+    show: Callable[[Table | Verdict], object] | None = None,
 ) -> Path:
     """Write the report of one run and return the path of its page.
 
     Args:
         folder: The run folder.
         output: Where to write; None: `report` and `figures` in the run folder.
-        show: Called with the attribution methods of each split, if it has any, in 80 columns.
+        show: Called with the verdict card, and with the attribution methods of each split that has
+            any, in 80 columns.
 
     Raises:
         InputError: The folder is missing, has no records, a damaged file or records of several
@@ -65,6 +69,10 @@ def write_report(
     }
     anchors = {summary.record: f"test-{n}" for n, summary in enumerate(summaries, start=1)}
     splits = dict.fromkeys((record.corpus, record.stage) for record in anchors)
+    verdicts = {corpus: verdict_of(folder, corpus) for corpus in run.test_metrics}
+    for corpus, verdict in verdicts.items():
+        verdict.write(target, corpus)
+        (show or (lambda _: None))(verdict)
     page = render(
         "run.html.jinja",
         title="/".join(folder.resolve().parts[-2:]),
@@ -94,6 +102,7 @@ def write_report(
             for test, (figure, caption) in curve_figures(run).items()
         ],
         texts=texts,
+        verdicts=verdicts,
         commands=commands(run, summaries),
         versions=versions,
     )

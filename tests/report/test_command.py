@@ -14,6 +14,7 @@ from attnlight.errors import InputError
 from attnlight.report.command import main
 from attnlight.report.run import stored_records
 from attnlight.report.summary import summarise
+from attnlight.report.verdict import verdict_of
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "input", "meta"}
@@ -79,7 +80,8 @@ def files(folder: Path) -> dict[str, bytes]:
 class TestFiles:
     def test_are_where_the_run_is(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([str(folder)]) == 0
-        assert capsys.readouterr().out == f"{folder}/report/index.html\n"
+        printed = capsys.readouterr().out
+        assert printed == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
         pictures = {
             f"figures/{name}.{kind}"
             for name in (
@@ -91,7 +93,8 @@ class TestFiles:
             )
             for kind in ("svg", "pdf", "png")
         }
-        reports = {f"report/{name}" for name in ("index.html", "summary.csv", "summary.md")}
+        names = ("index.html", "summary.csv", "summary.md", "verdict.json")
+        reports = {f"report/{name}" for name in names}
         written = {name for name in files(folder) if name.startswith(("figures", "report"))}
         assert written == pictures | reports
 

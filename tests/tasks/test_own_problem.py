@@ -63,6 +63,7 @@ OTHERS = (
     ),
     "saliency",
     *("known_answers", "measured_use"),  # for the planted corpus
+    "card",
 )
 PLACE = ["--root=runs", "--experiment=e"]
 

@@ -1,0 +1,664 @@
+"""The verdict card: its answers on models of known answers, and its numbers by loops over texts."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+import attnlight
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.recording import build_tests
+from attnlight.report.compare import write_comparison
+from attnlight.report.methods import METHODS as METHODS_IN_WORDS
+from attnlight.report.verdict import Verdict, verdict_of
+from attnlight.report.verdict_drafts import rules
+from tests.commands import ROOT
+from tests.kept import page
+from tests.report.fake import write_record
+
+page("known_answers")  # puts docs on the path
+models = importlib.import_module("known_models")
+BY_NAME = {model.name: model for model in models.MODELS}
+RULES = rules()["lines"]
+NAMES = ["ranks", "smallest_set", "uniqueness", "notices", "words"]
+METHODS = ("attention", "input_gradient", "integrated_gradients", "occlusion")
+
+
+def hand_built(name: str, batch_size: int = 64, backwards: bool = False) -> Verdict:
+    """The card of a model built by hand."""
+    given = models.loader(BY_NAME[name])
+    batches = DataLoader(given.dataset, batch_size, collate_fn=given.collate_fn)
+    tests = build_tests("card")[:: -1 if backwards else 1]
+    return attnlight.run(models.KnownTask(BY_NAME[name]), list(batches), tests).verdict()
+
+
+@pytest.fixture(scope="module")
+def cards() -> dict[str, Verdict]:
+    return {name: hand_built(name) for name in BY_NAME}
+
+
+class TestKnownAnswers:
+    @pytest.mark.parametrize(
+        ("model", "ranks", "smallest_set"),
+        [
+            ("F1", "yes", "yes"),
+            ("F3", "yes", "yes"),
+            ("F10", "yes", "yes"),
+            ("D", "no", "no"),
+            ("R", "not shown", "not applicable"),
+        ],
+    )
+    def test_answers(
+        self, cards: dict[str, Verdict], model: str, ranks: str, smallest_set: str
+    ) -> None:
+        card = cards[model]
+        assert [line.name for line in card.lines] == NAMES
+        assert (card["ranks"].answer, card["smallest_set"].answer) == (ranks, smallest_set)
+        assert card["uniqueness"].answer == "caution"
+        assert card["uniqueness"].p is None
+        assert card["notices"].answer == "not calibrated for this kind of model"
+        assert card["words"].answer == "yes", "there is no encoder"
+        assert "words" in card["ranks"].question
+        assert card["smallest_set"].texts == models.TEXTS
+        assert card["ranks"].share == 0.5
+
+    def test_what_is_worse_than_random_is_said_so(self, cards: dict[str, Verdict]) -> None:
+        assert "less than random deletion" in cards["D"]["ranks"].says
+        assert "times as much" in cards["F3"]["ranks"].says
+
+    @pytest.mark.parametrize("model", ["F3", "D", "R"])
+    def test_neither_batches_nor_the_order_of_tests_change_it(
+        self, cards: dict[str, Verdict], model: str
+    ) -> None:
+        other = hand_built(model, batch_size=17, backwards=True)
+        assert str(other) == str(cards[model])
+        for line in cards[model].lines:
+            for name in ("value", "low", "high", "p"):
+                expected = getattr(line, name)
+                found = getattr(other[line.name], name)
+                assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+    def test_all_that_is_said_fits_80_columns(self, cards: dict[str, Verdict]) -> None:
+        assert max(map(len, "\n".join(map(str, cards.values())).splitlines())) <= 80
+        assert not re.search(r"nan|None|\{|\}", "".join(map(str, cards.values())))
+
+
+Rows = dict[str, NDArray[Any]]
+
+
+def write(
+    folder: Path, test: str, rows: Mapping[str, Any], stage: str = "test", **more: Any
+) -> None:
+    """A record of a run; one row for each text unless `index` is given."""
+    size = len(next(iter(rows.values())))
+    keys = {"index": np.arange(size), "position": np.zeros(size, np.int64)}
+    measured = {"prediction": np.zeros(size, np.int64)}
+    metadata = {
+        "stage": stage,
+        "partial": False,
+        "checkpoint_hash": "abc",
+        "corpus": "v2-x",
+        **more,
+    }
+    path = folder / f"records/{stage}/{test}.parquet"
+    write_record(path, keys | measured | dict(rows), test=test, measures=[], **metadata)
+
+
+def comprehensiveness(
+    texts: int = 400, ratio: float = 0.6, noise: float = 0.1, seed: int = 0
+) -> Rows:
+    """Noisy rows: attention gains `ratio` of what occlusion does, the others less than that."""
+    random = np.random.default_rng(seed)
+    shares = {
+        "attention": ratio,
+        "input_gradient": 0.7,
+        "integrated_gradients": 0.9,
+        "occlusion": 1,
+    }
+    base = random.random(texts) / 4
+    rows = {f"comprehensiveness_{name}": 0.4 * share + base for name, share in shares.items()}
+    rows = {name: values + noise * random.normal(size=texts) for name, values in rows.items()}
+    gains = {f"excess_{name}": values - base for name, values in rows.items()}
+    return rows | gains | {"comprehensiveness_random": base}
+
+
+def faithfulness(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> None:
+    methods = {name: {"name": name} for name in METHODS}
+    write(
+        folder, "faithfulness", rows, stage, **{"methods": methods, "replacement": "delete", **more}
+    )
+
+
+def by_loop(rows: Rows, texts: NDArray[np.int64], best: str) -> tuple[float, list[float]]:
+    """rho of some texts and its bootstrap replicates, a text at a time."""
+    gains = {
+        name: rows[f"comprehensiveness_{name}"] - rows["comprehensiveness_random"]
+        for name in ("attention", best)
+    }
+    random, replicates = np.random.default_rng(0), []
+    for _ in range(1_000):
+        drawn = [texts[place] for place in random.integers(0, len(texts), len(texts))]
+        sums = [sum(float(gains[name][text]) for text in drawn) for name in gains]
+        replicates.append(sums[0] / sums[1])
+    observed = [sum(float(values[text]) for text in texts) for values in gains.values()]
+    return observed[0] / observed[1], replicates
+
+
+class TestRanks:
+    def test_ratio_and_interval_on_the_half_that_did_not_choose(self, tmp_path: Path) -> None:
+        rows = comprehensiveness(61, noise=0.3)
+        faithfulness(tmp_path, rows)
+        line = verdict_of(tmp_path)["ranks"]
+        first = choose(np.arange(61), 30, 0)
+        means = {name: rows[f"comprehensiveness_{name}"][first].mean() for name in METHODS[1:]}
+        best = max(means, key=lambda name: means[name])
+        judged = np.array([text for text in range(61) if text not in first])
+        value, replicates = by_loop(rows, judged, best)
+        assert line.value == pytest.approx(value)
+        assert (line.low, line.high) == pytest.approx(np.quantile(replicates, [0.025, 0.975]))
+        assert line.texts == 31
+        assert f"{value:.2f}" in line.says
+        assert best.replace("_", " ").replace("input gradient", "gradient × input") in line.says  # noqa: RUF001
+
+    def test_the_other_half_does_not_choose(self, tmp_path: Path) -> None:
+        """A method that is best on the judged half alone is not the reference."""
+        rows = comprehensiveness(100, noise=0.0)
+        judged = ~np.isin(np.arange(100), choose(np.arange(100), 50, 0))
+        rows["excess_comprehensiveness_input_gradient"][judged] += 5
+        faithfulness(tmp_path, rows)
+        assert verdict_of(tmp_path)["ranks"].value == pytest.approx(0.6)
+
+    def test_validation_chooses_and_all_texts_judge(self, tmp_path: Path) -> None:
+        rows, on_validation = comprehensiveness(100), comprehensiveness(50, noise=0.0)
+        on_validation["excess_comprehensiveness_input_gradient"] += 1
+        faithfulness(tmp_path, rows)
+        faithfulness(tmp_path, on_validation, "val")
+        line = verdict_of(tmp_path)["ranks"]
+        value, _ = by_loop(rows, np.arange(100), "input_gradient")
+        assert line.value == pytest.approx(value)
+        assert line.texts == 100
+        assert "chosen on the validation split" in line.says
+        faithfulness(tmp_path, on_validation, "val", checkpoint_hash="other")
+        assert verdict_of(tmp_path)["ranks"].texts == 50
+
+    @pytest.mark.parametrize(
+        ("ratio", "noise", "answer"),
+        [
+            (0.95, 0.1, "yes"),
+            (0.65, 0.1, "in part"),
+            (0.3, 0.1, "no"),
+            (-0.3, 0.1, "no"),
+            (0.8, 0.1, "not shown"),
+            (0.5, 0.1, "not shown"),
+            (0.9, 2.0, "not shown"),
+        ],
+    )
+    def test_answers_by_interval(
+        self, tmp_path: Path, ratio: float, noise: float, answer: str
+    ) -> None:
+        faithfulness(tmp_path, comprehensiveness(ratio=ratio, noise=noise))
+        line = verdict_of(tmp_path)["ranks"]
+        assert line.answer == answer
+        if line.low is not None and line.high is not None:
+            sides = {"yes": line.low >= 0.8, "no": line.high < 0.5}
+            sides["in part"] = line.low >= 0.5 and line.high < 0.8
+            assert [name for name, holds in sides.items() if holds] == (
+                [] if answer == "not shown" else [answer]
+            )
+
+    def test_a_reference_without_effect_shows_nothing(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(0)
+        names = [f"excess_comprehensiveness_{name}" for name in METHODS]
+        faithfulness(tmp_path, {name: 0.1 * random.normal(size=200) for name in names})
+        line = verdict_of(tmp_path)["ranks"]
+        assert (line.answer, line.value) == ("not shown", None)
+        assert "too little to compare" in line.says
+
+    def test_few_texts_show_nothing(self, tmp_path: Path) -> None:
+        faithfulness(tmp_path, comprehensiveness(58, ratio=1.0, noise=0.0))
+        line = verdict_of(tmp_path)["ranks"]
+        assert (line.answer, line.texts) == ("not shown", 29)
+        assert "Fewer than 30" in line.says
+
+    @pytest.mark.parametrize("lacking", METHODS)
+    def test_all_methods_are_needed(self, tmp_path: Path, lacking: str) -> None:
+        methods = {name: {"name": name} for name in METHODS if name != lacking}
+        faithfulness(tmp_path, comprehensiveness(), methods=methods)
+        assert verdict_of(tmp_path)["ranks"].answer == "not measured"
+
+    def test_erasure_from_attention_is_no_deletion(self, tmp_path: Path) -> None:
+        faithfulness(tmp_path, comprehensiveness(), replacement="attention")
+        assert verdict_of(tmp_path)["ranks"].answer == "not measured"
+
+    def test_rows_without_all_methods_do_not_count(self, tmp_path: Path) -> None:
+        rows = comprehensiveness(100)
+        rows["excess_comprehensiveness_occlusion"][::2] = np.nan
+        faithfulness(tmp_path, rows)
+        kept = np.arange(1, 100, 2)
+        judged = np.setdiff1d(kept, choose(kept, 25, 0))
+        value, _ = by_loop(rows, judged, "occlusion")
+        line = verdict_of(tmp_path)["ranks"]
+        assert line.value == pytest.approx(value)
+        assert (line.texts, line.share) == (25, 0.25)
+
+
+def flips(texts: int = 300, seed: int = 0, hardness: float = 0.3) -> Rows:
+    """Texts of 10 items; some never flip, in some only attention does not, in some all must go."""
+    random = np.random.default_rng(seed)
+    least = random.choice([1.0, 2, 5, 6, 9, 10], texts, p=[0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
+    removed = np.minimum(least + random.choice([0, 1, 2, 4], texts), 10)
+    removed[random.random(texts) < hardness / 10] = np.nan
+    never = random.random(texts) < 0.1
+    least[never], removed[never] = np.nan, np.nan
+    return {
+        "minimal_count": least,
+        "removed_count_attention": removed,
+        "never_flips_minimal": never * 1.0,
+        "length": np.full(texts, 10),
+    }
+
+
+def share_by_loop(rows: Rows) -> tuple[float, float, int]:
+    """Share of the texts that count where attention is near the minimum; of nearly all; their number."""
+    near, counted, nearly_all = 0, 0, 0
+    for least, removed, length in zip(
+        rows["minimal_count"], rows["removed_count_attention"], rows["length"], strict=True
+    ):
+        if np.isnan(least):
+            continue
+        if least >= 0.9 * length:
+            nearly_all += 1
+            continue
+        counted += 1
+        near += bool(not np.isnan(removed) and removed - least <= max(1, least / 4))
+    return near / counted, nearly_all / (counted + nearly_all), counted
+
+
+class TestSmallestSet:
+    def test_share_by_a_loop(self, tmp_path: Path) -> None:
+        rows = flips()
+        write(tmp_path, "decision_flip", rows)
+        line = verdict_of(tmp_path)["smallest_set"]
+        share, nearly_all, counted = share_by_loop(rows)
+        assert nearly_all < 0.2
+        assert line.value == pytest.approx(share)
+        assert (line.texts, line.share) == (counted, counted / 300)
+        assert line.low is not None
+        assert line.high is not None
+        error = (share * (1 - share) / counted) ** 0.5  # of a binomial share
+        assert line.high - line.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+        assert line.answer == "not shown" if line.low < 0.5 else "in part"
+
+    @pytest.mark.parametrize(("miss", "answer"), [(0.05, "yes"), (0.35, "in part"), (0.8, "no")])
+    def test_answers(self, tmp_path: Path, miss: float, answer: str) -> None:
+        missed = np.arange(400) % 100 < 100 * miss
+        rows = {"minimal_count": np.full(400, 2.0), "length": np.full(400, 10)}
+        rows |= {"removed_count_attention": 2.0 + 4 * missed, "never_flips_minimal": np.zeros(400)}
+        write(tmp_path, "decision_flip", rows)
+        assert verdict_of(tmp_path)["smallest_set"].answer == answer
+
+    def test_not_applicable_where_nearly_all_must_go(self, tmp_path: Path) -> None:
+        rows = flips()
+        rows["minimal_count"][:100], rows["never_flips_minimal"][:100] = 9, 0
+        write(tmp_path, "decision_flip", rows)
+        line = verdict_of(tmp_path)["smallest_set"]
+        assert line.answer == "not applicable"
+        assert line.value == pytest.approx(share_by_loop(rows)[1])
+        assert line.p is None
+
+    def test_not_applicable_where_nothing_flips_or_the_minimum_is_unknown(
+        self, tmp_path: Path
+    ) -> None:
+        nothing = {name: np.full(50, np.nan) for name in flips()} | {"length": np.full(50, 10)}
+        write(tmp_path, "decision_flip", nothing)
+        assert "not affine" in verdict_of(tmp_path)["smallest_set"].says
+        write(tmp_path, "decision_flip", nothing | {"never_flips_minimal": np.ones(50)})
+        line = verdict_of(tmp_path)["smallest_set"]
+        assert (line.answer, line.says) == ("not applicable", "No erasure changes any decision.")
+
+    def test_each_head_of_a_tagger_by_itself(self, tmp_path: Path) -> None:
+        """Tokens of a sentence are one text, and a head's minimum is its own."""
+        heads = [flips(200, seed) for seed in (1, 2)]
+        both = {
+            f"{name}_by_head": np.stack([rows[name] for rows in heads], axis=1)
+            for name in heads[0]
+            if name != "length"
+        }
+        keys = {"index": np.arange(200) // 4, "position": np.arange(200) % 4}
+        write(tmp_path, "decision_flip", {**both, **flips(200, 3), **keys})
+        line = verdict_of(tmp_path)["smallest_set"]
+        found = [share_by_loop(rows) for rows in heads]
+        total = sum(counted for _, _, counted in found)
+        assert line.value == pytest.approx(sum(s * n for s, _, n in found) / total)
+        assert line.texts == 50
+        assert "of each head alone" in line.says
+
+
+class TestUniqueness:
+    def rows(self, exact: bool = True) -> Rows:
+        share = np.linspace(0.5, 1, 101)
+        return {
+            "worst_share": share,
+            "worst_js": 0.6 * share,
+            "upper_js": 0.6 * share + 0.1 * (not exact),
+        }
+
+    @pytest.mark.parametrize("exact", [True, False])
+    def test_is_a_caution_with_its_number(self, tmp_path: Path, exact: bool) -> None:
+        write(tmp_path, "adversarial_attention", self.rows(exact), epsilon=0.05)
+        line = verdict_of(tmp_path)["uniqueness"]
+        assert line.answer == "caution"
+        assert line.value == pytest.approx(0.75)
+        assert ("at least 75 %" in line.says) != exact
+        assert "at most 0.05" in line.says
+        assert line.missing == "No adversary was trained from it."
+
+    def test_variants_that_were_trained(self, tmp_path: Path) -> None:
+        run = tmp_path / "checkpoints/e/base"
+        write(run, "adversarial_attention", self.rows(), epsilon=0.01)
+        trained = {
+            "far": ("AdversarialVariant", 0.1, 0.6, 0.2),
+            "near": ("AdversarialVariant", 0.01, 0.4, 0.04),
+            "nearer": ("AdversarialVariant", 0.001, 0.2, 0.01),
+            "imitation": ("AdversarialVariant", 0, 0.5, 0.01),
+            "seed1": ("SeedVariant", None, 0.1, 0.03),
+            "seed2": ("SeedVariant", None, 0.2, 0.03),
+            "uniform": ("UniformVariant", None, 0.9, 0.0),
+        }
+        for name, (kind, weight, js, tvd) in trained.items():
+            folder = tmp_path / "checkpoints/variants" / name
+            rows = {"attention_js": np.full(20, js), "prediction_tvd": np.full(20, tvd)}
+            base = tmp_path / "checkpoints/e/other" if name == "uniform" else run / "best.ckpt"
+            write(folder, "base_divergence", rows, base=str(base))
+            arguments = {} if weight is None else {"lambda_": weight}
+            model = {"class_path": f"attnlight.tasks.{kind}", "init_args": arguments}
+            (folder / "fit.yaml").write_text(yaml.safe_dump({"model": model}))
+        (tmp_path / "checkpoints/variants/broken/records/test").mkdir(parents=True)
+        broken = tmp_path / "checkpoints/variants/broken/records/test/base_divergence.parquet"
+        broken.write_bytes(b"no parquet")
+        line = verdict_of(run)["uniqueness"]
+        assert line.answer == "caution"
+        assert line.missing == (
+            "Of the 3 adversaries trained from it, 2 predict alike (mean total variation distance at "
+            "most 0.05). The furthest of these is at a JS divergence of 0.40 from its attention, 2 "
+            "other seeds are at 0.15."
+        )
+
+
+def decider(**more: Any) -> dict[str, Any]:
+    """An entry as docs/build_known_answers.py writes it."""
+    return {
+        "test": "decision_flip",
+        "measure": "removed_fraction_attention",
+        "label": "states",
+        "follows": "below",
+        "threshold": 0.5,
+        "held_out_auc": [0.9, 0.85, 0.95],
+        **more,
+    }
+
+
+class TestNotices:
+    def card(self, folder: Path, *deciders: dict[str, Any], **model: Any) -> Verdict:
+        kind = {"problem": "classification", "net": {"encoder": "bilstm"}} | model
+        values = np.random.default_rng(0).normal(0.6, 0.05, 200)
+        rows = {"removed_fraction_attention": values, **flips(200)}
+        write(folder, "decision_flip", rows, model=kind)
+        file = folder / "deciders.yaml"
+        file.write_text(yaml.safe_dump({"version": 1, "deciders": list(deciders)}))
+        return verdict_of(folder, deciders=file)
+
+    @pytest.mark.parametrize(
+        ("threshold", "follows", "answer"),
+        [
+            (0.5, "below", "noticed"),
+            (0.7, "below", "not noticed"),
+            (0.5, "above", "not noticed"),
+            (0.7, "above", "noticed"),
+            (0.6, "above", "not shown"),
+        ],
+    )
+    def test_side_of_the_threshold(
+        self, tmp_path: Path, threshold: float, follows: str, answer: str
+    ) -> None:
+        line = self.card(tmp_path, decider(threshold=threshold, follows=follows))["notices"]
+        assert line.answer == answer
+        assert line.value == pytest.approx(0.6, abs=0.02)
+        side = "above" if follows == "below" else "below"
+        assert f"{side} {threshold} is misleading attention" in line.says
+        assert "area under ROC of 0.90" in line.says
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            {"problem": "pairs"},
+            {"problem": "tagging"},
+            {"problem": "tests.tasks.sentences.Sentences"},
+            {"net": {"encoder": "transformer"}},
+            {"net": {}},
+        ],
+    )
+    def test_other_kinds_are_not_calibrated(self, tmp_path: Path, model: dict[str, Any]) -> None:
+        line = self.card(tmp_path, decider(), **model)["notices"]
+        assert line.answer == "not calibrated for this kind of model"
+
+    def test_without_deciders_nothing_is_calibrated(self, tmp_path: Path) -> None:
+        assert self.card(tmp_path)["notices"].answer == "not calibrated for this kind of model"
+
+    def test_the_best_that_was_scored_against_what_the_card_speaks_of(self, tmp_path: Path) -> None:
+        weak = decider(threshold=0.9, held_out_auc=[0.86, 0.81, 0.9])
+        of_words = decider(threshold=0.9, label="words", held_out_auc=[0.99, 0.98, 1.0])
+        line = self.card(tmp_path, weak, of_words, decider())["notices"]
+        assert line.answer == "noticed"
+        agreement = {"tau_erasure_deletion": np.full(60, 0.95)}
+        agreement["hidden_token_attribution"] = np.full(60, 0.4)
+        write(tmp_path, "state_token_agreement", agreement)
+        card = self.card(tmp_path, weak, of_words, decider())
+        assert card["words"].answer == "yes"
+        assert card["notices"].answer == "not noticed"
+        assert "use of words" in card["notices"].says
+
+    def test_a_decider_whose_test_is_missing(self, tmp_path: Path) -> None:
+        missing = decider(test="attention_permutation", measure="flip_rate")
+        (tmp_path / "fit.yaml").write_text("{}\n")
+        line = self.card(tmp_path, missing)["notices"]
+        assert line.answer == "not measured"
+        assert line.command.endswith(" --tests attention_permutation")
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("tau", "own", "answer", "items"),
+        [
+            (0.9, 0.3, "yes", "words"),
+            (0.8, 0.3, "not shown", "states"),
+            (0.4, 0.9, "no", "states"),
+            (0.0, 1.0, "yes", "words"),
+        ],
+    )
+    def test_decide_what_the_lines_speak_of(
+        self, tmp_path: Path, tau: float, own: float, answer: str, items: str
+    ) -> None:
+        values = tau + 0.05 * np.random.default_rng(0).normal(size=100)
+        rows = {"tau_erasure_deletion": values, "hidden_token_attribution": np.full(100, own)}
+        write(tmp_path, "state_token_agreement", rows)
+        card = verdict_of(tmp_path)
+        assert card["words"].answer == answer
+        assert f"smallest set of {items} that" in card["smallest_set"].question
+        assert card["ranks"].question == RULES["ranks"]["question"][items]
+
+    def test_sentences_are_called_so(self, tmp_path: Path) -> None:
+        rows = {"tau_erasure_deletion": np.full(50, 0.9)}
+        rows["hidden_token_attribution"] = np.ones(50)
+        write(tmp_path, "state_token_agreement", rows, model={"net": {"hierarchical": True}})
+        card = verdict_of(tmp_path)
+        assert "rank the sentences by importance" in card["ranks"].question
+        assert "word" not in str(card)
+
+    def test_undefined_in_all_texts(self, tmp_path: Path) -> None:
+        rows = {
+            name: np.full(50, np.nan)
+            for name in ("tau_erasure_deletion", "hidden_token_attribution")
+        }
+        write(tmp_path, "state_token_agreement", rows)
+        line = verdict_of(tmp_path)["words"]
+        assert (line.answer, line.value) == ("not shown", None)
+        assert line.says == "Its number is undefined in all texts."
+
+
+def test_holm_over_the_lines(tmp_path: Path) -> None:
+    """Answers agree with p-values adjusted by hand, and with the intervals that are shown."""
+    shown = set()
+    for seed, ratio in enumerate(np.linspace(0.7, 1.0, 25)):
+        folder = tmp_path / str(seed)
+        faithfulness(folder, comprehensiveness(120, ratio, 0.25, seed))
+        write(folder, "decision_flip", flips(120, seed))
+        random = np.random.default_rng(seed)
+        tau = {"tau_erasure_deletion": 0.9 + 0.3 * random.normal(size=60)}
+        write(folder, "state_token_agreement", tau | {"hidden_token_attribution": np.full(60, 0.5)})
+        card = verdict_of(folder)
+        claims = [line for line in card.lines if line.p is not None]
+        assert [line.name for line in claims] == ["ranks", "smallest_set", "words"]
+        for line in claims:
+            assert line.low is not None
+            assert line.high is not None
+            assert line.p is not None
+            low, high = (RULES[line.name][name] for name in ("no_below", "yes_from"))
+            holds = line.high < low or line.low >= high or (line.low >= low and line.high < high)
+            assert holds == (line.answer != "not shown")
+            if abs(line.p - 0.05) > 0.01:  # p-values are multiples of 2 / 1,001
+                assert holds == (line.p < 0.05)
+            shown.add((line.name, line.answer))
+    assert {("ranks", "yes"), ("ranks", "not shown"), ("words", "yes")} <= shown
+
+
+def test_fewer_claims_have_narrower_intervals(tmp_path: Path) -> None:
+    faithfulness(tmp_path, comprehensiveness())
+    alone = verdict_of(tmp_path)["ranks"]
+    rows = {"tau_erasure_deletion": np.tile([0.75, 0.85], 50)}  # not shown, so that Holm stops
+    write(tmp_path, "state_token_agreement", rows | {"hidden_token_attribution": np.full(100, 0.5)})
+    first = verdict_of(tmp_path)["ranks"]
+    assert alone.low is not None
+    assert first.low is not None
+    assert first.low < alone.low
+    assert first.value == alone.value
+
+
+class TestWithoutRecords:
+    def test_says_that_nothing_was_measured(self, tmp_path: Path) -> None:
+        card = verdict_of(tmp_path)
+        answers = {line.name: line.answer for line in card.lines}
+        assert answers.pop("notices") == "not calibrated for this kind of model"
+        assert set(answers.values()) == {"not measured"}
+        assert all(line.texts == 0 for line in card.lines)
+        assert 'attnlight.run(model, data, tests="card")' in str(card)
+
+    def test_a_run_is_told_what_to_run(self, tmp_path: Path) -> None:
+        (tmp_path / "fit.yaml").write_text("model: {class_path: attnlight.tasks.ChunkTagger}\n")
+        card = verdict_of(tmp_path)
+        assert card["ranks"].command == f"attnlight test {tmp_path} --tests card"
+        faithfulness(tmp_path, comprehensiveness(), methods={})
+        card = verdict_of(tmp_path)
+        assert card["ranks"].command == (
+            f"attnlight test {tmp_path} --tests faithfulness --trainer.callbacks.max_instances=500 "
+            "--overwrite"
+        )
+        assert card["smallest_set"].command == f"attnlight test {tmp_path} --tests decision_flip"
+
+    def test_on_another_corpus(self, tmp_path: Path) -> None:
+        (tmp_path / "fit.yaml").write_text("{}\n")
+        faithfulness(tmp_path, comprehensiveness())
+        card = verdict_of(tmp_path, "reviews")
+        assert card["ranks"].answer == "not measured"
+        assert card["ranks"].command == (
+            f"attnlight test -c {tmp_path / 'test-reviews.yaml'} --tests card"
+        )
+        assert card.heading.endswith("On reviews.")
+
+    def test_records_of_two_checkpoints_are_refused(self, tmp_path: Path) -> None:
+        faithfulness(tmp_path, comprehensiveness(), checkpoint="best.ckpt")
+        write(tmp_path, "decision_flip", flips(), checkpoint="best.ckpt", checkpoint_hash="other")
+        with pytest.raises(InputError, match="different versions of best"):
+            verdict_of(tmp_path)
+
+
+def test_the_same_words_in_the_file_and_for_loggers(tmp_path: Path) -> None:
+    faithfulness(tmp_path, comprehensiveness())
+    card = verdict_of(tmp_path)
+    card.write(tmp_path / "report")
+    written = json.loads((tmp_path / "report/verdict.json").read_text("utf-8"))
+    assert written["checkpoint"] == "abc"
+    assert [line["text"] for line in written["lines"]] == list(map(str, card.lines))
+    said = card.summary()
+    for line in card.lines:
+        assert said[f"verdict/{line.name}_text"] == str(line)
+        assert said[f"verdict/{line.name}_answer"] == line.answer
+    assert said["verdict/ranks_value"] == card["ranks"].value
+    assert "verdict/words_value" not in said
+    for line in card.lines:
+        assert " ".join(str(line).split()) in " ".join(str(card).split())
+
+
+def test_the_guide_has_the_rules() -> None:
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    text = text.split("## The verdict card\n")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ][1:]
+    assert len(rows) == len(RULES)
+    for row, rule in zip(rows, RULES.values(), strict=True):
+        bounds = ["", ""]
+        if "yes_from" in rule:
+            bounds = [f"at least {rule['yes_from']:g}", f"below {rule['no_below']:g}"]
+        assert row[1:3] == bounds
+    smallest = RULES["smallest_set"]
+    said = " ".join(text.split())
+    assert f"at most {smallest['slack_items']} item or {smallest['slack_share']:.0%}" in (
+        said.replace(" %", "%")
+    )
+    assert f"minimum is {100 * smallest['nearly_all']:g} % of their items" in said
+    assert f"over {100 * smallest['most_nearly_all']:g} %, the line is *not applicable*" in said
+    assert f"fewer than {rules()['least_texts']} texts" in said
+    assert f"less than {RULES['ranks']['least_effect']:g} over random" in said
+    assert f"together at {100 * (1 - rules()['level']):g} %" in said
+    for method in RULES["ranks"]["methods"]:
+        assert METHODS_IN_WORDS[method] in rows[0][3]
+
+
+def test_every_rule_has_its_reason() -> None:
+    """Above each threshold stands a comment."""
+    lines = (ROOT / "attnlight/report/verdict.yaml").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        name, _, value = line.strip().partition(": ")
+        if re.fullmatch(r"[\d.]+|\[.*\]|\{.*\}", value) and name != "version":
+            above = next(x for x in reversed(lines[:number]) if not re.search(r": [\d.]+$", x))
+            assert above.lstrip().startswith("#"), line
+
+
+def test_cards_side_by_side(tmp_path: Path) -> None:
+    folders = [tmp_path / name / "run" for name in ("a", "b")]
+    for folder, ratio in zip(folders, (0.3, 0.95), strict=True):
+        faithfulness(folder, comprehensiveness(ratio=ratio))
+        write(folder, "predictions", {"label": np.zeros(20, np.int64)})
+    assert write_comparison(folders, tmp_path / "out")
+    text = (tmp_path / "out/tables/cards.csv").read_text(encoding="utf-8")
+    head, first, *rest = csv.reader(io.StringIO(text))
+    assert head == ["line", "a/run", "b/run"]
+    values = [verdict_of(folder)["ranks"].value or 0.0 for folder in folders]
+    assert first[1:] == [f"no {values[0]:.2f}", f"yes {values[1]:.2f}"]
+    assert [row[1:] for row in rest[:2]] == [["not measured"] * 2] * 2

@@ -1,0 +1,193 @@
+"""The verdict card of the commands: the same words everywhere, and commands that measure the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.datamodules import PlantedEvidence
+from attnlight.report.verdict import verdict_of
+from tests.commands import CPU, QUIET
+from tests.test_configs import SMALL, TINY
+
+RUN = "checkpoints/e/base"
+OPTIONS = [*SMALL, *TINY, "--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
+WITHOUT_TRAINING = ["--trainer.logger=false", *CPU, *QUIET]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of one epoch, of which only the predictions were recorded."""
+    folder = tmp_path_factory.mktemp("card")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["attnlight"])
+        assert main(["fit", "planted_none", "--experiment=e", "--run=base", *OPTIONS]) == 0
+        assert main(["test", RUN, "--tests", "predictions", *WITHOUT_TRAINING]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    return place
+
+
+class Text(HTMLParser):
+    """The text of a page's card."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.items: list[str] = []
+        self.inside = False
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.inside |= tag == "ul" and ("class", "card") in attrs
+        if tag == "li" and self.inside:
+            self.items.append("")
+        if tag == "br" and self.inside:
+            self.items[-1] += " "
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside &= tag != "ul"
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.items:
+            self.items[-1] += data
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """First all at once, then each line by itself once its record is gone."""
+    before = verdict_of(Path(RUN))
+    assert before["ranks"].command == f"attnlight test {RUN} --tests card"
+    assert {line.answer for line in before.lines if line.name != "notices"} == {"not measured"}
+    _, *command = shlex.split(before["ranks"].command)
+    assert main([*command, *WITHOUT_TRAINING]) == 0
+    printed = capsys.readouterr().out
+    card = verdict_of(Path(RUN))
+    assert str(card) in printed
+    assert "not measured" not in {line.answer for line in card.lines}
+    said = [text for text in str(card).splitlines() if not text.startswith("  attnlight")]
+    assert max(map(len, said)) <= 80
+    for name, test in {"smallest_set": "decision_flip", "words": "state_token_agreement"}.items():
+        Path(RUN, f"records/test/{test}.parquet").unlink()
+        missing = verdict_of(Path(RUN))[name]
+        assert missing.answer == "not measured"
+        assert f"--tests {test}" in missing.command
+        _, *command = shlex.split(missing.command)
+        assert main([*command, *WITHOUT_TRAINING]) == 0
+    assert str(verdict_of(Path(RUN))) == str(card)
+
+
+def test_the_same_words_everywhere(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    capsys.readouterr()
+    card = verdict_of(Path(RUN))
+    assert main(["report", RUN]) == 0
+    assert capsys.readouterr().out.startswith(str(card))
+    page = Path(RUN, "report/index.html")
+    html = page.read_text(encoding="utf-8")
+    assert html.index('class="card"') < html.index("<nav")
+    assert [words(item) for item in Text(page).items] == [
+        words(f"{line} {line.command}") for line in card.lines
+    ]
+    written = json.loads(Path(RUN, "report/verdict.json").read_text("utf-8"))
+    assert [line["text"] for line in written["lines"]] == [str(line) for line in card.lines]
+    found = attnlight.Results(Path(RUN)).verdict()
+    assert found == card
+
+
+def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
+    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    sizes = {option.split("=")[0][7:]: int(option.split("=")[1]) for option in SMALL}
+    split = PlantedEvidence(**sizes).dataset("test")
+    model = attnlight.load(RUN)
+    names = {number: word for word, number in model.raw.parsed_tokenizer.get_vocab().items()}
+    rows = []
+    for place in range(len(split)):
+        batch = split[[place]]
+        text = " ".join(names[number] for number in batch.tokens[batch.attendable()].tolist())
+        rows.append((text, model.classes[int(batch.labels[0])]))
+    results = attnlight.run(model, rows, batch_size=7)
+    for line in verdict_of(Path(RUN)).lines:
+        other = results.verdict()[line.name]
+        assert (other.answer, other.says) == (line.answer, line.says)
+        for name in ("value", "low", "high"):
+            expected = getattr(line, name)
+            assert getattr(other, name) == (
+                None if expected is None else pytest.approx(expected, abs=1e-5)
+            )
+
+
+def test_explain_says_what_the_card_says_of_rankings(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    capsys.readouterr()
+    line = verdict_of(Path(RUN))["ranks"]
+    assert main(["explain", RUN, "filler3 filler5", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == f"On the test split: {line}"
+    (one,) = attnlight.explain(f"{RUN}/best.ckpt", ["filler3 filler5"])
+    assert one.sentences()[-1] == found["verdict"]
+    assert found["verdict"].split("(")[0] in one._repr_html_()
+    file = Path(RUN, "report/verdict.json")
+    content = json.loads(file.read_text())
+    command = f"was not measured: attnlight test {RUN} --tests card"
+    for changed in ({"checkpoint": "another"}, {"checkpoint": None}):
+        file.write_text(json.dumps(content | changed))
+        (one,) = attnlight.explain(RUN, ["filler3 filler5"])
+        assert command in str(one.verdict)
+    file.write_text("{}")
+    with pytest.raises(attnlight.errors.InputError, match="is not a verdict card"):
+        attnlight.explain(RUN, ["filler3 filler5"])
+    file.unlink()
+    assert command in str(attnlight.explain(RUN, ["filler3 filler5"])[0].verdict)
+
+
+def test_records_of_another_checkpoint_give_no_card(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`test` measures what it was asked for, and says why there is no card."""
+    record = Path(RUN, "records/test/decision_flip.parquet")
+    assert main(["test", RUN, "--tests", "decision_flip", "--overwrite", *WITHOUT_TRAINING]) == 0
+    table = pq.read_table(record)
+    metadata = json.loads(table.schema.metadata[b"attnlight"]) | {"checkpoint_hash": "other"}
+    changed = {b"attnlight": json.dumps(metadata).encode()}  # without the checksum
+    pq.write_table(table.replace_schema_metadata(changed), record)
+    capsys.readouterr()
+    assert main(["test", RUN, "--tests", "predictions", "--overwrite", *WITHOUT_TRAINING]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"No verdict: .* different versions of best.ckpt", words(printed))
+    assert "May the attention" not in printed
+    record.unlink()
+
+
+def test_trained_adversaries_are_found(here: Path) -> None:
+    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    line = verdict_of(Path(RUN))["uniqueness"]
+    assert line.missing == "No adversary was trained from it."
+    for command in line.command.splitlines():
+        assert main([*shlex.split(command)[1:], *WITHOUT_TRAINING]) == 0
+    rows = pq.read_table(f"{RUN}-adversary/records/test/base_divergence.parquet")
+    said = verdict_of(Path(RUN))["uniqueness"].missing
+    assert said.startswith("Of the 1 adversaries trained from it")
+    if np.mean(rows["prediction_tvd"]) <= 0.05:
+        assert f"JS divergence of {np.mean(rows['attention_js']):.2f}" in said
