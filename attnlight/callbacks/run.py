@@ -159,6 +159,8 @@ class SummaryTable(Callback):
                 shown = tables(test.name, rows, metadata=read_metadata(path))
                 for table in shown[:1]:
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
+        if attached and all(test.shows_table for test in attached):
+            return  # their table is the answer to what was asked
         folder, corpus = Path(trainer.default_root_dir), suffix.removeprefix("-")
         try:
             verdict = verdict_of(folder, corpus)

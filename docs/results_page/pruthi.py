@@ -121,5 +121,4 @@ def draw(archive: Archive) -> Figure | None:
             axes.set(xscale="log", xlabel="Attention on impermissible tokens", ylabel="Accuracy")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # there is no mathtext
             axes.set_title(CORPORA[corpus])
-        panels[0].legend(fontsize=7, loc="best")
     return figure
