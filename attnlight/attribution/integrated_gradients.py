@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -13,12 +12,11 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
-from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.attribution.embedding_line import EmbeddingLine
 from attnlight.functional.attribution.removal import Token, replaced_embeddings
 from attnlight.functional.attribution.row_gradients import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
-    row_gradients,
     text_blocks,
 )
 from attnlight.functional.readout.instances import texts_of_rows
@@ -32,15 +30,17 @@ class IntegratedGradients(Attribution):
     """Gradient of the log odds averaged on the line from a baseline, times the way from there.
 
     The scores of a row should sum to its log odds minus those of the baseline, where all words are
-    replaced and the rest of the text stays. The integral is taken at Gauss-Legendre nodes, whose
-    number is doubled for the rows where that sum is not yet right. Columns: `completeness_error`,
-    the error of the sum divided by the difference, or by 0.1 if that is larger; `steps`, the number
-    of nodes; and `incomplete`, 1 where the error still exceeds the tolerance.
+    replaced and the rest of the text stays. The integral is taken at Gauss-Legendre nodes. As long
+    as a row's sum is not right, the parts of its line whose sums are furthest off are halved, each
+    half with as many nodes: log odds that change within a hundredth of the line would need thousands
+    of nodes on the whole of it. Columns: `completeness_error`, the error of the sum divided by the
+    difference, or by 0.1 if that is larger; `steps`, the number of nodes; and `incomplete`, 1 where
+    the error still exceeds the tolerance.
 
     Args:
         baseline: What replaces the words, see `replaced_embeddings`.
         tolerance: Largest completeness error.
-        steps: Nodes at first.
+        steps: Nodes on the line at first, and then on each part of it.
         max_steps: Nodes at most.
 
     Raises:
@@ -69,76 +69,58 @@ class IntegratedGradients(Attribution):
         errors, steps = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
         tokens = CPU_TOKENS if scores.device.type == "cpu" else ACCELERATOR_TOKENS
         for part, _, rows, items in text_blocks(batch, output, tokens):
-            mask, number = output.mask[rows, :items], self.steps
             start, end = replaced_embeddings(model, part, self.baseline), model.embed(part).detach()
-            with torch.no_grad():
-                odds = [
-                    log_odds(model(part, embeddings=values).logits, target[rows])
-                    for values in (end, start)
-                ]
-            difference = odds[0] - odds[1]
-            pending = torch.ones_like(rows, dtype=torch.bool)
             text = texts_of_rows(output.rows[rows])
-            while pending.any() and number <= self.max_steps:
-                texts = torch.unique(text[pending])
-                own = torch.isin(text, texts)
-                found = _integral(
-                    model,
-                    part.select(texts),
-                    (start[texts], end[texts]),
-                    target[rows][own],
-                    number,
-                    tokens,
-                    pending[own],
-                )
-                chosen = rows[pending]
-                scores[chosen, :items] = found[pending[own]]
-                total = scores[chosen, :items].masked_fill(~mask[pending], 0.0).sum(-1)
-                wanted = difference[pending]
-                errors[chosen] = (total - wanted).abs() / wanted.abs().clamp(min=_SMALLEST)
-                steps[chosen] = number
-                pending = torch.zeros_like(pending).masked_scatter(
-                    pending, errors[chosen] > self.tolerance
-                )
-                number *= 2
+            line = EmbeddingLine(model, part, start, end - start, target[rows], text, tokens)
+            mask = output.mask[rows, :items]
+            scores[rows, :items], errors[rows], number = self._integral(line, mask)
+            steps[rows] = number.double() * self.steps
         incomplete = (errors > self.tolerance).double()
         return scores, {"completeness_error": errors, "steps": steps, "incomplete": incomplete}
 
+    def _integral(self, line: EmbeddingLine, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores (R, N), completeness errors (R,) and numbers of parts (R,) of all rows.
 
-def _integral(
-    model: AttentionModel,
-    batch: TextBatch,
-    ends: tuple[Tensor, Tensor],
-    target: Tensor,
-    steps: int,
-    tokens: int,
-    wanted: Tensor,
-) -> Tensor:
-    """Integrated gradients (R, N) float64 of the wanted rows (R,) at so many nodes.
-
-    As many nodes are computed together as fit in `tokens` tokens, at least one.
-    """
-    nodes, weights = (
-        torch.from_numpy(values / 2).to(target.device)
-        for values in np.polynomial.legendre.leggauss(steps)
-    )
-    start, end = ends
-    way, texts = end - start, torch.arange(len(batch), device=target.device)
-    size, scores = max(1, tokens // max(batch.mask.numel(), 1)), torch.zeros(())
-    for node, weight in zip(torch.split(nodes, size), torch.split(weights, size), strict=True):
-        count = len(node)
-        at = torch.cat([start + way * (0.5 + float(place)) for place in node])
-        ways = way.repeat(count, *[1] * (way.ndim - 1))
-        # The copies of a text are never rows of one text: positions start again.
-        found = row_gradients(
-            model,
-            batch.select(texts.repeat(count)),
-            at,
-            target.repeat(count),
-            lambda gradient, _, ways=ways: (gradient * ways).sum(-1, dtype=torch.float64),  # type: ignore[misc]
-            wanted=wanted.repeat(count),
-        )
-        scores = scores.to(found) + torch.einsum(
-            "k,krn->rn", weight, found.view(count, -1, found.shape[-1])
-        )
-    return scores
+        Parts of lines are in step with each other: their rows (Q,), their ends (Q, 2) as shares of
+        the line, the log odds there (Q, 2), and their sums (Q, N).
+        """
+        row = torch.arange(len(mask), device=mask.device)
+        ends = mask.new_tensor([0, 1], dtype=torch.float64).repeat(len(row), 1)
+        odds = torch.stack([line.odds(row, place) for place in ends.unbind(-1)], -1)
+        wanted = odds[:, 1] - odds[:, 0]
+        scale = wanted.abs().clamp(min=_SMALLEST)
+        sums = line.integrals(row, ends, self.steps)
+        while True:
+            missing = sums.masked_fill(~mask[row], 0.0).sum(-1) - (odds[:, 1] - odds[:, 0])
+            error = torch.zeros_like(wanted).index_add(0, row, missing).abs() / scale
+            number = torch.bincount(row, minlength=len(mask))
+            free = (self.max_steps // self.steps - number).masked_fill(error <= self.tolerance, 0)
+            # Of parts that are off by less than an even share, the sum could not be off as it is.
+            off = missing.abs() >= (self.tolerance * scale / number)[row]
+            furthest = missing.abs().argsort(descending=True, stable=True)
+            furthest = furthest[off[furthest]]
+            furthest = furthest[row[furthest].argsort(stable=True)]
+            ordered = row[furthest]
+            rank = torch.arange(len(ordered), device=row.device) - torch.searchsorted(
+                ordered, ordered
+            )
+            halved = furthest[rank < free[ordered]]
+            if not len(halved):
+                scores = sums.new_zeros(mask.shape).index_add(0, row, sums)
+                return scores, error, number
+            middle = ends[halved].mean(-1)
+            at_middle = line.odds(row[halved], middle)
+            kept = torch.ones_like(row, dtype=torch.bool).index_fill(0, halved, value=False)
+            halves, of_halves = (
+                torch.cat(
+                    [
+                        torch.stack([values[halved, 0], new], -1),
+                        torch.stack([new, values[halved, 1]], -1),
+                    ]
+                )
+                for values, new in ((ends, middle), (odds, at_middle))
+            )
+            new_row = row[halved].repeat(2)
+            sums = torch.cat([sums[kept], line.integrals(new_row, halves, self.steps)])
+            row = torch.cat([row[kept], new_row])
+            ends, odds = torch.cat([ends[kept], halves]), torch.cat([odds[kept], of_halves])
