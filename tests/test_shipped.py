@@ -1,5 +1,7 @@
 """The shipped configuration files are found by name: on command lines and in files."""
 
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -176,6 +178,12 @@ class TestTrainedModels:
             InputError, match=r"no run or checkpoint .* come with attnlight are sst"
         ):
             attnlight.load(name)
+
+    def test_its_verdict_is_of_its_checkpoint(self) -> None:
+        card = json.loads((self.FOLDER / "report/verdict.json").read_text(encoding="utf-8"))
+        digest = hashlib.sha256((self.FOLDER / "best.ckpt").read_bytes()).hexdigest()
+        assert digest.startswith(card["checkpoint"])
+        assert "not measured" not in {line["answer"] for line in card["lines"]}
 
     def test_is_small_and_is_what_its_configuration_says(self) -> None:
         assert sum(path.stat().st_size for path in self.FOLDER.iterdir()) <= 3_000_000
