@@ -26,6 +26,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
+import torch
 from build_results import put
 from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
@@ -193,4 +194,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # sums differ in the last digit from those of several threads
     sys.exit(main())
