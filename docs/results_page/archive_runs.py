@@ -131,11 +131,16 @@ def archive_run(run: Path, target: Path) -> None:
         places[saliency.SANITY] = (*KEYS, *saliency.sanity_columns(run / saliency.SANITY))
     if name in planted.PREDICTED:
         places["predictions.parquet"] = planted.PREDICTED[name]
+    root = f"{run.parent.parent}/".encode()  # in metadata, as irrelevant as that of fit.yaml
     for place, columns in places.items():
         if (run / place).exists():
             available = pq.read_schema(run / place).names
             names = [name for name in columns or available if name in available]
             table = read_table(run / place, names)
+            texts = (table.schema.metadata or {}).items()
+            table = table.replace_schema_metadata(
+                {key: text.replace(root, b"") for key, text in texts} or None
+            )
             if name in STUDIED:
                 types = (pa.float32() if pa.types.is_floating(x) else x for x in table.schema.types)
                 fields = (x.with_type(t) for x, t in zip(table.schema, types, strict=True))
