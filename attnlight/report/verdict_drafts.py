@@ -343,6 +343,7 @@ class Drafts:
         """
         kinds = rules()["lines"]["notices"]["kinds"]
         kind = {"problem": self.model.get("problem"), "encoder": self.net.get("encoder")}
+        kind["hierarchical"] = bool(self.net.get("hierarchical"))
         known = all(value in kinds[name] for name, value in kind.items())
         found = [decider for decider in self.deciders if known and decider["label"] == label]
         if not found:

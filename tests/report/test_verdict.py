@@ -448,6 +448,7 @@ class TestNotices:
             {"problem": "tagging"},
             {"problem": "tests.tasks.sentences.Sentences"},
             {"net": {"encoder": "transformer"}},
+            {"net": {"encoder": "none", "hierarchical": True}},
             {"net": {}},
         ],
     )
