@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,8 +17,8 @@ from attnlight.files import read_yaml
 from attnlight.records import KEY, read_metadata, read_pieces, record_columns
 from attnlight.report.figures import describe
 from attnlight.report.methods import METHODS
-from attnlight.report.run import VERBS, require_one_run, stored_records
-from attnlight.shipped import find_config
+from attnlight.report.run import require_one_run, stored_records
+from attnlight.report.verdict_commands import adversary_commands, from_here, measuring_command
 
 Floats = NDArray[np.float64]
 DECIDERS = Path(__file__).with_name("deciders.yaml")
@@ -121,7 +119,7 @@ class Drafts:
     """
 
     def __init__(self, folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> None:
-        self.folder, self.corpus = _from_here(folder), corpus
+        self.folder, self.corpus = from_here(folder), corpus
         self.records = {
             record.test: record.path
             for record in stored_records(folder / "records")
@@ -155,30 +153,14 @@ class Drafts:
         """Whether there is a record of a test with these columns."""
         return test in self.records and {*names} <= record_columns(self.records[test]).keys()
 
-    def command(self, test: str) -> str:
-        """The command that writes the record of a test as the card needs it, if there is one."""
-        if not (self.folder / "fit.yaml").is_file():
-            return 'attnlight.run(model, data, tests="card")'
-        card, key = _arguments("card"), test.replace("_", "")
-        run = [str(self.folder)]
-        if self.corpus:
-            run = ["-c", str(self.folder / f"{VERBS['test']}-{self.corpus}.yaml")]
-        words = ["attnlight", "test", *run, "--tests"]
-        recorded = {name.replace("_", "") for name in self.records} - {"predictions"}
-        if key in card and recorded.isdisjoint(card):
-            return shlex.join([*words, "card"])
-        own = _arguments(test)[key]
-        changed = {
-            name: value
-            for name, value in card.get(key, {}).items()
-            if not isinstance(value, list) and own.get(name) != value
-        }
-        words += [test, *(f"--trainer.callbacks.{name}={value}" for name, value in changed.items())]
-        return shlex.join([*words, "--overwrite"] if test in self.records else words)
-
     def unmeasured(self, name: str, test: str) -> Draft:
         """A line whose record is missing."""
-        return Draft(name, NOT_MEASURED, "unmeasured", command=self.command(test))
+        return Draft(
+            name,
+            NOT_MEASURED,
+            "unmeasured",
+            command=measuring_command(self.folder, self.corpus, self.records, test),
+        )
 
     def ranks(self) -> Draft:
         """Comprehensiveness of attention beside the best of some methods, each less random."""
@@ -302,18 +284,10 @@ class Drafts:
             )
         elif draft.answer == "caution":
             draft.missing = rule["untrained"]
-            draft.command = self._training() if (self.folder / "fit.yaml").is_file() else ""
+            draft.command = (
+                adversary_commands(self.folder) if (self.folder / "fit.yaml").is_file() else ""
+            )
         return draft
-
-    def _training(self) -> str:
-        """The commands that train and test an adversary, beside the run."""
-        run, place = self.folder, self.folder.absolute()
-        root, experiment = _from_here(place.parent.parent), place.parent.name
-        name = f"{place.name}-adversary"
-        fit = ["fit", "-c", str(run / "fit.yaml"), "--model", "adversarial", "--model.base"]
-        fit += [str(run / "best.ckpt"), "--root", str(root), "--experiment", experiment]
-        test = ["test", str(root / experiment / name), "--tests", "base_divergence"]
-        return "\n".join(shlex.join(["attnlight", *x]) for x in ([*fit, "--run", name], test))
 
     def _variants(self) -> dict[str, list[tuple[float, float]]]:
         """Mean JS of attention and TVD of predictions of each trained variant, by its class."""
@@ -377,17 +351,3 @@ class Drafts:
             return Draft("words", "yes", "alone", estimate=own)
         bounds = (rule["no_below"], rule["yes_from"])
         return Draft("words", CLAIMS, "says", {"yes_from": rule["yes_from"]}, estimate, bounds)
-
-
-def _arguments(tests: str) -> dict[str, dict[str, Any]]:
-    """The arguments of each test that a shipped file attaches, by its class in lower case."""
-    attached = read_yaml(Path(find_config(tests, "tests")))["trainer"]["callbacks+"]
-    return {
-        one["class_path"].rpartition(".")[2].lower(): one.get("init_args") or {} for one in attached
-    }
-
-
-def _from_here(path: Path) -> Path:
-    """The path relative to the working directory, if it is within, else absolute."""
-    whole = Path(os.path.abspath(path))  # symbolic links stay
-    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
