@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif stale:
         print(f"{DECIDERS.name} differs from its checkpoints")
     content = blocks(measure_all()) | trained_blocks(points, total)
-    return put(PAGE, content, arguments.check, agree) or int(arguments.check and stale)
+    return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""Build docs/results.md from the records in docs/results.
+"""Build docs/results.md and the pages behind it from the records in docs/results.
 
-    python docs/build_results.py            write the tables into the page
-    python docs/build_results.py --check    fail where the page and the records differ
+    python docs/build_results.py            write the tables into the pages, and draw figures of them
+    python docs/build_results.py --check    fail where the pages and the records differ
     python docs/build_results.py --keep checkpoints
                                             archive the runs below checkpoints/ first, and draw
                                             docs/figures/pruthi.png
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
-sentence about them, from the records alone. A sentence that its tables no longer support is left out and
-printed, and the command fails until docs/results_page/findings.md.jinja is changed. The other prose
-of the page is written by hand.
+sentence about them, from the records alone; each place is on one of `PAGES`. A sentence that its tables no
+longer support is left out and printed, and the command fails until docs/results_page/findings.md.jinja is
+changed. The other prose of the pages is written by hand.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from pathlib import Path
 
 import yaml
 from results_page import (
+    cards,
     claims,
     importance,
     pairs,
+    papers,
     planted,
     predictions,
     pruthi,
@@ -37,16 +39,21 @@ from results_page import (
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
+from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
 from results_page.tables import Row, table
-from results_page.targets import targets
 
 from attnlight.errors import InputError
 from attnlight.files import write_text
 from attnlight.report.style import figure_bytes
 
 HERE = Path(__file__).parent
-PAGE, RECORDS = HERE / "results.md", HERE / "results"
+RECORDS = HERE / "results"
+NAMES = (  # the front page, then those that it links to
+    *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
+    *("saliency", "pruthi", "planted", "commands"),
+)
+PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 # Each table's rows, and the number of its columns that are aligned left.
@@ -87,7 +94,7 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
 
 
 def blocks(records: Path) -> dict[str, str]:
-    """Every table of the page, and the sentences about them, by the name of its place.
+    """Every table of the pages, and the sentences about them, by the name of its place.
 
     Raises:
         InputError: Records are missing or inconsistent.
@@ -97,46 +104,55 @@ def blocks(records: Path) -> dict[str, str]:
     content = {name: table(rows(archive), left) for name, (rows, left) in TABLES.items()}
     content |= claims.serrano_tables(serrano.read_models(archive), published)
     content |= studies.study_blocks(records / studies.FOLDER, published)
-    content["targets"] = table(targets(archive, Tables(content)), 2)
+    content |= papers.claim_tables(Tables(content))
+    content["cards"] = cards.card_table(records / cards.FOLDER)
     return content | findings(content)
 
 
-def fill(page: str, content: Mapping[str, str]) -> str:
-    """The page with each table in its place.
+def fill(pages: Sequence[str], content: Mapping[str, str]) -> list[str]:
+    """The pages with each table in its place.
 
     Raises:
-        InputError: The page has no place for a table, or no table for a place.
+        InputError: The pages have no place, or several, for a table, or no table for a place.
     """
-    places = sorted(place[2] for place in _PLACE.finditer(page))
+    places = sorted(place[2] for page in pages for place in _PLACE.finditer(page))
     if places != sorted(content):
-        raise InputError(f"the page has places for {places}; the tables are {sorted(content)}.")
-    return _PLACE.sub(lambda place: f"{place[1]}\n{content[place[2]]}\n{place[3]}", page)
+        raise InputError(f"the pages have places for {places}; the tables are {sorted(content)}.")
+    return [
+        _PLACE.sub(lambda place: f"{place[1]}\n{content[place[2]]}\n{place[3]}", page)
+        for page in pages
+    ]
 
 
 def put(
-    path: Path, content: Mapping[str, str], check: bool, same: Callable[[str, str], bool] = eq
+    paths: Sequence[Path],
+    content: Mapping[str, str],
+    check: bool,
+    same: Callable[[str, str], bool] = eq,
 ) -> int:
-    """Write the content of each place of a page, or with `check` print the differences.
+    """Write the content of each place of some pages, or with `check` print the differences.
 
     Returns:
-        1 if the page differs, by `same`, or the records do not support a sentence.
+        1 if a page differs, by `same`, or the records do not support a sentence.
     """
-    page = path.read_text(encoding="utf-8")
-    expected = fill(page, content)
-    for sentence in refused(expected):
-        print(f"The records do not support: {sentence}", file=sys.stderr)
-    if not check:
-        write_text(path, expected)
-    elif not same(page, expected):
-        lines = (text.splitlines(keepends=True) for text in (page, expected))
-        sys.stdout.writelines(difflib.unified_diff(*lines, f"docs/{path.name}", "its records"))
-        return 1
-    return 1 if refused(expected) else 0
+    pages = [path.read_text(encoding="utf-8") for path in paths]
+    failed = 0
+    for path, page, expected in zip(paths, pages, fill(pages, content), strict=True):
+        for sentence in refused(expected):
+            print(f"The records do not support: {sentence}", file=sys.stderr)
+            failed = 1
+        if not check:
+            write_text(path, expected)
+        elif not same(page, expected):
+            lines = (text.splitlines(keepends=True) for text in (page, expected))
+            sys.stdout.writelines(difflib.unified_diff(*lines, path.name, "its records"))
+            failed = 1
+    return failed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build or check the page; 1 if it differs from its records or a sentence is unsupported."""
-    parser = argparse.ArgumentParser(description="Build docs/results.md from its records.")
+    """Build or check the pages; 1 if one differs from its records or a sentence is unsupported."""
+    parser = argparse.ArgumentParser(description="Build the pages of results from their records.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
     arguments = parser.parse_args(argv)
@@ -145,7 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         published = yaml.safe_load((RECORDS / "published.yaml").read_text(encoding="utf-8"))
         if (figure := pruthi.draw(Archive(RECORDS, published))) is not None:
             (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
-    return put(PAGE, blocks(RECORDS), arguments.check)
+    content = blocks(RECORDS)
+    if not arguments.check:
+        draw_tables(Tables(content), HERE / "figures")
+    return put(PAGES, content, arguments.check)
 
 
 if __name__ == "__main__":

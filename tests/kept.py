@@ -16,7 +16,9 @@ from tests.report.fake import Rows, rows_of, write_metrics, write_record
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # the scripts of docs/ are no part of the package
-PAGE = (DOCS / "results.md").read_text(encoding="utf-8")
+FRONT = DOCS / "results.md"
+PAGES = [FRONT, *sorted((DOCS / "results").glob("*.md"))]
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 PLACE = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
 

@@ -1,4 +1,4 @@
-"""docs/results.md says what its records say."""
+"""docs/results.md and the pages behind it say what their records say."""
 
 import csv
 import importlib
@@ -19,7 +19,7 @@ from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
-from tests.kept import DOCS, page
+from tests.kept import DOCS, FRONT, PAGES, page
 
 ROOT = DOCS.parent
 RECORDS = DOCS / "results"
@@ -27,7 +27,7 @@ build_results = importlib.import_module("build_results")
 importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
 planted, predictions, serrano = map(page, ("planted", "predictions", "serrano"))
 pairs, saliency = map(page, ("pairs", "saliency"))
-tables = page("tables")
+findings, tables = map(page, ("findings", "tables"))
 KEPT = sorted(path.parent for path in RECORDS.glob("*/seed*/fit.yaml"))
 RUNS = [run for run in KEPT if run.parent.name not in archive_runs.STUDIED]
 WHOLE = [run for run in RUNS if (run / "records/test/attention_permutation.parquet").exists()]
@@ -89,12 +89,14 @@ def found() -> dict[str, str]:
 
 @pytest.fixture
 def results_page(found: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the page, built from tables that are computed once."""
+    """The folder of a copy of the pages, built from tables that are computed once."""
+    copies = [tmp_path / path.name for path in build_results.PAGES]
+    for path, copy in zip(build_results.PAGES, copies, strict=True):
+        shutil.copyfile(path, copy)
     monkeypatch.setattr(build_results, "blocks", lambda records: found)
-    monkeypatch.setattr(build_results, "PAGE", tmp_path / "results.md")
-    copy = tmp_path / "results.md"
-    shutil.copyfile(DOCS / "results.md", copy)
-    return copy
+    monkeypatch.setattr(build_results, "draw_tables", lambda tables, folder: None)
+    monkeypatch.setattr(build_results, "PAGES", copies)
+    return tmp_path
 
 
 @pytest.fixture
@@ -114,13 +116,14 @@ class TestPage:
     def test_a_changed_figure_fails_and_is_put_right(
         self, results_page: Path, found: dict[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        right = results_page.read_text()
+        changed = results_page / "jain_wallace.md"
+        right = changed.read_text()
         line = found["accuracy"].splitlines()[2]
-        results_page.write_text(right.replace(line, line.replace("0.", "0.9", 1)))
+        changed.write_text(right.replace(line, line.replace("0.", "0.9", 1)))
         assert build_results.main(["--check"]) == 1
         assert f"+{line}" in capsys.readouterr().out
         assert build_results.main([]) == 0
-        assert results_page.read_text() == right
+        assert changed.read_text() == right
 
     def test_medians_stand_under_their_seeds(self, found: dict[str, str]) -> None:
         head, _, *rows = (
@@ -135,18 +138,41 @@ class TestPage:
                     there = int(title.removeprefix("here, seed ")) in seeds
                     assert all(bool(cell) == there for cell in cells)
 
-    def test_a_place_without_a_table_is_refused(self, results_page: Path) -> None:
-        text = results_page.read_text() + "<!-- more: begin -->\n<!-- more: end -->\n"
-        with pytest.raises(InputError, match="more"):
-            build_results.fill(text, build_results.blocks(RECORDS))
+    @pytest.mark.parametrize("name", ["more", "accuracy"])  # without a table, and of two pages
+    def test_a_place_that_is_not_one_table_s_is_refused(
+        self, name: str, found: dict[str, str]
+    ) -> None:
+        pages = [path.read_text("utf-8") for path in build_results.PAGES]
+        with pytest.raises(InputError, match=f"places for .*'{name}'"):
+            build_results.fill([*pages, f"<!-- {name}: begin -->\n<!-- {name}: end -->\n"], found)
+
+    def test_every_page_is_built_and_linked_from_the_front_page(self) -> None:
+        assert sorted(build_results.PAGES) == sorted(PAGES)
+        links = re.findall(r"\(results/(\w+)\.md\)", FRONT.read_text("utf-8"))
+        assert sorted(set(links)) == sorted(build_results.NAMES)
 
     def test_names_the_command_of_every_experiment(self) -> None:
-        commands = (DOCS / "results.md").read_text().partition("## The commands")[2]
+        commands = (RECORDS / "commands.md").read_text()
         for study in (pairs.STUDY, saliency.STUDY):
             assert f"configs/studies/{study}.yaml" in commands
         for name in archive_runs.NEEDED.keys() - archive_runs.STUDIED.keys():
             assert f"`{name}`" in commands
             assert configuration(name).is_file()
+
+    def test_models_are_accurate_enough_to_be_tested(self, found: dict[str, str]) -> None:
+        rows = findings.Tables(found)
+        for table, column, name, least in (
+            ("accuracy", "accuracy", "SST, sentences", 0.76),
+            ("accuracy", "accuracy", "SST, with phrases", 0.83),
+            ("accuracy", "F1 of the positive class", "IMDb, 7 to 399 words", 0.87),
+            ("planted", "all", "planted, no encoder", 0.98),
+            ("planted", "all", "planted with negation, BiLSTM", 0.95),
+            ("chunking", "F1, test", "`study`: the released encoder", 0.9),
+            ("chunking", "F1, test", "BiLSTM below `residual`", 0.925),
+        ):
+            assert rows.cell(table, column, name).value >= least, name
+        # Whoever cannot read the order of words is wrong on negated texts.
+        assert rows.cell("planted", "negated", "planted with negation, no encoder").value <= 0.6
 
     def test_records_are_small(self) -> None:
         assert sum(path.stat().st_size for path in RECORDS.rglob("*") if path.is_file()) < 34e6

@@ -1,4 +1,4 @@
-"""Sentences of docs/results.md stand only as long as the tables that they rest on bear them out."""
+"""Sentences of the pages of results stand only as long as the tables that they rest on bear them out."""
 
 import importlib
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnlight.errors import InputError
-from tests.kept import BLOCKS, PAGE, PLACE, page
+from tests.kept import BLOCKS, PAGE, PAGES, PLACE, page
 
 build_results = importlib.import_module("build_results")
 findings = page("findings")
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def changed(name: str, old: str, new: str) -> dict[str, str]:
-    """The page's blocks with one cell of a table changed."""
+    """The pages' blocks with one cell of a table changed."""
     assert BLOCKS[name].count(old) >= 1, old
     return BLOCKS | {name: BLOCKS[name].replace(old, new, 1)}
 
@@ -80,7 +80,8 @@ class TestPage:
 
     def test_own_prose_states_no_figure_of_a_record(self) -> None:
         """A figure with three decimals is a measured one; those come from tables alone."""
-        own = PLACE.sub("", PAGE.partition("## The commands")[0])
+        own = "".join(path.read_text("utf-8") for path in PAGES if path.stem != "commands")
+        own = PLACE.sub("", own)
         assert set(re.findall(r"(?<![\d.])[01]\.\d+", own)) <= SETTINGS
         assert not re.search(r"\d \[-?\d", own), "an interval"
 
@@ -190,10 +191,13 @@ def test_a_refused_sentence_fails_the_command(
     row[4] = row[3]  # holds in all cases
     blocks = changed(table, line, f"| {' | '.join(row)} |")
     blocks |= sentences(blocks)
-    copy = tmp_path / "results.md"
-    copy.write_text(build_results.fill(PAGE, blocks), encoding="utf-8")
+    pages = [path.read_text("utf-8") for path in build_results.PAGES]
+    copies = [tmp_path / path.name for path in build_results.PAGES]
+    for copy, text in zip(copies, build_results.fill(pages, blocks), strict=True):
+        copy.write_text(text, encoding="utf-8")
     monkeypatch.setattr(build_results, "blocks", lambda records: blocks)
-    monkeypatch.setattr(build_results, "PAGE", copy)
+    monkeypatch.setattr(build_results, "draw_tables", lambda tables, folder: None)
+    monkeypatch.setattr(build_results, "PAGES", copies)
     assert build_results.main(["--check"] if check else []) == 1
     assert "The gradient's first item flips fewer decisions" in capsys.readouterr().err
 

@@ -29,6 +29,13 @@ _RANKINGS["beyond the minimum"] = ("minimal", *ORDERS)
 _P_VALUES = {"mcnemar": mcnemar, "wilcoxon": paired_wilcoxon}
 
 
+def claimed_range(claim: Mapping[str, Any]) -> pd.Interval:
+    """The range that a claim names by one of `above`, `at_least`, `below` and `at_most`."""
+    (word,) = claim.keys() & _CLOSED.keys()
+    ends = (claim[word], np.inf) if word in ("above", "at_least") else (-np.inf, claim[word])
+    return pd.Interval(*map(float, ends), closed=_CLOSED[word])
+
+
 def read_claims(path: Path = PUBLISHED) -> dict[str, dict[str, Any]]:
     """The paper's claims about its models, in the order of the summary.
 
@@ -38,9 +45,7 @@ def read_claims(path: Path = PUBLISHED) -> dict[str, dict[str, Any]]:
     """
     claims: dict[str, dict[str, Any]] = {}
     for claim in yaml.safe_load(path.read_text(encoding="utf-8"))["serrano_claims"]:
-        (word,) = claim.keys() & _CLOSED.keys()
-        ends = (claim[word], np.inf) if word in ("above", "at_least") else (-np.inf, claim[word])
-        claim["claimed"] = pd.Interval(*map(float, ends), closed=_CLOSED[word])
+        claim["claimed"] = claimed_range(claim)
         policies = NEVER if "never" in claim else [""]
         for name, never in product(claim.get("rankings", [""]), policies):
             key = " ".join(filter(None, (claim["measure"], name, never)))

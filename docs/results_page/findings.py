@@ -129,12 +129,27 @@ _FILTERS: dict[str, Callable[..., Any]] = {
 _TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__contains__}
 
 
+def environment() -> Environment:
+    """Where templates of sentences on tables are rendered."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    made = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
+    made.filters |= _FILTERS
+    made.tests |= _TESTS
+    return made
+
+
+def context(tables: Tables) -> dict[str, Any]:
+    """What a template may call."""
+    names = ("rows", "cell", "cells", "answer")
+    return {name: getattr(tables, name) for name in names} | {"claim": claim, "item": item}
+
+
 def findings(blocks: Mapping[str, str]) -> dict[str, str]:
     """The sentences of each place: a paragraph, or a list where its name ends in `findings`.
 
     `blocks` are the tables and the studies' verdicts, by the name of their place.
     """
-    tables, folder = Tables(blocks), FileSystemLoader(Path(__file__).parent)
+    tables = Tables(blocks)
     by_answer: dict[str, list[str]] = {}  # corpora of classification
     for study, words in STUDIES.items():
         by_answer.setdefault(tables.answer(study), []).append(words)
@@ -142,15 +157,11 @@ def findings(blocks: Mapping[str, str]) -> dict[str, str]:
         f"{answer} on {' and '.join(filter(None, [', '.join(most), last]))}"
         for answer, (*most, last) in by_answer.items()
     )
-    environment = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
-    environment.filters |= _FILTERS
-    environment.tests |= _TESTS
-    template, paragraphs = environment.get_template("findings.md.jinja"), {}
-    context = {name: getattr(tables, name) for name in ("rows", "cell", "cells", "answer")}
-    context["needed"] = f"Over the studies of classification attention is {needed}."
-    context["claim"] = claim
+    template, paragraphs = environment().get_template("findings.md.jinja"), {}
+    names = context(tables)
+    names["needed"] = f"Over the studies of classification attention is {needed}."
     for place, block in template.blocks.items():
-        lines = "".join(block(template.new_context(context))).splitlines()
+        lines = "".join(block(template.new_context(names))).splitlines()
         sentences = [line.strip() for line in lines if line.strip()]
         mark = "* " if place.endswith("s") else ""
         paragraphs[place] = "".join(
@@ -158,6 +169,11 @@ def findings(blocks: Mapping[str, str]) -> dict[str, str]:
             for text in (sentences if mark else [" ".join(sentences)])
         )
     return paragraphs
+
+
+def item(words: str, caller: Callable[[], str]) -> str:
+    """Several sentences on one line, behind some words: one item of a list."""
+    return f"{words} {' '.join(caller().split())}"
 
 
 def claim(holds: bool, caller: Callable[[], str]) -> str:

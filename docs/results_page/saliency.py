@@ -298,7 +298,6 @@ def completeness(archive: Archive) -> Iterator[Row]:
             **row,
             "rows": share.defined,
             "complete": f"{share.mean:.4f} [{share.low:.4f}, {share.high:.4f}]",
-            "target": "at least 0.995" if row["corpus"] in ("SST", "AG News") else "",
             "flagged": int(np.nansum(flagged)),
             "gradients per row, mean": f"{np.nanmean(columns[_STEPS]):.1f}",
         }
