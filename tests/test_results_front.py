@@ -194,6 +194,10 @@ class TestClaims:
             assert "nan" not in table
             assert "{" not in table
 
+    def test_without_runs_nothing_is_shown(self, tmp_path: Path) -> None:
+        tables = findings.Tables({"t": "| corpus |\n| --- |\n| not shown: no run yet |\n"})
+        assert self.row(tmp_path, tables)[2:5] == [DASH, "", "not shown"]
+
     def test_an_outcome_follows_its_table(self) -> None:
         name = "wiegreffe_pinter_imdb_table2"
         changed = findings.Tables(BLOCKS | {name: BLOCKS[name].replace("-0.004]", "0.004]")})

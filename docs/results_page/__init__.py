@@ -1,1 +1,1 @@
-"""How docs/results.md is made from the records in docs/results."""
+"""How docs/results.md and the pages behind it are made from the records in docs/results."""

@@ -76,12 +76,11 @@ def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) ->
         tables: The tables of results.
     """
     for row in tables.rows(of["table"], *of.get("rows", ())):
-        title = next((x for x in row if x == of["column"]), None)
-        title = title or next(x for x in row if x.startswith(of["column"]))
-        if row[title] in (DASH, "") or any(row[x] != y for x, y in of.get("where", {}).items()):
+        titles = [x for x in row if x.startswith(of["column"])]  # none in a table without runs
+        word = row[of["column"] if of["column"] in row else titles[0]] if titles else DASH
+        if word in (DASH, "") or any(row[x] != y for x, y in of.get("where", {}).items()):
             continue
-        cell = Cell(row[title])
-        word = row[title]
+        cell = Cell(word)
         if not word.startswith((HOLDS, FAILS)):
             claimed = claimed_range(claim) if "than" not in of else pd.Interval(0, np.inf, "right")
             value, low, high = cell.value, cell.low, cell.high
@@ -119,11 +118,12 @@ def outcome(cases: list[Case], published: str) -> str:
 
 
 def ours(cases: list[Case]) -> str:
-    """The figures of a few cases with their intervals; of many in how many the claim holds."""
+    """The figures of a few cases with their intervals; of many how often the claim holds."""
     figures = [case.cell for case in cases if not np.isnan(case.cell.value)]
     if len(cases) <= _LISTED:
         said = [case.verdict if np.isnan(case.cell.value) else case.cell for case in cases]
-        return ", ".join(f"{case.label} {x}".strip() for case, x in zip(cases, said, strict=True))
+        listed = (f"{case.label} {x}".strip() for case, x in zip(cases, said, strict=True))
+        return ", ".join(listed) or DASH
     still_open = sum(OPEN in case.verdict for case in cases)
     words = f"{sum(case.verdict == HOLDS for case in cases)} of {len(cases)}"
     words += f", {still_open} open" if still_open else ""
