@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,7 +15,7 @@ from tests.kept import BLOCKS, DOCS, FRONT, PAGES, page
 
 ROOT = DOCS.parent
 LINES = FRONT.read_text(encoding="utf-8").splitlines()
-papers, cards, findings = map(page, ("papers", "cards", "findings"))
+papers, cards, figures, findings = map(page, ("papers", "cards", "figures", "findings"))
 DASH = page("tables").DASH
 TABLES = findings.Tables(BLOCKS)
 CARD = ROOT / "attnlight/trained/sst/report/verdict.json"
@@ -102,6 +103,33 @@ class TestPage:
         assert not re.search(
             r"\b(landed|issue \d+)\b|\(target|its target", path.read_text(encoding="utf-8")
         )
+
+
+def test_figures_have_the_cells_of_their_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(figures, "figure_bytes", lambda figure, _: drawn.append(figure) or b"png")
+    figures.draw_tables(TABLES, tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == [
+        *("jain_wallace", "saliency", "serrano_smith")
+    ]
+    for figure, table, column, words in zip(
+        drawn,
+        ("tau", "serrano_fraction", "saliency_faithfulness"),
+        ("tau with leave-one-out", "gradient", "comprehensiveness"),
+        ((), ("left out",), ("gradient",)),
+        strict=True,
+    ):
+        (axes,) = figure.axes
+        line = axes.containers[1].lines[0]  # the second series
+        cells = [findings.Cell(row[column]) for row in TABLES.rows(table, *words)]
+        np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
+        labels = [text.get_text() for text in axes.get_yticklabels()]
+        places = [labels[round(-place)] for place in line.get_ydata()]
+        names = [tuple(row.values())[:2] for row in TABLES.rows(table, *words)]
+        for label, (corpus, model) in zip(places, names, strict=True):
+            assert label.startswith(f"{corpus}, {model}")
 
 
 def table_of(*rows: str) -> Any:
