@@ -144,6 +144,22 @@ class TestPage:
             "has the opposite sign",
         ),
         (
+            "answers",
+            "wiegreffe_pinter_imdb_table2",
+            "F1 of positive",
+            ("uniform less trained",),
+            "-0.001 [-0.006, 0.004]",
+            "In the tagger clearly, on IMDb a little",
+        ),
+        (
+            "answers",
+            "permutation",
+            "median TVD, median over texts",
+            ("SST, sentences",),
+            "0.400 [0.390, 0.410]",
+            "In sentiment it mostly can",
+        ),
+        (
             "planted_finding",
             "evidence",
             "AUPRC of the model's attention",
