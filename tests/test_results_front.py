@@ -219,6 +219,8 @@ class TestClaims:
     def test_every_reason_and_every_table_of_the_page_is_rendered(self) -> None:
         for place, table in papers.claim_tables(TABLES).items():
             assert BLOCKS[place] == table
+            rows = findings.Tables({place: table}).rows(place)
+            assert all(row["here"] != DASH and row["models"] for row in rows)
             assert "nan" not in table
             assert "{" not in table
 
