@@ -5,7 +5,7 @@
 all other options last.
 
 * `data`: a section that names a class or a file replaces the previous one completely; any other
-  changes single options.
+  changes single options. The file may be a table of texts, the `path` of a `TextDataModule`.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -43,6 +43,7 @@ DEFAULTS = {
 }
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # Keys that identify a configuration of `fit`: it has all of the first and none of the second.
@@ -207,7 +208,10 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     if name not in _SECTIONS:
         return value
     file = None
-    if isinstance(value, str):
+    if name == "data" and isinstance(value, str) and Path(value).suffix in _TABLES:
+        file = Path(value)
+        value = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": value}}
+    elif isinstance(value, str):
         file = folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         value, file = (_read(file), file) if named else ({"class_path": value}, None)

@@ -73,6 +73,16 @@ class TestData:
         assert config["data"] == other
         assert config["model"] == FIT_YAML["model"]
 
+    @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+    def test_may_be_a_table_of_texts(self, tmp_path: Path, suffix: str) -> None:
+        fit = written(tmp_path, FIT_YAML, "fit.yaml")
+        composition = compose("fit", ["-c", fit, f"--data=texts/reviews.{suffix}"], KEYS)
+        assert composition.config["data"] == {
+            "class_path": "attnlight.datamodules.TextDataModule",
+            "init_args": {"path": f"texts/reviews.{suffix}"},
+        }
+        assert composition.corpus == "reviews"
+
     def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
         more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})
         config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)

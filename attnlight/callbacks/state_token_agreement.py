@@ -47,6 +47,8 @@ class StateTokenAgreement(InterpretabilityTest):
     each state, which is time quadratic in the length of a text.
 
     Args:
+        hidden_tokens: Measure the shares of the gradient norms, the last three columns; most of the
+            time goes into them.
         probes: Estimate the gradient norms from so many random combinations of a state's dimensions
             (at least 2) instead of all of them: 16 give the mean within its interval at a fraction
             of the time. `hidden_token_attribution_error` then is the standard error of each row's
@@ -63,6 +65,7 @@ class StateTokenAgreement(InterpretabilityTest):
 
     def __init__(
         self,
+        hidden_tokens: bool = True,
         probes: int | None = None,
         budget: int | None = None,
         every_n_epochs: int = 1,
@@ -73,7 +76,9 @@ class StateTokenAgreement(InterpretabilityTest):
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self._require_at_least(2, probes=probes)
         self._require_at_least(1, budget=budget)
-        self.probes, self.budget = probes, budget
+        self.hidden_tokens, self.probes, self.budget = hidden_tokens, probes, budget
+        if not hidden_tokens:
+            self.measures = ("tau_erasure_deletion",)  # type: ignore[assignment, misc]
         self.metadata = {"tie": TIE, "probes": probes}
         self._warned = False
 
@@ -81,7 +86,20 @@ class StateTokenAgreement(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        model, mask = readout.model, output.mask
+        model = readout.model
+        with torch.no_grad():
+            erasure = prediction_change(readout.erase(), readout.logits)
+        deletion = leave_one_out(model, batch, output, self.budget)
+        others = other_items(batch, output)
+        tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
+        shares = self._shares(batch, output, readout) if self.hidden_tokens else {}
+        return {"tau_erasure_deletion": tau, **shares, "items": readout.lengths}
+
+    def _shares(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> dict[str, Tensor]:
+        """The columns of hidden token attribution."""
+        model = readout.model
         longest = int(readout.lengths.max())
         unbounded = self.probes is None and getattr(model, "reach", None) is None
         if unbounded and longest > _LONG and not self._warned:  # the test would seem to hang
@@ -91,12 +109,6 @@ class StateTokenAgreement(InterpretabilityTest):
                 "in their number. Set probes: 16 to estimate it, or max_instances.",
                 file=sys.stderr,
             )
-        with torch.no_grad():
-            erasure = prediction_change(readout.erase(), readout.logits)
-        deletion = leave_one_out(model, batch, output, self.budget)
-        others = other_items(batch, output)
-        tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
-        columns = {"tau_erasure_deletion": tau}
         shares, errors = hidden_token_attribution(
             model, batch, output, self.probes, self.seed, self.budget
         )
@@ -104,13 +116,12 @@ class StateTokenAgreement(InterpretabilityTest):
         largest = (own >= (1 - TIE) * shares.amax(-1)).double()
         read = batch.mask if batch.mask.ndim == 2 else batch.attendable().any(-1)
         text = text_of_rows(batch, output)
-        known = mask & ~own[text].isnan()
+        known = output.mask & ~own[text].isnan()
         count = known.sum(-1)
-        columns |= {
+        columns = {
             "hidden_token_attribution": own[text].masked_fill(~known, 0.0).sum(-1) / count,
             "own_token_largest": (largest[text] * known).sum(-1) / count,
             "chance": torch.where(count > 0, 1.0 / read.sum(-1).double()[text], torch.nan),
-            "items": readout.lengths,
         }
         if self.probes is not None:
             squares = errors[text].square().masked_fill(~known, 0.0).sum(-1)

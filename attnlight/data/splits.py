@@ -23,8 +23,9 @@ MISSING_SPLIT_ADVICE = {
         "`validation_fraction: 0.1`"
     ),
     "test": (
-        "name one in `test`, test on a fraction of the training texts (`test_fraction: 0.2`), or "
-        "use none (`test: null`)"
+        "name one in `test`, test on a fraction of the training texts (`test_fraction: 0.2`; "
+        "without a validation split give `validation_fraction: 0.1` as well), or use none "
+        "(`test: null`)"
     ),
 }
 

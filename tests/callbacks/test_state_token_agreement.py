@@ -19,6 +19,7 @@ from attnlight.callbacks import StateTokenAgreement
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
+from attnlight.report.figures import tables
 from tests.callbacks.test_base import run_test
 from tests.callbacks.token_loops import levels, tokens_of
 from tests.models import test_classifier as flat
@@ -207,6 +208,22 @@ def test_outside_model_with_two_heads(tmp_path: Path, affine: bool) -> None:
     np.testing.assert_allclose(rows["chance"], 1 / rows["items"])
     assert np.isnan(rows["tau_erasure_deletion"]).tolist() == (rows["items"] < 2).tolist()
     assert list((tmp_path / "figures/test").glob("state_token_agreement.*"))
+
+
+def test_without_hidden_tokens_the_rest_is_the_same(tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    for folder, test in ((whole, {}), (part, {"hidden_tokens": False})):
+        torch.manual_seed(0)
+        task = OutsideTask(affine=True)
+        run_test(folder, StateTokenAgreement(**test), task=task, texts=Texts())  # type: ignore[arg-type]
+    every, few = (read_record(folder / RECORD).columns for folder in (whole, part))
+    left_out = {"hidden_token_attribution", "own_token_largest", "chance"}
+    assert every.keys() - few.keys() == left_out
+    for name, values in few.items():
+        np.testing.assert_array_equal(values, every[name])
+    assert list((part / "figures/test").glob("state_token_agreement.*"))
+    (table,) = tables("state_token_agreement", few)
+    assert table.rows[0][2:5] == ["\u2013"] * 3
 
 
 @pytest.mark.parametrize(
