@@ -71,7 +71,8 @@ def test_the_page_shows_recorded_texts(checkpoint: Path, tmp_path: Path) -> None
     assert results.figure("texts") is None
     page = results.report(tmp_path).read_text(encoding="utf-8")
     assert "smallest flip set" in page
-    assert all(f">{word}</span>" in page for word in rows[0][0].split())
+    texts = [text for text, _ in rows if all(f">{word}</span>" in page for word in text.split())]
+    assert 0 < len(texts) <= 20
 
 
 def test_batches_have_no_words_to_record(checkpoint: Path) -> None:
