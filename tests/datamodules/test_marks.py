@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from attnlight.callbacks import ImpermissibleMass
+from attnlight.data.encoding import Encoding
 from attnlight.datamodules import ChunkingDataModule, PairDataModule, TextDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -234,6 +235,29 @@ def test_columns_by_words_change_only_the_fingerprint(name: str, tmp_path: Path)
         before, after = plain.dataset(split).table, marked.dataset(split).table
         assert after.select(before.column_names).equals(before)
         assert set(after.column_names) - set(before.column_names) == {COLUMN}
+
+
+@EACH
+def test_words_outside_the_vocabulary_are_marked(name: str, tmp_path: Path) -> None:
+    known = corpus(name, "words", tmp_path)
+    unknown = corpus(name, "words", tmp_path, min_document_frequency=17)
+    vocabulary = unknown.tokenizer_json
+    assert '"she"' in known.tokenizer_json
+    assert '"she"' not in vocabulary
+    for split in SIZES:
+        columns = [data.dataset(split).table[COLUMN] for data in (known, unknown)]
+        assert columns[0].equals(columns[1])
+
+
+def test_a_corpus_read_for_another_model_is_marked(tmp_path: Path) -> None:
+    other = write_corpus(tmp_path / "other", train={"text": ["a b", "c"], "label": ["neg", "pos"]})
+    trained = TextDataModule(str(other), test=None, cache_dir=str(tmp_path / "cache"))
+    encoding = Encoding("v2-0", trained.tokenizer_json, ("neg", "pos"))
+    data, plain = corpus("classifier", "words", tmp_path), corpus("classifier", "words", tmp_path)
+    data.evaluate_as(encoding, "mine")
+    assert data.dataset("test").table[COLUMN].equals(plain.dataset("test").table[COLUMN])
+    assert data.unknown_share("test") > 0.95
+    assert data.fingerprint != plain.fingerprint
 
 
 def test_counts_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
