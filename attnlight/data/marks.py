@@ -105,7 +105,7 @@ def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]
         if not found[column]:
             shown = ", ".join(words[:5]) + ", ..." * (len(words) > 5)
             raise InputError(
-                f"none of the {len(words)} words of marks.{column} ({shown}) occurs in "
+                f"none of the words of marks.{column} ({shown}) occurs in "
                 f"{corpus_name}{did_you_mean(normal(words[0]), tokenizer.get_vocab())}."
             )
     corpus["extras"] = [*corpus.get("extras", ()), *marks]

@@ -192,7 +192,7 @@ class TextDataModule(CorpusDataModule):
             (reserved, f"extras names {reserved}, which is a reserved column of prepared corpora"),
             (
                 self.extras and not all(pre_split),
-                "extras needs token lists: set tokens to their column",
+                "extras needs token lists: set tokens to their column, or list words in marks",
             ),
             (
                 self.remove is not None and not all(pre_split),
