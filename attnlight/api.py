@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError, did_you_mean
-from attnlight.reference.rows import encode_rows
+from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, network_of
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Results:
         return {record.test: record for record in stored_records(self.folder / "records")}
 
     def _record(self, name: str) -> Path:
-        records = self._records
-        if name not in records:
-            hint = did_you_mean(name, records)
-            raise InputError(f"there is no test {name!r}{hint}; there are {', '.join(records)}.")
-        return records[name].path
+        paths = {path.stem: path for path in sorted(self.folder.glob("records/test/*.parquet"))}
+        if name not in paths:
+            hint = did_you_mean(name, paths)
+            raise InputError(f"there is no test {name!r}{hint}; there are {', '.join(paths)}.")
+        return paths[name]
 
     def table(self, test: str | None = None) -> pd.DataFrame:
         """Means with 95 % intervals of all measures, or the rows of one test, one per instance.
@@ -134,9 +134,10 @@ def run(
     rows = list(data)
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")
-    batches, reader = rows, model
+    batches, reader = rows, load(model) if isinstance(model, str | Path) else model
+    texts = None
     if not isinstance(rows[0], TextBatch):
-        reader = TrainedModel.of(model)
+        reader = texts = TrainedModel.of(reader)
         batches = [
             encode_rows(reader, rows[start : start + batch_size], start)
             for start in range(0, len(rows), batch_size)
@@ -146,5 +147,5 @@ def run(
     source = getattr(reader, "path", None)
     names = ("python", type(network).__name__) if source is None else source.resolve().parts[-2:]
     folder = Path(temporary.name, *names)
-    record_tests(chosen, network, batches, reader, folder)
+    record_tests(chosen, network, batches, GivenTexts(batches, texts, rows), reader, folder)
     return Results(folder, temporary)

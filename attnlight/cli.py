@@ -127,7 +127,8 @@ class AttnlightCLI(LightningCLI):
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
             # Options added later: a run without them keeps the name that it had before.
-            for section, option in (("model", "objective"), ("data", "remove")):
+            later = [("data", option) for option in ("remove", "marks", "mark_columns")]
+            for section, option in (("model", "objective"), *later):
                 arguments = hashed.get(section, {}).get("init_args", {})
                 if arguments.get(option, 0) is None:
                     del arguments[option]

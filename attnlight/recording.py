@@ -16,6 +16,7 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
 from attnlight.parsing import OneSentenceParser
+from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
 from attnlight.shipped import find_config
 
@@ -48,6 +49,7 @@ def record_tests(
     tests: Sequence[InterpretabilityTest],
     model: AttentionModel,
     batches: Sequence[TextBatch],
+    texts: GivenTexts,
     owner: Any,  # noqa: ANN401
     folder: Path,
 ) -> None:
@@ -56,7 +58,8 @@ def record_tests(
     Args:
         tests: The tests.
         model: The network.
-        batches: Texts; no dataset index may occur twice.
+        batches: The texts; no dataset index may occur twice.
+        texts: The same texts, which give their words.
         owner: The task or the `TrainedModel`, whose classes and hyperparameters tests may ask for.
         folder: The folder.
 
@@ -64,7 +67,7 @@ def record_tests(
         InputError: A test refuses the model or the texts, or a record cannot be written.
     """
     with evaluating(model) as device, torch.backends.cudnn.flags(allow_tf32=False):
-        trainer: Any = _surroundings(folder, tests, batches, device)
+        trainer: Any = _surroundings(folder, tests, batches, texts, device)
         module: Any = SimpleNamespace(
             model=model,
             classes=getattr(owner, "classes", None),
@@ -80,10 +83,10 @@ def record_tests(
                 test.on_test_epoch_start(trainer, module)
             with torch.no_grad():
                 for number, batch in enumerate(batches):
-                    texts = batch.to(device)
-                    output = {"output": model(texts)}
+                    moved = batch.to(device)
+                    output = {"output": model(moved)}
                     for test in tests:
-                        test.on_test_batch_end(trainer, module, output, texts, number)
+                        test.on_test_batch_end(trainer, module, output, moved, number)
             for test in tests:
                 test.on_test_epoch_end(trainer, module)
         finally:
@@ -95,12 +98,13 @@ def _surroundings(
     folder: Path,
     tests: Sequence[InterpretabilityTest],
     batches: Sequence[TextBatch],
+    texts: GivenTexts,
     device: torch.device,
 ) -> SimpleNamespace:
     """What tests ask of a Trainer: here one process that tests some batches on one device."""
 
     class Batches(list[TextBatch]):
-        dataset = SimpleNamespace(index=torch.cat([batch.index for batch in batches]).cpu().numpy())
+        dataset = texts
 
     return SimpleNamespace(
         default_root_dir=str(folder),

@@ -86,8 +86,8 @@ class BaseDivergence(InterpretabilityTest):
         reference = getattr(pl_module, "reference", None)
         if self.base is None and not isinstance(reference, FrozenBase):
             raise InputError(
-                f"{self.name} compares with a base model, and {type(pl_module).__name__} is no "
-                "variant of one: give its checkpoint as `base`."
+                f"{self.name} compares with a base model, and the tested model is no variant of one: "
+                "give the checkpoint of a base as `base`."
             )
         self._reference = reference if self.base is None else FrozenBase(self.base)
         assert self._reference is not None

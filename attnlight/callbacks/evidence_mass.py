@@ -118,7 +118,7 @@ class EvidenceMass(InterpretabilityTest):
         elif self.swap and stage != "predict":
             raise InputError(
                 f"swap of {self.name} takes the names of classes from a corpus of "
-                "attnlight.datamodules; give one as the trainer's datamodule."
+                "attnlight.datamodules: run `attnlight test` on one, or give it as the datamodule."
             )
 
     def _name_measures(self) -> None:

@@ -27,7 +27,9 @@ def marking_column(test: str, names: Sequence[str], available: Sequence[str]) ->
         if name in available:
             return name
     wanted, found = " or ".join(f"`{name}`" for name in names), ", ".join(available) or "none"
-    source = ", such as PlantedEvidence" if EVIDENCE in names else " (`extras` of `data`)"
+    source = (
+        ", such as PlantedEvidence" if EVIDENCE in names else " (`marks` or `extras` of `data`)"
+    )
     raise InputError(
         f"{test} needs a corpus with a column {wanted} along the tokens{source}; the columns of this "
         f"one: {found}{did_you_mean(names[0], available)}."

@@ -98,7 +98,7 @@ class MeasuredUse(InterpretabilityTest):
         if not isinstance(corpus, PlantedEvidence) or corpus.nested:
             raise InputError(
                 f"{self.name} needs the counterfactuals of words, which only PlantedEvidence without "
-                "sentences has; give that as the trainer's datamodule."
+                "sentences has: run `attnlight test` on it, or give it as the datamodule."
             )
         if stage != "predict":
             self._alternatives = counterfactuals(corpus)

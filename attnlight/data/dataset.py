@@ -19,6 +19,7 @@ from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
+from attnlight.data.tokenization import surface_forms
 from attnlight.errors import InputError
 from attnlight.files import named_errors
 
@@ -227,21 +228,10 @@ class TokenDataset(Dataset[TextBatch]):
             text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
-        return self._surface_forms(ids, parts)
+        return surface_forms(self._tokenizer, ids, parts)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text, as in the source."""
         query = self.table["query_text"][position].as_py()
-        return self._surface_forms(self._pair["query"][position].tolist(), [(query, None)])
-
-    def _surface_forms(self, ids: list[int], parts: list[tuple[str, int | None]]) -> list[str]:
-        """Surface form of each id, from the strings encoded separately and the ids kept of each."""
-        ids_of_source, surface = [], []
-        for part, size in parts:
-            encoding = self._tokenizer.encode(part)
-            ids_of_source += encoding.ids[:size]
-            surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
-        forms = [str(self._tokenizer.id_to_token(number)) for number in ids]
-        if ids_of_source != ids:  # an empty text (one unknown token), or one without its source
-            return forms
-        return [seen or form for seen, form in zip(surface, forms, strict=True)]
+        ids = self._pair["query"][position].tolist()
+        return surface_forms(self._tokenizer, ids, [(query, None)])

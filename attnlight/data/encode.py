@@ -75,6 +75,9 @@ def write_split(
                 "index": documents.rows,
                 "label": part.labels[documents.rows],
             }
+            pieces: list[list[tuple[str, int | None]]] = [
+                [(text, None)] for text in documents.texts
+            ]
             if sentences is not None:
                 encoded = encode_sentences(tokenizer, documents.texts, sentences)
                 columns |= {
@@ -83,14 +86,16 @@ def write_split(
                     "text": encoded.texts,
                 }
                 counts.update(encoded.cut, empty=int(encoded.empty.sum()))
+                both = zip(encoded.texts, encoded.sizes, strict=True)
+                pieces = [list(zip(*parts, strict=True)) for parts in both]
             else:
                 ids, empty = encode_texts(tokenizer, documents.texts)
                 columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
-                aligned, cut = _follow_tokens(documents, tokenizer, ids)
-                columns |= aligned
                 counts.update(empty=int(empty.sum()))
-                if part.queries is not None and EVIDENCE in cut:
-                    counts.update(evidence_cut=cut[EVIDENCE])
+            aligned, cut = _follow_tokens(documents, tokenizer, columns["tokens"], pieces)
+            columns |= aligned
+            if part.queries is not None and EVIDENCE in cut:
+                counts.update(evidence_cut=cut[EVIDENCE])
             if part.queries is not None:
                 queries = list(chain.from_iterable(part.queries.texts(documents.rows)))
                 found = encode_queries(tokenizer, queries, documents.rows, part.reader.source)
@@ -103,32 +108,51 @@ def write_split(
 
 
 def _follow_tokens(
-    documents: Documents, tokenizer: Tokenizer, ids: list[list[int]]
+    documents: Documents,
+    tokenizer: Tokenizer,
+    ids: list[list[int]],
+    pieces: list[list[tuple[str, int | None]]],
 ) -> tuple[dict[str, Any], Counter[str]]:
     """The per-token columns, and of each the number of documents cut before a value that is not 0.
 
     A token has the value of the word it begins in, boundary tokens and empty texts have 0.
+
+    Args:
+        documents: The documents and their columns by word.
+        tokenizer: Tokenizer of the corpus.
+        ids: Ids of each document.
+        pieces: The parts of each document that were encoded separately, in order, and the number of
+            ids kept of each; None: all that the tokenizer gives.
     """
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
     cut = Counter(dict.fromkeys(extras, 0))
     if not extras:
         return {}, cut
     with rust_threads():
-        encodings = tokenizer.encode_batch(documents.texts)
-    for document, words in enumerate(documents.words or ()):
+        encodings = iter(tokenizer.encode_batch([text for parts in pieces for text, _ in parts]))
+    for document, (words, parts) in enumerate(zip(documents.words or (), pieces, strict=True)):
         starts = np.cumsum([0] + [len(word) + 1 for word in words])[:-1]
-        pieces = []
-        for piece in (encodings[document], *encodings[document].overflowing):
-            offsets = np.array(piece.offsets, np.int64).reshape(-1, 2)[:, 0]
-            real = np.flatnonzero(np.array(piece.special_tokens_mask) == 0)
-            pieces.append((real, np.searchsorted(starts, offsets[real], side="right") - 1))
-        (real, origin), *removed = pieces
+        place, at = 0, 0  # of the part, among the tokens and in the document
+        places, origins, removed = [], [], []
+        for text, kept in parts:
+            at = documents.texts[document].index(text, at)
+            found = []
+            encoding = next(encodings)
+            for piece in (encoding, *encoding.overflowing):
+                offsets = np.array(piece.offsets, np.int64).reshape(-1, 2)[:, 0]
+                real = np.flatnonzero(np.array(piece.special_tokens_mask) == 0)
+                found.append((real, np.searchsorted(starts, at + offsets[real], side="right") - 1))
+            (real, origin), *overflowing = found
+            places.append(place + real[:kept])
+            origins.append(origin[:kept])
+            removed += [origin for _, origin in overflowing]
+            place, at = place + (kept or 0), at + len(text)
         for name, column in documents.extras.items():
             values = np.asarray(column[document], np.float64)
             aligned = np.zeros(len(ids[document]))
-            aligned[real] = values[origin]
+            aligned[np.concatenate(places)] = values[np.concatenate(origins)]
             extras[name].append(aligned)
-            cut[name] += any(values[origin].any() for _, origin in removed)
+            cut[name] += any(values[origin].any() for origin in removed)
     return dict(extras), cut
 
 
@@ -144,7 +168,8 @@ def write_tagged(
 ) -> None:
     """Write a split of sentences with a tag for each token.
 
-    Columns: `index`, `length`, `tokens`, `tags` (labels), the target's, the features', and `words`.
+    Columns: `index`, `length`, `tokens`, `tags` (labels), the target's, the features', the reader's
+    marks, and `words`.
 
     Args:
         folder: Folder to write; `<folder>.arrow` is a temporary file.
@@ -168,6 +193,7 @@ def write_tagged(
     for name in features.rules.columns:
         packed = name.startswith(CHARACTERS)
         kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
+    kinds |= dict.fromkeys(part.reader.marks, pyarrow.list_(pyarrow.float32()))
     kinds["words"] = pyarrow.list_(pyarrow.string())
     boundary = [BOS] if target.name == "sentence" else []
     boundary_features, sentences = [PAD] * len(boundary), part.reader(part.rows)
@@ -194,6 +220,8 @@ def write_tagged(
                 for name in features.rules.columns
             }
             columns |= dict.fromkeys(target.columns, marks)
+            for name in part.reader.marks:
+                columns[name] = [[0] * len(boundary) + sentence.marks[name] for sentence in chunk]
             columns |= {"index": [sentence.row for sentence in chunk]}
             columns |= {"length": [len(row) for row in labels], TAGS: labels}
             columns |= {"tokens": [boundary + tokens for tokens in ids]}

@@ -87,7 +87,11 @@ def open_documents(
 
 
 def open_sentences(
-    split: str, source: Source, columns: Sequence[int | str], scratch: Path
+    split: str,
+    source: Source,
+    columns: Sequence[int | str],
+    scratch: Path,
+    marks: Mapping[str, int | str],
 ) -> Part[TaggedReader]:
     """A split of the rows that have at least one token.
 
@@ -97,13 +101,14 @@ def open_sentences(
         columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
             or, where the source is a folder of column files, numbers.
         scratch: Folder for temporary files, the same for all splits of a corpus.
+        marks: Columns of numbers, by the name that they get.
 
     Raises:
         InputError: A column is missing or of another type, or the column file is missing.
     """
     import pyarrow.compute
 
-    numbers = [column for column in columns if isinstance(column, int)]
+    numbers = [column for column in (*columns, *marks.values()) if isinstance(column, int)]
     file = None
     if numbers:
         if source.folder is None:
@@ -117,7 +122,8 @@ def open_sentences(
         rows = load_columns(file, numbers, scratch / f"{split}.columns")
     else:
         rows = source.load(scratch, MISSING_SPLIT_ADVICE[split])
-    reader = TaggedReader(rows, source, [str(column) for column in columns], file)
+    named = {name: str(column) for name, column in marks.items()}
+    reader = TaggedReader(rows, source, [str(column) for column in columns], file, named)
     words = rows.select_columns(reader.columns[:1]).with_format("arrow")[:][reader.columns[0]]
     lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(words), 0).to_numpy()
     classes = np.zeros(len(rows), np.int64)  # a sentence has none
@@ -170,5 +176,6 @@ def describe_counts(split: str, counts: dict[str, Any]) -> str:
         notes.append(f"{counts['cut']:,} cut by {removed}")
     if counts.get("evidence_cut"):
         notes.append(f"{counts['evidence_cut']:,} cut before the end of their evidence")
+    notes += [f"{n:,} with {column} tokens" for column, n in counts.get("marked", {}).items()]
     notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

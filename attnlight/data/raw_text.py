@@ -14,7 +14,7 @@ from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
 from attnlight.data.sentences import SentenceRules, encode_sentences
-from attnlight.data.tokenization import encode_texts
+from attnlight.data.tokenization import encode_texts, surface_forms
 from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -131,6 +131,16 @@ class RawText:
             allowed = [[numbers[name] for name in names] for names in candidates]
             batch = allow_classes(batch, allowed, len(numbers))
         return batch
+
+    def words(self, text: str) -> list[str]:
+        """What each id of `encode([text])` stands for in the text, boundary tokens included."""
+        tokenizer = self.parsed_tokenizer
+        if self.sentences is None:
+            ids, _ = encode_texts(tokenizer, [text])
+            return surface_forms(tokenizer, ids[0], [(text, None)])
+        encoded = encode_sentences(tokenizer, [text], SentenceRules.from_identity(self.sentences))
+        parts = list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
+        return surface_forms(tokenizer, encoded.ids[0], parts)
 
     def items(self, text: str) -> list[str]:
         """The pieces of a text that attention weighs: its tokens as they stand, or its sentences.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ class Tagged(NamedTuple):
         words: (T,).
         tags: (T,).
         pos: Part-of-speech tags (T,), or None where they are not read.
+        marks: Numbers of each token by name, (T,) each.
     """
 
     row: int
@@ -42,6 +44,7 @@ class Tagged(NamedTuple):
     words: list[str]
     tags: list[str]
     pos: list[str] | None
+    marks: Mapping[str, list[float]]
 
 
 class TaggedReader:
@@ -53,6 +56,7 @@ class TaggedReader:
         columns: The columns of words, of tags and, where they are read, of part-of-speech tags:
             lists of strings, or of whole numbers, which may have names.
         file: The column file that the rows were read from, if any.
+        marks: Columns of numbers, by the name that they get.
 
     Attributes:
         names: Names of each column's numbers; None for a column of strings or unnamed numbers.
@@ -62,15 +66,21 @@ class TaggedReader:
     """
 
     def __init__(
-        self, rows: Dataset, source: Source, columns: Sequence[str], file: Path | None = None
+        self,
+        rows: Dataset,
+        source: Source,
+        columns: Sequence[str],
+        file: Path | None = None,
+        marks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         import pyarrow
 
-        require_columns(rows, source, columns)
+        require_columns(rows, source, [*columns, *marks.values()])
         self.rows = rows
         self.source = source
         self.columns = list(columns)
         self.file = file
+        self.marks = dict(marks)
         self.names: dict[str, list[str] | None] = dict.fromkeys(columns)
         for column in columns:
             element = list_element(rows.features.arrow_schema.field(column).type)
@@ -87,13 +97,14 @@ class TaggedReader:
         """The sentences of these rows, which must ascend; no row may be empty.
 
         Raises:
-            InputError: A sentence lacks a value for a token, or has a word with white space.
+            InputError: A sentence lacks a value for a token, has one that is no number where numbers
+                are expected, or has a word with white space.
         """
         import pyarrow
 
         source = str(self.source)  # evaluated once, as it accesses the disk
         strings = pyarrow.list_(pyarrow.string())
-        stored = [*self.columns, *([LINE] if self.file is not None else [])]
+        stored = [*self.columns, *self.marks.values(), *([LINE] if self.file is not None else [])]
         for chunk, table in read_columns(self.rows, stored, rows):
             lists = []
             for column, names in self.names.items():
@@ -103,12 +114,21 @@ class TaggedReader:
                     by_number = dict(enumerate(names))
                     values = [[by_number.get(number) for number in numbers] for numbers in values]
                 lists.append(values)
+            for column in self.marks.values():
+                try:
+                    numbers = table[column].cast(pyarrow.list_(pyarrow.float64()))
+                except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+                    raise InputError(
+                        f"column {column} of {source} holds no lists of numbers: {error}"
+                    ) from error
+                lists.append([row_values or [] for row_values in numbers.to_pylist()])
             places = [f"sentence {row} of {source}" for row in chunk]
             if self.file is not None:
                 lines = table[LINE].to_pylist()
                 places = [f"the sentence from line {line} of {self.file}" for line in lines]
             for row, place, words, *others in zip(chunk.tolist(), places, *lists, strict=True):
-                for column, values in zip(self.columns, (words, *others), strict=True):
+                columns = [*self.columns, *self.marks.values()]
+                for column, values in zip(columns, (words, *others), strict=True):
                     if len(values) != len(words) or None in values:
                         raise InputError(
                             f"{place} has {len(words)} words; column {column} must have a value for "
@@ -119,7 +139,9 @@ class TaggedReader:
                         raise InputError(
                             f"{place} has the word {word!r}, which is empty or contains a space."
                         )
-                yield Tagged(row, place, words, others[0], others[1] if others[1:] else None)
+                tags, *pos = others[: len(self.columns) - 1]
+                marks = dict(zip(self.marks, others[len(self.columns) - 1 :], strict=True))
+                yield Tagged(row, place, words, tags, pos[0] if pos else None, marks)
 
     def texts(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
         """The words of these rows, joined with spaces, in chunks."""

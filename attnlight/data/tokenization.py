@@ -131,6 +131,28 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
     return np.concatenate(counts)
 
 
+def surface_forms(
+    tokenizer: Tokenizer, ids: Sequence[int], parts: Sequence[tuple[str, int | None]]
+) -> list[str]:
+    """What each id of a text stands for in its source; the token of the vocabulary where that differs.
+
+    Args:
+        tokenizer: The tokenizer.
+        ids: Ids of the text.
+        parts: The strings that were encoded separately, in order, and the number of ids kept of
+            each; None: all.
+    """
+    ids_of_source, surface = [], []
+    for part, size in parts:
+        encoding = tokenizer.encode(part)
+        ids_of_source += encoding.ids[:size]
+        surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
+    forms = [str(tokenizer.id_to_token(number)) for number in ids]
+    if ids_of_source != list(ids):  # an empty text (one unknown token), or one without its source
+        return forms
+    return [seen or form for seen, form in zip(surface, forms, strict=True)]
+
+
 @contextmanager
 def rust_threads() -> Iterator[None]:
     """Let `tokenizers` use all cores in the block, and disable its threads afterwards.

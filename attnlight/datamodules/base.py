@@ -18,6 +18,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
+from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.sentences import SentenceRules
@@ -49,6 +50,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         predict_split: Split that `predict` reads.
         cache_dir: Folder of prepared corpora; null: `$ATTNLIGHT_CACHE`, or `attnlight` in
             `$XDG_CACHE_HOME`, or `~/.cache/attnlight`.
+        marks: Words by the column of `TextBatch.extras` that is 1 on tokens that are one of them and
+            0 elsewhere: `{impermissible: [he, she]}`. Case and the like are those of the corpus; of
+            pairs, passages are marked. Null: none.
 
     Attributes:
         path: Where the corpus is read from; None for a generated corpus.
@@ -61,7 +65,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         recorded_as: Name of this corpus in records of a model that was trained on another one.
 
     Raises:
-        InputError: A batch size is not positive.
+        InputError: A batch size is not positive, or `marks` names a reserved column.
     """
 
     path: str | None = None
@@ -81,9 +85,12 @@ class CorpusDataModule(LightningDataModule, ABC):
         num_workers: int = 0,
         predict_split: Split = "test",
         cache_dir: str | None = None,
+        marks: dict[str, list[str]] | None = None,
     ) -> None:
         super().__init__()
         require_at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
+        self.marks = dict(marks or {})
+        check_marks(self.marks)
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size
         self.seed = seed
@@ -177,7 +184,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
         Raises:
             InputError: The cache folder cannot be created, a split is empty or has only one class,
-                or `build` raises for its source.
+                `marks` has words that the corpus lacks, or `build` raises for its source.
         """
         if self._prepared is None:
             folder = folder_of(self, self.fingerprint)
@@ -187,6 +194,8 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def _write(self, folder: Path) -> None:
         self.build(folder)
+        if self.marks:
+            mark_words(folder, self.corpus_name, self.marks)
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.

@@ -15,6 +15,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
+from attnlight.data.marks import check_columns
 from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
@@ -68,6 +69,8 @@ class ChunkingDataModule(CorpusDataModule):
         word_column: Column of the words; a number, from 0, in column files.
         label_column: Column of the tags; -1 is the last one of a column file.
         pos_column: Column of part-of-speech tags, read only with `pos`.
+        mark_columns: Columns with a number for each word, by name in `TextBatch.extras`:
+            `{impermissible: 3}`.
         train: Split to train on (slices like `train[:10%]` are supported), or a column file.
         validation: The same for validation; null: the first of the splits validation, valid, dev
             and val that the corpus has and that is neither `train` nor `test`; in column files, or
@@ -111,6 +114,7 @@ class ChunkingDataModule(CorpusDataModule):
         word_column: int | str = "tokens",
         label_column: int | str = "chunk_tags",
         pos_column: int | str | None = "pos_tags",
+        mark_columns: dict[str, int | str] | None = None,
         train: str = "train",
         validation: str | None = None,
         test: str | None = "test",
@@ -153,20 +157,24 @@ class ChunkingDataModule(CorpusDataModule):
         self._named_sources = named_sources(self._main_source, splits, self._selection)
         columns = (word_column, label_column, pos_column if pos else None)
         self.columns = [column for column in columns if column is not None]
+        self.mark_columns = dict(mark_columns or {})
+        named = [*self.columns, *self.mark_columns.values()]
+        options = ["word_column", "label_column", "pos_column"] + ["mark_columns"] * bool(
+            mark_columns
+        )
+        which = f"{', '.join(options[:-1])} and {options[-1]}"
         if pos and pos_column is None:
             raise InputError("pos needs the column of part-of-speech tags: set pos_column.")
-        if len(set(self.columns)) < len(self.columns):
-            raise InputError("word_column, label_column and pos_column must be different columns.")
-        if len({type(column) for column in self.columns}) > 1:
-            raise InputError(
-                "word_column, label_column and pos_column must all be names, or, in column files, "
-                "numbers."
-            )
+        if len(set(named)) < len(named):
+            raise InputError(f"{which} must be different columns.")
+        if len({type(column) for column in named}) > 1:
+            raise InputError(f"{which} must all be names, or, in column files, numbers.")
         self.chunks = chunks
         self.strict = strict
         self.vocabulary = (min_document_frequency, max_vocabulary)
         self.rules = TextRules(lowercase, digits, boundary_tokens=False)
         self.feature_rules = FeatureRules(tuple(suffixes or ()), case, characters, pos)
+        check_columns("mark_columns", self.mark_columns, self.feature_rules.columns)
         self.max_pairs = max_pairs
         self.target = target
         self.target_spec = Target(target, sentence_chunk)
@@ -208,13 +216,15 @@ class ChunkingDataModule(CorpusDataModule):
         if self.target != "tokens":  # so that fingerprints for `tokens` do not change
             parameter = {"marked": self.mark_seed, "sentence": self.target_spec.chunk}
             recipe["target"] = [self.target, parameter[self.target]]
+        if self.mark_columns:
+            recipe["mark_columns"] = self.mark_columns
         return recipe
 
     @override
     def build(self, folder: Path) -> None:
         with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
             parts = {
-                split: open_sentences(split, source, self.columns, Path(scratch))
+                split: open_sentences(split, source, self.columns, Path(scratch), self.mark_columns)
                 for split, source in self.sources.items()
             }
             # Tags of all training sentences, before some of them are split off.
@@ -255,6 +265,10 @@ class ChunkingDataModule(CorpusDataModule):
             tokenizer.to_str(pretty=True),
             classes=classes,
             splits={split: part.counts() | shared[split] for split, part in parts.items()},
-            extras=[*self.target_spec.columns, *self.feature_rules.columns],
+            extras=[
+                *self.target_spec.columns,
+                *self.feature_rules.columns,
+                *self.mark_columns,
+            ],
             features=features.as_dict(),
         )

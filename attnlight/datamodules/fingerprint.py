@@ -22,8 +22,10 @@ def fingerprint_of(corpus: CorpusDataModule) -> str:
     Raises:
         InputError: A source cannot be read.
     """
-    encoding = {} if corpus.encoding is None else {"encoding": corpus.encoding.identity()}
-    return f"v{_VERSION}-{_hash(corpus, FORMAT, corpus.recipe() | encoding)}"
+    # Included only if used, so that fingerprints of other corpora do not change.
+    used: dict[str, Any] = {"marks": corpus.marks} if corpus.marks else {}
+    used |= {} if corpus.encoding is None else {"encoding": corpus.encoding.identity()}
+    return f"v{_VERSION}-{_hash(corpus, FORMAT, corpus.recipe() | used)}"
 
 
 def folder_of(corpus: CorpusDataModule, fingerprint: str) -> Path:

@@ -39,12 +39,12 @@ class TextDataModule(CorpusDataModule):
     training texts. Texts that occur in two splits, ignoring white space, are counted in
     `corpus.json` (`also_in`) and in the line that is printed when the corpus is prepared.
 
-    With `sentences` each text is split into sentences, which are tokenised separately; sentences
-    without a token are dropped. Boundary tokens cannot be used then. Serrano & Smith (2019) exclude
-    long documents from training and validation, but not from testing (Yahoo! Answers: at most 50
-    sentences of 350 tokens; Yelp: 43 of 200). Here `max_sentences` and `max_sentence_tokens`
-    truncate them instead, so that every document is used; test texts are truncated only with
-    `cap_test`. What is removed is counted in `corpus.json`.
+    With `sentences` each text (or token list, joined with spaces) is split into sentences, which
+    are tokenised separately; sentences without a token are dropped. Boundary tokens cannot be used
+    then. Serrano & Smith (2019) exclude long documents from training and validation, but not from
+    testing (Yahoo! Answers: at most 50 sentences of 350 tokens; Yelp: 43 of 200). Here
+    `max_sentences` and `max_sentence_tokens` truncate them instead, so that every document is used;
+    test texts are truncated only with `cap_test`. What is removed is counted in `corpus.json`.
 
     Args:
         path: Hub id, or a local folder or file that `datasets` can read (CSV, TSV, JSON, JSON
@@ -192,7 +192,7 @@ class TextDataModule(CorpusDataModule):
             (reserved, f"extras names {reserved}, which is a reserved column of prepared corpora"),
             (
                 self.extras and not all(pre_split),
-                "extras needs token lists: set tokens to their column",
+                "extras needs token lists: set tokens to their column, or list words in marks",
             ),
             (
                 self.remove is not None and not all(pre_split),
@@ -210,10 +210,6 @@ class TextDataModule(CorpusDataModule):
             (
                 capped and not has_sentences,
                 "language, cap_test and the limits of sentences need sentences: nested or flat",
-            ),
-            (
-                has_sentences and any(pre_split),
-                "sentences needs raw text: set text to its columns instead of tokens",
             ),
             (
                 has_sentences and self.rules.boundary_tokens,
@@ -239,10 +235,10 @@ class TextDataModule(CorpusDataModule):
         for source in self._prepared_sources.values():
             if source.classes is not None:
                 encoding.require_classes(list(source.classes), str(source))
-            if source.tokens and encoding.sentences is not None:
+            if source.tokens and (encoding.sentences or {}).get("length") is not None:
                 raise InputError(
-                    f"the checkpoint splits texts into sentences, but {source} is read as token "
-                    "lists: set `text` to its column of raw text"
+                    f"the checkpoint splits texts into sentences of equal length, but {source} is read "
+                    "as token lists: set `text` to its column of raw text"
                 )
 
     @property

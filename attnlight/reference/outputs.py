@@ -69,7 +69,7 @@ class FrozenBase:
         """
         if corpus is None or not hasattr(corpus, "fingerprint"):
             raise InputError(
-                f"the base {self.path} needs its corpus: data must be a datamodule of attnlight."
+                f"the base {self.path} needs its corpus, a datamodule of attnlight: run `attnlight test`."
             )
         if text_digest(corpus.tokenizer_json) != self.identity.vocabulary:
             raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from attnlight.batch import TextBatch
+from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.targets import IGNORED
 from attnlight.errors import InputError, did_you_mean
 from attnlight.reference.trained import TrainedModel
@@ -16,6 +16,69 @@ from attnlight.reference.trained import TrainedModel
 # What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
 _COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
 _SYNONYMS = {"passage": "text", "tokens": "text"}
+
+
+class GivenTexts:
+    """The texts of some rows, with the attributes that tests ask of a split of a corpus.
+
+    Args:
+        batches: The rows as batches; all but the last are of equal size.
+        reader: The model that read the rows; None if the batches were given.
+        rows: The rows.
+
+    Attributes:
+        index: Dataset index of each text.
+    """
+
+    def __init__(
+        self, batches: Sequence[TextBatch], reader: TrainedModel | None, rows: Sequence[Any]
+    ) -> None:
+        self.index = torch.cat([batch.index for batch in batches]).cpu().numpy()
+        self._batches, self._reader, self._rows = batches, reader, rows
+
+    def words(self, position: int) -> list[str]:
+        """Surface form of each id of a text, (length,).
+
+        Raises:
+            InputError: The texts are known as batches alone.
+        """
+        if self._reader is None:
+            raise InputError(
+                "batches hold no words: give texts, pairs or mappings in their place to record texts."
+            )
+        number, row = divmod(position, len(self._batches[0]))
+        count = int(self._batches[number].mask[row].sum())
+        words = self._reader.raw.words(_named(self._rows[position], position)["text"])
+        return [SPECIAL_TOKENS[BOS]] * (count - len(words)) + words
+
+    def query_words(self, position: int) -> list[str]:
+        """Surface form of each id of the query of a text."""
+        assert self._reader is not None  # since `words`
+        return self._reader.raw.words(_named(self._rows[position], position)["query"])
+
+
+def _named(row: Any, number: int) -> dict[str, Any]:  # noqa: ANN401
+    """The columns of a row, with its text as `text`.
+
+    Raises:
+        InputError: The row has another form, or no text.
+    """
+    named = {"text": row} if isinstance(row, str) else row
+    if isinstance(row, tuple) and len(row) == 2:
+        named = dict(zip(("text", "label"), row, strict=True))
+    if not isinstance(named, Mapping):
+        raise InputError(
+            f"row {number} of the data is of type {type(row).__name__}; expected a text, a pair of "
+            "text and label, or a mapping with `text`."
+        )
+    found = {_SYNONYMS.get(name, name): value for name, value in named.items()}
+    text = found.get("text")
+    found["text"] = " ".join(text) if isinstance(text, list | tuple) else text
+    if not isinstance(found["text"], str):
+        raise InputError(
+            f"row {number} of the data has no `text`; its columns are {', '.join(named)}."
+        )
+    return found
 
 
 def encode_rows(reader: TrainedModel, rows: Sequence[Any], start: int) -> TextBatch:
@@ -26,21 +89,7 @@ def encode_rows(reader: TrainedModel, rows: Sequence[Any], start: int) -> TextBa
     """
     columns: dict[str, list[Any]] = {}
     for number, row in enumerate(rows, start=start):
-        named = {"text": row} if isinstance(row, str) else row
-        if isinstance(row, tuple) and len(row) == 2:
-            named = dict(zip(("text", "label"), row, strict=True))
-        if not isinstance(named, Mapping):
-            raise InputError(
-                f"row {number} of the data is of type {type(row).__name__}; expected a text, a pair of "
-                "text and label, or a mapping with `text`."
-            )
-        found = {_SYNONYMS.get(name, name): value for name, value in named.items()}
-        text = found.get("text")
-        found["text"] = " ".join(text) if isinstance(text, list | tuple) else text
-        if not isinstance(found["text"], str):
-            raise InputError(
-                f"row {number} of the data has no `text`; its columns are {', '.join(named)}."
-            )
+        found = _named(row, number)
         for name in (*_COLUMNS, "label"):
             if name in found:
                 columns.setdefault(name, []).append(found[name])

@@ -23,7 +23,7 @@ from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one
 from attnlight.report.style import inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.tables import Table
-from attnlight.report.texts import LAYERS, choose_texts, shown_texts
+from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict import Verdict, verdict_of
 from attnlight.shipped import shipped_configs
 
@@ -180,10 +180,17 @@ def _section(
     # Archived runs, as in docs/results, have only some columns of each record.
     if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
         rows, note = figure_rows(record.path, description.columns)
-        figure = draw(record.test, rows, summary.metadata.get("classes"), summary.metadata)
+        chosen = texts["chosen"].get(record)
+        links = (
+            {row: f"#{texts['anchor']}-{row[0]}-{row[1]}" for row in chosen.rows} if chosen else {}
+        )
+        linked = rows | {"link": link_column(rows, list(links))}
+        figure = draw(record.test, linked, summary.metadata.get("classes"), summary.metadata)
         if figure is not None:
             caption = f"{description.caption} {note}".rstrip()
-            picture = _picture(figure, Path(record.folder_name, record.test), figures, caption)
+            of_page = [(address, text_name(row)) for row, address in links.items()]
+            place = Path(record.folder_name, record.test)
+            picture = _picture(figure, place, figures, caption, of_page)
         test_tables = tables(record.test, rows, summary.metadata.get("classes"), summary.metadata)
     for number, table in enumerate(test_tables, start=1):
         for ending, text in table.to_texts().items():
@@ -239,10 +246,14 @@ def _methods(
     return sections
 
 
-def _picture(figure: Figure, stem: Path, folder: Path, caption: str) -> dict[str, str]:
+def _picture(
+    figure: Figure, stem: Path, folder: Path, caption: str, links: Sequence[tuple[str, str]] = ()
+) -> dict[str, str]:
     """Save a figure and return its `svg`, `caption` and `files` for the page."""
     save_figure(figure, folder / stem)
-    svg = inline_svg(figure, "-".join(stem.parts), caption)
+    svg = inline_svg(figure, "-".join(stem.parts), caption, links)
+    if "<a " in svg:
+        caption += " Hollow points lead to the texts of their instances."
     files = f"{(Path('figures') / stem).as_posix()}.{{svg,pdf,png}}"
     return {"svg": svg, "caption": caption, "files": files}
 

@@ -17,6 +17,7 @@ from attnlight.files import replacing
 from attnlight.report.tables import class_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe & Ito (2008), without black and yellow, which are illegible in dark mode or on paper.
@@ -24,6 +25,7 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 POOLED = "#8a919a"
 # Colours that the page replaces by its variables, so that figures follow its light and dark modes.
 INK, MUTED, GRID, PAPER = "#1f2329", "#5a646f", "#d9dee4", "#fefefe"
+_LINK = "text:"  # and the number of a link, in place of its address
 _COLUMN_WIDTH = 5.2  # inches; at 10 pt readable on a phone as on paper
 
 _STYLE = Path(__file__).with_name("templates") / "figure.mplstyle"
@@ -104,6 +106,24 @@ def canvas(height: float, groups: Sequence[Group] = ()) -> Iterator[Figure]:
         figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
 
 
+def link_points(
+    axes: Axes, x: NDArray[np.floating], y: NDArray[np.floating], links: NDArray[np.floating]
+) -> None:
+    """Ring the points of instances whose texts a page shows; the rings are on the page alone.
+
+    Args:
+        axes: The axes, which its limits must not depend on.
+        x: Points, (P,).
+        y: Points, (P,).
+        links: Number of each one's link in the argument of `inline_svg`, NaN without one, (P,).
+    """
+    linked = ~np.isnan(links)
+    if linked.any():
+        urls = [f"{_LINK}{number:.0f}" for number in links[linked]]
+        rings = axes.scatter(x[linked], y[linked], s=20, color=PAPER, edgecolor=INK, linewidth=1)
+        rings.set(urls=urls, visible=False, in_layout=False, clip_on=False, zorder=5)
+
+
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as SVG, PDF and PNG, each atomically, and return the three paths.
 
@@ -119,25 +139,41 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
-def inline_svg(figure: Figure, prefix: str, label: str) -> str:
+def inline_svg(
+    figure: Figure, prefix: str, label: str, links: Sequence[tuple[str, str]] = ()
+) -> str:
     """A figure as an `<svg>` element that follows the colours of the page around it.
 
     Args:
         figure: The figure.
         prefix: Prefix of every id, so that several figures can share a page.
         label: Plain-text label for screen readers.
+        links: Address and plain-text name of what each point of `link_points` leads to.
     """
+    from matplotlib.collections import PathCollection
+
+    rings = [found for found in figure.findobj(PathCollection) if any(found.get_urls())]
+    for ring in rings:
+        ring.set_visible(True)
     text = figure_bytes(figure, "svg", fonttype="none").decode()
+    for ring in rings:
+        ring.set_visible(False)
     content = text[text.index(">", text.index("<svg")) + 1 :]
     content = re.sub(r"<(metadata|style)\b.*?</\1>", "", content, flags=re.DOTALL)
     content = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", content)
+    tags = [f'<a href="{escape(to)}"><title>{escape(name)}</title>' for to, name in links]
+    link = rf'<a xlink:href="{_LINK}(\d+)"[^>]*>'
+    content = re.sub(link, lambda found: tags[int(found[1])], content)
     content = re.sub(r"font-family: [^;\"]*;?", "", content)
     for color, variable in _PAGE_COLORS.items():
         content = content.replace(color, f"var({variable})")
     width, height = (96 * inches for inches in figure.get_size_inches())
     box = f"0 0 {0.75 * width:g} {0.75 * height:g}"
     size = f"max-width: {width:.0f}px; min-width: {_MIN_SCALE * width:.0f}px"
-    return f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
+    role = "group" if "<a " in content else "img"  # an image has no links
+    return (
+        f'<svg role="{role}" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
+    )
 
 
 def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "path") -> bytes:

@@ -105,6 +105,22 @@ class Chosen(NamedTuple):
         return [row for part in self[1:] for row, _ in part]
 
 
+def text_name(row: Row) -> str:
+    """The name of an instance where space is short: `text 12`, or `text 12:3` with a position."""
+    index, position = row
+    return f"text {index}" + f":{position}" * (position > 0)
+
+
+def link_column(rows: Mapping[str, NDArray[Any]], chosen: Sequence[Row]) -> NDArray[np.float64]:
+    """Place of each row of a record among the chosen ones, NaN for others, (R,)."""
+    places = {row: place for place, row in enumerate(chosen)}
+    links = np.full(len(rows["index"]), np.nan)
+    for place in np.flatnonzero(np.isin(rows["index"], [index for index, _ in chosen])):
+        row = int(rows["index"][place]), int(rows["position"][place])
+        links[place] = places.get(row, np.nan)
+    return links
+
+
 def choose_texts(record: Path, column: str, texts: Path) -> Chosen | None:
     """Ten extreme and ten typical texts of a test, of those that a record of texts has.
 

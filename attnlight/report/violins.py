@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report.style import GRID, INK, MUTED, Group, canvas, predicted_groups
+from attnlight.report.style import GRID, INK, MUTED, Group, canvas, link_points, predicted_groups
 from attnlight.report.tables import Rows
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ MIN_FOR_DENSITY = 5  # values needed to estimate a density
 _HALF, _MARGIN = 0.42, 0.55  # half height of a violin, margin beyond the last row (row distance 1)
 _CELLS, _POINTS = 1_024, 161
 _FILL = 0.72  # opacity at which quartile lines are visible on every colour, in light and dark mode
+_APART, _LANE = 0.02, 0.1  # of points with a text, as a share of the axis and of a violin's height
 _FLOOR = 2e-3  # smallest bandwidth as a share of the axis, so that equal values are visible
 
 
@@ -40,8 +41,8 @@ def violins_by_max_attention(
     violin are its quartiles; fewer than five values are drawn as points.
 
     Args:
-        rows: Columns `max_attention`, `prediction` and the measure, each (R,); rows where the
-            measure is undefined are left out.
+        rows: Columns `max_attention`, `prediction`, the measure and, on a page, `link` (`link_points`),
+            each (R,); rows where the measure is undefined are left out.
         measure: The column on the horizontal axis.
         label: Its name and unit.
         limits: Ends of the horizontal axis.
@@ -53,7 +54,7 @@ def violins_by_max_attention(
     with canvas(bins_height(groups), groups) as figure:
         axes = figure.subplots()
         axes.set(xlabel=label, xlim=limits)
-        draw_bins(axes, values, attention, groups)
+        draw_bins(axes, values, attention, groups, links_of(rows)[defined])
     return figure
 
 
@@ -62,31 +63,42 @@ def bins_height(groups: Sequence[Group]) -> float:
     return max(3.9, 0.9 + 0.62 * len(groups) * 1.6)
 
 
-def draw_bins(axes: Axes, values: Floats, attention: Floats, groups: Sequence[Group]) -> None:
+def links_of(rows: Rows) -> Floats:
+    """The column `link` of the rows, (R,); NaN without one."""
+    links: Floats = rows.get("link", np.full(len(rows["prediction"]), np.nan))
+    return links
+
+
+def draw_bins(
+    axes: Axes, values: Floats, attention: Floats, groups: Sequence[Group], links: Floats
+) -> None:
     """Violins of values (R,) in four equal bins of maximum attention (R,), for each group."""
     # A weight of exactly 1, or a hair above by rounding, belongs to the last bin.
     bins = np.digitize(attention, EDGES[1:-1])
     names = [f"[{low:g}, {high:g})" for low, high in pairwise(EDGES)]
     places = range(len(names))
-    rows = [[(g.color, values[(bins == row) & g.members]) for g in groups] for row in places]
-    draw_violins(axes, rows)
+    members = [[(bins == row) & g.members for g in groups] for row in places]
+    colors = [group.color for group in groups]
+    both = [[(values[m], links[m]) for m in row] for row in members]
+    draw_violins(axes, [[(c, *b) for c, b in zip(colors, row, strict=True)] for row in both])
     axes.set_yticks(places, [*names[:-1], f"{names[-1][:-1]}]"])
     axes.set_ylabel("Maximum attention weight")
     for row in places[1:]:
         axes.axhline(row - 0.5, color=GRID, linewidth=0.6, zorder=0)
 
 
-def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> None:
+def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats, Floats]]]) -> None:
     """Rows of violins from the bottom up, with the number of values of each at the right.
 
     Args:
         axes: The axes, with the limits of the horizontal axis set.
-        rows: Colour and values of each violin, without NaN.
+        rows: Colour and values of each violin, without NaN, and the links of the values.
     """
-    floor, beside = _FLOOR * float(np.ptp(axes.get_xlim())), axes.get_yaxis_transform()
+    extent = float(np.ptp(axes.get_xlim()))
+    floor, beside = _FLOOR * extent, axes.get_yaxis_transform()
     for row, violins in enumerate(rows):
         half = _HALF / len(violins)
-        for k, (color, values) in enumerate(violins):
+        for k, (color, values, links) in enumerate(violins):
             # Two violins share a base line, the first above it; more are stacked.
             base, sides = row + _HALF - half * (2 * k + 1), (-0.92 * half, 0.92 * half)
             if len(violins) == 2:
@@ -105,12 +117,28 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats]]]) -> No
                     quantile = np.quantile(values, share)
                     ends = [np.interp(quantile, grid, low), np.interp(quantile, grid, high)]
                     axes.plot([quantile] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
+            lanes = _lanes(values, ~np.isnan(links), _APART * extent)
+            link_points(axes, values, middle + _LANE * (sides[1] - sides[0]) * lanes, links)
             count = axes.text(1.01, middle, f"n = {len(values):,}", transform=beside, va="center")
             count.set(fontsize=8, color=INK if len(values) else MUTED)
     axes.set_ylim(-_MARGIN, len(rows) - 1 + _MARGIN)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
+
+
+def _lanes(values: Floats, shown: NDArray[np.bool_], apart: float) -> NDArray[np.float64]:
+    """Lane of each value, so that no two that are shown are closer than `apart` in a lane, (P,).
+
+    Lanes are 0, 1, -1, 2, -2 and so on; each value takes the first that is free.
+    """
+    lanes, ends = np.zeros(len(values)), list[float]()
+    for place in np.flatnonzero(shown)[np.argsort(values[shown], kind="stable")]:
+        free = [lane for lane, end in enumerate(ends) if values[place] - end >= apart]
+        lane = free[0] if free else len(ends)
+        ends[lane : lane + 1] = [float(values[place])]
+        lanes[place] = (lane + 1) // 2 * (1 if lane % 2 else -1)
+    return lanes
 
 
 def density(values: Floats, floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -146,7 +146,7 @@ def _no_column(column: str, available: list[str]) -> InputError:
     """The error of a corpus without the column of impermissible tokens."""
     found = ", ".join(available) or "none"
     return InputError(
-        f"lambda_deceive needs a corpus with the column {column} along the tokens (`extras` of `data`,"
-        f" or `column` of `objective`); the columns of this one: {found}"
+        f"lambda_deceive needs a corpus with the column {column} along the tokens (`marks` or "
+        f"`extras` of `data`, or `column` of `objective`); the columns of this one: {found}"
         f"{did_you_mean(column, available)}."
     )

@@ -279,7 +279,11 @@ class TestRefusal:
 
     def test_no_base(self, tmp_path: Path, corpus: Planted) -> None:
         self.refused(
-            tmp_path, BaseDivergence(), other(corpus), corpus, "give its checkpoint as `base`"
+            tmp_path,
+            BaseDivergence(),
+            other(corpus),
+            corpus,
+            "give the checkpoint of a base as `base`",
         )
 
     def test_missing_file(self, tmp_path: Path, corpus: Planted) -> None:

@@ -318,7 +318,7 @@ class TestRefusals:
         self.refused(tmp_path, PlantedEvidence(**SIZES), sentence, swap=True)
 
     def test_swaps_without_a_corpus(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="give one as the trainer's datamodule"):
+        with pytest.raises(InputError, match="run `attnlight test` on one"):
             run_test(tmp_path, EvidenceMass(swap=True))
 
 

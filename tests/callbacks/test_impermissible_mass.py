@@ -157,7 +157,7 @@ def test_a_corpus_without_the_column_is_refused_with_the_option_that_reads_it(
     tmp_path: Path,
 ) -> None:
     data = Planted()
-    message = r"column `impermissible` along the tokens \(`extras` of `data`\); .* one: evidence"
+    message = r"column `impermissible` along the tokens \(`marks` or `extras` of `data`\); .* one: evidence"
     with pytest.raises(InputError, match=message) as error:
         trainer(tmp_path, ImpermissibleMass()).test(classifier(data.spec, **SMALL), data)
     assert "PlantedEvidence" not in str(error.value)

@@ -14,7 +14,6 @@ import torch
 from jsonargparse import ArgumentParser
 
 from attnlight.batch import SPECIAL_TOKENS, UNK, TextBatch
-from attnlight.data.sources import Source
 from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.errors import InputError
 from tests.data.local import write_corpus, write_yahoo
@@ -170,6 +169,27 @@ def test_another_version_of_the_splitter_is_another_corpus(
     assert module(corpus).fingerprint != before
 
 
+def test_columns_of_token_lists_follow_sentences_and_their_limits(tmp_path: Path) -> None:
+    tokens = ["Good", "film", ".", "A", "bad", "don't", "plot", "!", "Late", ".", "Good", "."]
+    columns = {"tokens": [tokens, [], ["No", "stop"]], "label": [1, 0, 1]}
+    columns["marks"] = [[number + 0.5 for number in range(len(row))] for row in columns["tokens"]]
+    columns = {name: values * 2 for name, values in columns.items()}
+    folder = write_corpus(tmp_path / "c", train=columns, validation=columns, test=columns)
+    options = {"tokens": "tokens", "extras": ["marks"], "splitting": "words"}
+    nested = module(folder, **options, max_sentences=2, max_sentence_tokens=3)
+    flat = module(folder, **options, max_sentences=2, max_sentence_tokens=3, sentences="flat")
+    cut = [[0.5, 1.5], [3.5, 4.5, 5.5]]  # "don" and "t" begin in one element
+    whole = [[0.5, 1.5, 0, 0, 0], [3.5, 4.5, 5.5, 5.5, 6.5], [8.5] + [0] * 4, [10.5] + [0] * 4]
+    found = nested.dataset("train")[[0, 1, 2]].extras["marks"].tolist()
+    assert [[s[: len(c)] for s, c in zip(found[0], cut, strict=True)], found[2][0][:2]] == [
+        cut,
+        [0.5, 1.5],
+    ]
+    assert not np.any(found[1])
+    assert nested.dataset("test")[[0]].extras["marks"][0].tolist() == whole
+    assert flat.dataset("train")[[0]].extras["marks"][0].tolist() == [*cut[0], *cut[1]]
+
+
 def test_corpora_without_sentences_keep_their_fingerprints(corpus: Path) -> None:
     recipe = module(corpus, sentences="none").recipe()
     assert list(recipe) == ["sources", "extras", "selection", "vocabulary", "rules"]
@@ -188,8 +208,6 @@ def test_training_batches_are_those_of_the_loader(corpus: Path) -> None:
     ("options", "message"),
     [
         ({"boundary_tokens": True}, "boundary_tokens cannot be used with sentences"),
-        ({"tokens": "words"}, "sentences needs raw text: set text to its columns"),
-        ({"test": Source(tokens="words")}, "sentences needs raw text"),
         ({"truncate": 5}, "truncate cannot be used with sentences"),
         ({"language": "English"}, "language is 'English'"),
         ({"max_sentences": 0}, "max_sentences is 0"),

@@ -196,6 +196,42 @@ def test_the_link_of_a_text_opens_it_by_keyboard(page: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str) -> None:
+    points = "document.querySelectorAll('figure svg a')"
+    shown = "document.querySelector(':target')?.checkVisibility() ?? false"
+
+    async def visit(call: Call) -> None:
+        scheme = [{"name": "prefers-color-scheme", "value": theme}]
+        await call("Emulation.setEmulatedMedia", features=scheme)
+        assert await value(call, f"{points}.length") > 20
+        # The tab key comes from one point to the next, and each is seen to have the focus.
+        await value(call, f"{points}[4].focus({{focusVisible: true}})")
+        await press(call, "Tab", 9)
+        assert await value(call, f"document.activeElement == {points}[5]")
+        assert await value(call, f"getComputedStyle({points}[5]).outlineStyle") == "solid"
+        await press(call, "Enter", 13, text="\r")
+        assert await value(call, f"location.hash == {points}[5].getAttribute('href')")
+        assert await value(call, shown)
+        # A click on the last point, on top of others, does the same.
+        last = f"{points}[{points}.length - 1]"
+        await value(call, f"{last}.scrollIntoView({{block: 'center'}})")
+        box = f"(b => [b.x + b.width / 2, b.y + b.height / 2])({last}.getBoundingClientRect())"
+        x, y = await value(call, box)
+        mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        await call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        await call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        assert await value(call, f"location.hash == {last}.getAttribute('href')")
+        assert await value(call, shown)
+        fill = f"getComputedStyle({last}.querySelector('use')).fill"
+        ink = f"getComputedStyle({last}.querySelector('use')).stroke"
+        assert await value(call, fill) != await value(call, ink)
+
+    events = browse(page, visit, tmp_path)
+    noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+    assert [event for event in events if event["method"] in noise] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(page: Path, tmp_path: Path, theme: str) -> None:
     async def visit(call: Call) -> None:
         scheme = [{"name": "prefers-color-scheme", "value": theme}]

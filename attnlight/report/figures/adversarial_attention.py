@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlight.report.style import INK, MUTED, Group, canvas, predicted_groups
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, number, percent
-from attnlight.report.violins import bins_height, draw_bins, draw_histograms
+from attnlight.report.violins import bins_height, draw_bins, draw_histograms, links_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         top.set_title(f"mean share of the largest divergence possible: {number(share)}", fontsize=9)
         top.set_ylabel("Share of texts")
         top.grid(axis="y")
-        draw_bins(below, columns["worst_js"], columns["max_attention"], groups)
+        attention, links = columns["max_attention"], links_of(rows)[measured]
+        draw_bins(below, columns["worst_js"], attention, groups, links)
         for axes in last:
             _frontier(axes, columns)
     return figure

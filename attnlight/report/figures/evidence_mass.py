@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.report.style import MUTED, canvas, predicted_groups
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, percent
-from attnlight.report.violins import draw_violins
+from attnlight.report.violins import draw_violins, links_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,15 +26,16 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     if np.isnan(rows["mass"]).all():
         return None
     groups, subsets = predicted_groups(rows["prediction"], classes), subsets_of(rows)
-    across = [-0.05, 1.05]
+    across, links = [-0.05, 1.05], links_of(rows)
     with canvas(1.2 + (0.45 + 0.35 * len(groups)) * len(subsets), groups) as figure:
         panels = figure.subplots(1, len(_PANELS), sharey=True)
         for axes, (measure, (chance, label)) in zip(panels, _PANELS.items(), strict=True):
             axes.set(xlabel=label, xlim=across)
             defined = ~np.isnan(rows[measure])
+            parts = [members & defined for members in reversed(subsets.values())]
             violins = [
-                [(g.color, rows[measure][g.members & members & defined]) for g in groups]
-                for members in reversed(subsets.values())
+                [(g.color, rows[measure][g.members & m], links[g.members & m]) for g in groups]
+                for m in parts
             ]
             draw_violins(axes, violins)
             for place, members in enumerate(reversed(subsets.values())):

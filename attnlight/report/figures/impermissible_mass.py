@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlight.report.style import INK, MUTED, canvas, predicted_groups
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells
-from attnlight.report.violins import draw_violins
+from attnlight.report.violins import draw_violins, links_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,13 +31,13 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         return None
     groups, defined = predicted_groups(rows["prediction"], classes), ~np.isnan(rows["mass"])
     names = [name for name in _ACCURACIES if name in rows and not np.isnan(rows[name]).all()]
-    across = [-0.05, 1.05]
+    across, links = [-0.05, 1.05], links_of(rows)
     with canvas(1.4 + 0.5 * max(len(groups), len(names) - 1), groups) as figure:
         masses, accuracies = figure.subplots(1, 2)
         masses.set(xlabel="Attention on impermissible items", xlim=across)
+        members = [(g.color, g.members & defined) for g in groups]
         draw_violins(
-            masses,
-            [[(g.color, rows[name][g.members & defined]) for g in groups] for name in _MASSES],
+            masses, [[(c, rows[name][m], links[m]) for c, m in members] for name in _MASSES]
         )
         masses.axvline(rows["chance"][defined].mean(), color=MUTED, linestyle="dashed", linewidth=1)
         masses.set_yticks(range(len(_MASSES)), list(_MASSES.values()))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.report.style import INK, MUTED, PALETTE, canvas, predicted_groups
 from attnlight.report.tables import Rows
-from attnlight.report.violins import draw_violins
+from attnlight.report.violins import draw_violins, links_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ _BINS = 10
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Maximum attention and entropy by predicted class, and calibration if there are labels."""
-    groups = predicted_groups(rows["prediction"], classes)
+    groups, links = predicted_groups(rows["prediction"], classes), links_of(rows)
     highest = 1.02 * float(np.nanmax(rows["attention_entropy"], initial=0.1))
     labelled = "label" in rows and bool((rows["label"] >= 0).any())
     heights = [0.75 + 0.32 * len(groups)] + [2.7] * labelled
@@ -33,7 +33,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             ("e", "attention_entropy", "Attention entropy (nats)", highest),
         ):
             defined = ~np.isnan(rows[column])
-            violins = [[(g.color, rows[column][g.members & defined])] for g in reversed(groups)]
+            shown = [(g.color, g.members & defined) for g in reversed(groups)]
+            violins = [[(color, rows[column][m], links[m])] for color, m in shown]
             axes[name].set(xlabel=label, xlim=(0.0, most), yticks=[])
             draw_violins(axes[name], violins)
         if labelled:

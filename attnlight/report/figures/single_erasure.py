@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.report.erasure import PAIRS, SCORES, WORDS
-from attnlight.report.style import MUTED, canvas, predicted_groups
+from attnlight.report.style import MUTED, canvas, link_points, predicted_groups
 from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, percent, probability
+from attnlight.report.violins import links_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     defined = ~np.isnan(columns).any(axis=0)
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)
+    links = links_of(rows)[defined]
     across, upward = _ends(weights, 0.05), _ends(js, 0.002)
     step = (across[1] - across[0]) / _BARS
     edges = step * np.arange(np.floor(across[0] / step), np.ceil(across[1] / step) + 1)
@@ -40,6 +42,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             for group in groups:
                 shown = chosen[group.members[chosen]]
                 left.plot(x[shown], y[shown], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
+            link_points(left, x, y, links)
             left.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
             summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
             summary += f"n = {len(y):,}"

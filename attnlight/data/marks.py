@@ -1,0 +1,112 @@
+"""Per-token columns made from lists of words: which tokens of a prepared corpus are one of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from attnlight.batch import MARKED
+from attnlight.data.columns import READ_ROWS
+from attnlight.data.dataset import COLUMNS, TAGS, TokenDataset, split_writer
+from attnlight.errors import InputError, did_you_mean
+
+_RESERVED = (*COLUMNS, TAGS, MARKED)
+
+
+def check_columns(option: str, columns: Iterable[str], taken: Sequence[str] = ()) -> None:
+    """Refuse names of an option that other columns of prepared corpora have.
+
+    Raises:
+        InputError: A name is reserved or among those of `taken`.
+    """
+    for column in columns:
+        if column in (*_RESERVED, *taken):
+            raise InputError(f"{option} names {column}, which is a reserved column: rename it.")
+
+
+def check_marks(marks: Mapping[str, Sequence[str]]) -> None:
+    """Refuse lists of words that cannot become columns.
+
+    Raises:
+        InputError: A list is empty or a string, or its column is reserved.
+    """
+    check_columns("marks", marks)
+    for column, words in marks.items():
+        if isinstance(words, str) or not words:
+            raise InputError(f"marks.{column} is {words!r}; expected a list of words.")
+
+
+def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]]) -> None:
+    """Add a column to each split of a prepared corpus for each list of words: 1 on such tokens.
+
+    A token is compared as its source writes it, after the normalisation of the corpus's tokenizer
+    (such as lower case), so that words outside the vocabulary are found too. `corpus.json` counts
+    the texts with such a token (`marked`).
+
+    Args:
+        folder: The prepared corpus.
+        corpus_name: Its name in messages.
+        marks: Words by column.
+
+    Raises:
+        InputError: A word is not one token, a list has no word of the corpus, or the corpus has the
+            column already.
+    """
+    import pyarrow
+    from tokenizers import Tokenizer
+
+    description = folder / "corpus.json"
+    corpus = json.loads(description.read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    normalizer = tokenizer.normalizer
+
+    @cache
+    def normal(word: str) -> str:
+        return word if normalizer is None else str(normalizer.normalize_str(word))
+
+    for column, words in marks.items():
+        if column in corpus.get("extras", ()):
+            raise InputError(
+                f"marks names {column}, which {corpus_name} has already: rename one of the two."
+            )
+        for word in words:
+            count = len(tokenizer.encode(word, add_special_tokens=False).tokens)
+            if count != 1:
+                raise InputError(
+                    f"marks.{column} has {word!r}, which is {count} tokens of {corpus_name}; "
+                    "expected single tokens."
+                )
+    listed = {column: {normal(word) for word in words} for column, words in marks.items()}
+    found: Counter[str] = Counter()
+    for split, counts in corpus["splits"].items():
+        texts, texts_with = TokenDataset(folder / split), dict.fromkeys(marks, 0)
+        kinds = {field.name: field.type for field in texts.table.schema}
+        kinds |= dict.fromkeys(marks, pyarrow.list_(pyarrow.int8()))
+        with split_writer(folder / "marked", kinds) as write:
+            for start in range(0, len(texts), READ_ROWS):
+                rows: pyarrow.Table = texts.table.slice(start, READ_ROWS)
+                places = range(start, start + len(rows))
+                tokens = [[normal(word) for word in texts.words(place)] for place in places]
+                columns: dict[str, Any] = {name: rows[name] for name in rows.column_names}
+                for column, known in listed.items():
+                    columns[column] = [[int(word in known) for word in text] for text in tokens]
+                    texts_with[column] += sum(map(any, columns[column]))
+                write(columns)
+        rmtree(folder / split)
+        (folder / "marked").rename(folder / split)
+        counts["marked"] = texts_with
+        found.update(texts_with)
+    for column, words in marks.items():
+        if not found[column]:
+            shown = ", ".join(words[:5]) + ", ..." * (len(words) > 5)
+            raise InputError(
+                f"none of the words of marks.{column} ({shown}) occurs in "
+                f"{corpus_name}{did_you_mean(normal(words[0]), tokenizer.get_vocab())}."
+            )
+    corpus["extras"] = [*corpus.get("extras", ()), *marks]
+    description.write_text(json.dumps(corpus, indent=2), encoding="utf-8")

@@ -1,0 +1,142 @@
+"""Points of figures that lead to the texts of their instances."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+
+from attnlight.report.figures import draw
+from attnlight.report.style import figure_bytes, inline_svg, link_points
+from attnlight.report.texts import choose_texts, link_column
+from attnlight.report.violins import _lanes
+from tests.report.fake import rows_of, write_run
+from tests.report.test_command import page_of
+from tests.report.test_texts import row, write
+
+# Columns on the axes of the points of each test; None: a violin, whose height has no meaning.
+SCORES = ("attention", "gradient", "gradient_x_attention")
+DRAWN: dict[str, list[tuple[str, str | None]]] = {
+    "predictions": [("max_attention", None), ("attention_entropy", None)],
+    "attention_permutation": [("median_tvd", None)],
+    "adversarial_attention": [("worst_js", None)],
+    "base_divergence": [("attention_js", None), ("prediction_tvd", "attention_js")],
+    "impermissible_mass": [("max_mass", None), ("mass", None)],
+    "evidence_mass": [("mass", None), ("auprc", None)],
+    "single_erasure": [(f"delta_weight_drawn_{s}", f"delta_js_drawn_{s}") for s in SCORES],
+}
+CHOSEN = list(range(2, 40, 2))
+
+
+def rings(figure: Figure) -> list[PathCollection]:
+    return [found for found in figure.findobj(PathCollection) if any(found.get_urls())]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("test", list(DRAWN))
+def test_points_are_at_the_values_of_their_instances(test: str) -> None:
+    rows = rows_of(test)
+    rows["index"] = rows["index"] + 100
+    if "mass" in rows:
+        rows["mass"][4] = np.nan
+    links = link_column(rows, [(100 + n, 0) for n in CHOSEN])
+    figure = draw(test, rows | {"link": links}, ["negative", "positive"])
+    assert figure is not None
+    found: Counter[tuple[int, str]] = Counter()
+    for ring in rings(figure):
+        assert not ring.get_visible()
+        for url, (x, y) in zip(ring.get_urls(), ring.get_offsets().tolist(), strict=True):
+            number = CHOSEN[int(url.removeprefix("text:"))]
+            (axes,) = [
+                across
+                for across, upward in DRAWN[test]
+                if rows[across][number] == x and (upward is None or rows[upward][number] == y)
+            ]
+            found[number, axes] += 1
+    for column, upward in DRAWN[test]:
+        shown = ~np.isnan(rows["mass" if test == "impermissible_mass" else column])
+        often = [1 + ("proven" in rows and not np.isnan(rows["proven"][n])) for n in CHOSEN]
+        expected = {(n, column): k for n, k in zip(CHOSEN, often, strict=True) if shown[n]}
+        assert {key: k for key, k in found.items() if key[1] == column} == expected, upward
+
+
+@pytest.mark.parametrize("test", list(DRAWN))
+def test_files_are_without_them_and_the_page_has_them(test: str) -> None:
+    rows = rows_of(test)
+    with_links = rows | {"link": link_column(rows, [(n, 0) for n in CHOSEN])}
+    plain, linked = (draw(test, given) for given in (rows, with_links))
+    assert plain is not None
+    assert linked is not None
+    addresses = [(f"#to-{n}", f"text <{n}>") for n in CHOSEN]
+    for kind in ("svg", "png"):
+        assert figure_bytes(plain, kind) == figure_bytes(linked, kind)
+    first, second = inline_svg(plain, "p", "of"), inline_svg(linked, "p", "of", addresses)
+    assert first.startswith('<svg role="img"')
+    assert second.startswith('<svg role="group"')
+    assert "<a " not in first
+    assert "text:" not in second
+    named = re.findall(r'<a href="#to-(\d+)"><title>text &lt;(\d+)&gt;</title>', second)
+    assert {int(n) for n, _ in named} <= set(CHOSEN)
+    assert len({n for n, _ in named}) > 12  # the others are undefined
+    assert all(n == name for n, name in named)
+    ids = re.findall(r'\bid="([^"]+)"', second)
+    assert len(set(ids)) == len(ids)
+    assert figure_bytes(plain, "svg") == figure_bytes(linked, "svg")
+
+
+def test_rows_of_tokens_are_told_apart() -> None:
+    rows = {"index": np.array([5, 5, 7, 9]), "position": np.array([0, 3, 3, 0])}
+    found = link_column(rows, [(9, 0), (5, 3), (7, 0)])
+    np.testing.assert_array_equal(found, [np.nan, 1, np.nan, 0])
+    assert np.isnan(link_column(rows, [])).all()
+
+
+def test_points_of_equal_values_do_not_hide_each_other() -> None:
+    values = np.array([0.5] * 4 + [0.51, 0.2, 0.52, 0.9, 0.5])
+    shown = np.array([True] * 8 + [False])
+    lanes = _lanes(values, shown, 0.02)
+    for a, b in combinations(np.flatnonzero(shown), 2):
+        assert lanes[a] != lanes[b] or abs(values[a] - values[b]) >= 0.02 - 1e-12
+    assert sorted(np.abs(lanes)) == [0, 0, 0, 0, 0, 1, 1, 2, 2]
+    assert lanes[[5, 7, 8]].tolist() == [0, 0, 0]
+
+
+def test_without_a_link_nothing_is_drawn() -> None:
+    figure = Figure()
+    axes: Any = figure.subplots()
+    link_points(axes, np.ones(3), np.ones(3), np.full(3, np.nan))
+    assert not axes.collections
+
+
+def test_the_page_links_the_chosen_texts_of_each_test(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "sst" / "seed7", epochs=())
+    two = [0.25, 0.75]
+    rows = [row(n, probabilities=two) for n in range(50)]
+    texts = write(folder / "records/test/texts.parquet", rows)
+    page_of(folder)
+    html = (folder / "report/index.html").read_text(encoding="utf-8")
+    figures = re.findall(r"<figure>.*?</figure>", html, re.DOTALL)
+    by_test = {"predictions": "attention_entropy", "attention_permutation": "median_tvd"}
+    for test, column in by_test.items():
+        (figure,) = [figure for figure in figures if f'id="test-{test}-' in figure]
+        chosen = choose_texts(folder / f"records/test/{test}.parquet", column, texts)
+        assert chosen is not None
+        found = re.findall(r'<a href="#texts-1-(\d+)-0"><title>text (\d+)</title>', figure)
+        assert {int(n) for n, _ in found} == {index for index, _ in chosen.rows}
+        assert all(f'id="texts-1-{n}-0"' in html for n, _ in found)
+        assert "Hollow points lead to the texts" in figure
+    assert len({*re.findall(r'\bid="([^"]+)"', html)}) == len(re.findall(r'\bid="([^"]+)"', html))
+
+
+def test_a_page_without_recorded_texts_has_none(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "sst" / "seed7")
+    page_of(folder)
+    html = (folder / "report/index.html").read_text(encoding="utf-8")
+    assert "Hollow points" not in html
+    assert '<svg role="group"' not in html

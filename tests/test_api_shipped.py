@@ -1,0 +1,148 @@
+"""Every shipped file of tests by `attnlight.run`: it runs, or one sentence says what it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnlight
+from attnlight.callbacks import Texts
+from attnlight.data.raw_text import RawText
+from attnlight.datamodules import BabiStories, ChunkingDataModule, TextDataModule
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.records import read_record
+from attnlight.tasks import AttentionTask
+from tests.bases import SMALL, Planted, classifier, save_base, trainer
+from tests.commands import CONFIGS
+from tests.data.local import write_corpus
+from tests.pairs import pair_task
+from tests.tasks.tagged import corpus as chunks
+from tests.tasks.tagged import task_of, written
+from tests.test_api import planted_rows
+
+REFUSED = {
+    "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
+    "evidence_mass": "needs a corpus with a column `evidence`",
+    "evidence_swap": "takes the names of classes from a corpus.* run `attnlight test`",
+    "impermissible_mass": "needs a corpus with a column `impermissible`",
+    "known_answers": "only PlantedEvidence without sentences has: run `attnlight test`",
+    "measured_use": "only PlantedEvidence without sentences has: run `attnlight test`",
+    "plausibility": "needs a corpus with a column `rationale` or `evidence`",
+    "saliency_documents": "needs a corpus with a column `rationale` or `evidence`",
+    "saliency_plausibility": "needs a corpus with a column `rationale` or `evidence`",
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base") / "best.ckpt", Planted())
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml")))
+def test_it_runs_or_is_refused_in_one_sentence(name: str, checkpoint: Path) -> None:
+    _, _, rows = planted_rows(checkpoint)
+    if name not in REFUSED:
+        results = attnlight.run(checkpoint, rows[:4], name)
+        records = list((results.folder / "records/test").glob("*.parquet"))
+        assert records
+        assert all(read_record(path).metadata["rows"] == 4 for path in records)
+        assert set(results.table()["test"]) == {path.stem for path in records} - {"texts"}
+        return
+    with pytest.raises(InputError, match=REFUSED[name]) as caught:
+        attnlight.run(checkpoint, rows[:4], name)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "Namespace" not in said
+
+
+def test_a_base_of_no_corpus_is_refused(checkpoint: Path) -> None:
+    spec = {"class_path": "BaseDivergence", "init_args": {"base": str(checkpoint)}}
+    with pytest.raises(InputError, match=r"needs its corpus, a datamodule.*: run `attnlight test`"):
+        attnlight.run(checkpoint, ["good0 filler1"], [spec])
+
+
+def test_the_page_shows_recorded_texts(checkpoint: Path, tmp_path: Path) -> None:
+    _, _, rows = planted_rows(checkpoint)
+    results = attnlight.run(checkpoint, rows, "decision_flip,texts")
+    assert results.figure("texts") is None
+    page = results.report(tmp_path).read_text(encoding="utf-8")
+    assert "smallest flip set" in page
+    texts = [text for text, _ in rows if all(f">{word}</span>" in page for word in text.split())]
+    assert 0 < len(texts) <= 20
+
+
+def test_batches_have_no_words_to_record(checkpoint: Path) -> None:
+    with pytest.raises(InputError, match="batches hold no words: give texts, pairs or mappings"):
+        attnlight.run(checkpoint, [Planted().dataset("test")[[0, 1]]], "texts")
+
+
+def of_texts(folder: Path, nested: bool) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
+    texts = ["A GOOD film. It was fine!", "Bad. So unseen, so bad 4.", "no", "Odd  spaces\there ."]
+    kind = {"sentences": "nested", "boundary_tokens": False} if nested else {}
+    columns: dict[str, Any] = {"text": texts[:2] * 4, "label": [0, 1] * 4}
+    columns["text"][-1] = ""
+    test = {"text": [*texts, ""], "label": [0, 1, 0, 1, 0]}
+    write_corpus(folder / "c", ["neg", "pos"], train=columns, validation=columns, test=test)
+    data = TextDataModule(
+        str(folder / "c"), splitting="words", cache_dir=str(folder / "cache"), **kind
+    )
+    task = classifier(data.spec, hierarchical=nested, **SMALL)
+    return task, data, [*zip(test["text"], ["neg", "pos"] * 3, strict=False)]
+
+
+def of_pairs(folder: Path) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
+    sizes = {"train_size": 20, "validation_size": 5, "test_size": 7}
+    data = BabiStories(**sizes, cache_dir=str(folder / "cache"))
+    split = data.dataset("test")
+    rows = [
+        {
+            "passage": split.table["text"][place].as_py(),
+            "query": split.table["query_text"][place].as_py(),
+            "label": data.classes[int(split.labels[place])],  # type: ignore[index]
+        }
+        for place in range(len(split))
+    ]
+    return pair_task(data.spec), data, rows
+
+
+def of_tokens(folder: Path, target: str) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
+    data: ChunkingDataModule = chunks(
+        written(folder / "chunks"), target=target, sentence_chunk="VP"
+    )
+    split = data.dataset("test")
+    blocks = (folder / "chunks/test.txt").read_text().strip().split("\n\n")
+    rows = []
+    for place in split.index.tolist():
+        words, pos, _ = zip(*(line.split() for line in blocks[place].splitlines()), strict=True)
+        rows.append({"tokens": list(words), "pos": list(pos)})
+    return task_of(data), data, rows
+
+
+@pytest.mark.parametrize("kind", ["texts", "sentences", "pairs", "tokens", "sentence"])
+def test_texts_are_those_of_the_trainer(kind: str, tmp_path: Path) -> None:
+    if kind in ("tokens", "sentence"):
+        task, data, rows = of_tokens(tmp_path, kind)
+    else:
+        task, data, rows = (
+            of_pairs(tmp_path) if kind == "pairs" else of_texts(tmp_path, kind == "sentences")
+        )
+    task.raw = RawText.of_corpus(data)
+    trainer(tmp_path / "run", Texts()).test(task, data, verbose=False)
+    found = attnlight.run(task, rows, "texts", batch_size=3).table("texts")
+    expected = read_record(tmp_path / "run/records/test/texts.parquet").columns
+    compared = ["index", "position", "tokens", "items", "attention", "scores_loo", "probabilities"]
+    for name in [*compared, *(["query"] if kind == "pairs" else [])]:
+        assert len(found[name]) == len(expected[name]) > 3
+        for one, other in zip(found[name], expected[name], strict=True):
+            if name in ("tokens", "query"):
+                assert list(one) == list(other)
+            else:
+                np.testing.assert_allclose(
+                    np.vstack(one) if name in ("items", "attention") else one,
+                    np.vstack(other) if name in ("items", "attention") else other,
+                    atol=1e-6,
+                )
