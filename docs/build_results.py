@@ -90,6 +90,7 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "saliency_complete": (saliency.completeness, 2),
     "saliency_sanity": (saliency.sanity, 3),
     "pruthi": (pruthi.deception, 3),
+    "pruthi_reasons": (pruthi.reasons, 5),
 }
 
 

@@ -119,6 +119,24 @@ def test_the_page_of_any_state(points: Any) -> None:
     assert f"{len(points.all)} of 300 planned" in pages["all"]["trained_state"]
 
 
+def test_which_tests_notice_each_kind(points: Any) -> None:
+    """The good measure notices all kinds; what a single setting shows stays undecided."""
+    deceit, displaced, frozen = trained.by_kind(points).splitlines()
+    assert displaced == (
+        "* **Displaced** (checkpoints: 8, settings: 1) is undecided for Decision flip 1.00, Single "
+        "erasure 1.00."
+    )
+    for line, kind in ((deceit, "deceit"), (frozen, "frozen")):
+        rate, number = points.noticed(LOCAL)[kind], points.kinds()[kind].sum()
+        head, _, rest = line.partition(" is noticed by Decision flip 1.00 [1.00, 1.00]")
+        assert head.startswith(f"* **{kind.capitalize()}** (checkpoints: {number}, settings: ")
+        assert rest.startswith(", Single erasure") == (rate.low > 0.5)
+        assert rest.startswith("; is not noticed by Single erasure") == (rate.high < 0.5)
+    assert trained.title("measured_use/correct") == "control"
+    assert trained.short("measured_use/correct") == "accuracy"
+    assert trained.short("measured_use/largest_weight") == "largest weight"
+
+
 def test_the_archive_is_of_means_over_texts(tmp_path: Path) -> None:
     values = {"good": np.array([1.0, np.nan, 3.0]), "agreement_words": np.array([0.5, 0.25, 0.0])}
     for run, state in {"base-s8": "finished", "base-s1": "failed"}.items():

@@ -46,7 +46,7 @@ for _experiments, _test, _columns in (
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
     (pairs.MODELS, "predictions", (*KEYS, "label")),
-    (pruthi.MODELS, "predictions", (*KEYS, "label")),
+    ((*pruthi.MODELS, *pruthi.REASONS), "predictions", (*KEYS, "label")),
     (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
     (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
     (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
@@ -70,7 +70,7 @@ for _experiments, _test, _columns in (
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
 # Studies whose bases are all that is kept.
-STUDIED = {**pairs.MODELS, **pruthi.MODELS, **saliency.MODELS}
+STUDIED = {**pairs.MODELS, **pruthi.MODELS, **pruthi.REASONS, **saliency.MODELS}
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:

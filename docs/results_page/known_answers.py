@@ -37,7 +37,9 @@ LEAST, LEAST_SETTINGS = 30, 3  # checkpoints of either group, and settings, for 
 MATCHED = 0.25  # nats: checkpoints whose attention is as peaked
 UNSCORED = ("measured_use", "predictions")  # tests of labels and controls
 KEYS = ("setting", "treatment", "seed")
+HALF = 0.5  # share of a kind that a test which notices it must exceed
 KINDS = ("deceit", "displaced", "frozen")
+_WORDS = {"correct": "accuracy", "entropy": "entropy of attention"}  # of controls
 
 
 def archive_checkpoints(runs: Path, target: Path) -> list[str]:
@@ -169,13 +171,15 @@ def planned() -> int:
 
 
 def title(measure: str) -> str:
-    """The words of a measure's test, or what a control is."""
-    return describe(measure.partition("/")[0]).title
+    """The words of a measure's test; `control` of a control."""
+    test = measure.partition("/")[0]
+    return "control" if test in UNSCORED else describe(test).title
 
 
 def short(measure: str) -> str:
-    """A measure without its test, as code."""
-    return f"`{measure.partition('/')[2]}`"
+    """A measure without its test, as code; of a control its words."""
+    test, _, name = measure.partition("/")
+    return _WORDS.get(name, name.replace("_", " ")) if test in UNSCORED else f"`{name}`"
 
 
 def deciding(points: Checkpoints, measure: str) -> str:
@@ -223,13 +227,38 @@ def every_measure(points: Checkpoints) -> Iterator[Row]:
 def noticed(points: Checkpoints) -> Iterator[Row]:
     """Share of each kind noticed at the false alarm rate, fitted on the other settings."""
     follows, _ = points.groups("words")
-    sizes = {kind: rows.sum() for kind, rows in points.kinds().items()}
+    heads = {kind: f"{kind} (n = {rows.sum()})" for kind, rows in points.kinds().items()}
     for measure in [*points.best().values(), points.best_control("words")[0]]:
         rates = points.noticed(measure)
-        cells = {f"{kind} (n = {sizes[kind]})": interval(rates[kind]) for kind in sizes}
+        cells = {head: interval(rates[kind]) for kind, head in heads.items()}
         alarms = points.scored(measure, "words").noticed(follows)
         row = {"test": title(measure), "measure": short(measure)}
         yield row | cells | {"false alarms": interval(alarms)}
+
+
+def by_kind(points: Checkpoints) -> str:
+    """A sentence on each kind of attention: which tests notice it, and which do not.
+
+    A test notices a kind if the lower end of the interval of the share that it notices is above one
+    half, and does not if the upper end is below; other tests are undecided, and so are all for
+    a kind of one setting.
+    """
+    text = ""
+    for kind, rows in points.kinds().items():
+        yes, no, undecided = "is noticed by", "is not noticed by", "is undecided for"
+        by_verdict: dict[str, list[str]] = {yes: [], no: [], undecided: []}
+        for measure in points.best().values():
+            rate = points.noticed(measure)[kind]
+            verdict = yes if rate.low > HALF else no if rate.high < HALF else undecided
+            if rate.defined:
+                by_verdict[verdict].append(f"{title(measure)} {interval(rate)}")
+        clauses = [f"{verb} {', '.join(tests)}" for verb, tests in by_verdict.items() if tests]
+        settings = len(np.unique(points.settings[rows]))
+        text += (
+            f"* **{kind.capitalize()}** (checkpoints: {rows.sum()}, settings: {settings}) "
+            f"{'; '.join(clauses) or 'is not scored yet'}.\n"
+        )
+    return text
 
 
 def labels(points: Checkpoints) -> Iterator[Row]:
@@ -274,11 +303,13 @@ def sentences(points: Checkpoints) -> str:
         verb = f"may decide (use of {labels})" if labels else "may only rank"
         rates = points.noticed(measure).items()
         notices = [f"{kind} {interval(rate)}" for kind, rate in rates if rate.defined]
+        alarms = points.scored(measure, "words").noticed(points.groups("words")[0])
         text += (
             f"* **{title(measure)}** ({short(measure)}) {verb}: in a setting it was not fitted on it "
             f"tells attention that follows words from attention that does not with an area of "
-            f"{interval(areas)}, the best control ({short(name)}) with {number(control.mean, 2)}; at "
-            f"a false alarm rate of 10 % it notices {', '.join(notices) or 'nothing yet'}.\n"
+            f"{interval(areas)}, the best control ({short(name)}) with {number(control.mean, 2)}; "
+            f"with a threshold set for 10 % false alarms (there {interval(alarms)}) it notices "
+            f"{', '.join(notices) or 'nothing yet'}.\n"
         )
     return text
 
@@ -287,13 +318,15 @@ def state(points: Checkpoints, total: int) -> str:
     """How many checkpoints there are, and in which group."""
     counts = {label: [int(x.sum()) for x in points.groups(label)] for label in LABELS}
     aside = [int(x.sum()) for x in points.groups("words", points.aside)]
+    few = [label for label in LABELS if min(counts[label]) < LEAST]
+    lacking = f", so that no measure is one for {' or '.join(few)}" if few else ""
     return (
         f"{len(points.all)} of {total} planned checkpoints are archived. Of the "
         f"{len(points.fitted)} that are scored (settings: {points.settings.max(initial=-1) + 1}), "
         f"attention follows states in {counts['states'][0]} and does not in {counts['states'][1]}; it "
         f"follows words in {counts['words'][0]} and does not in {counts['words'][1]}. Set aside are "
-        f"{len(points.aside)}, of which {aside[0]} follow words and {aside[1]} do not. With fewer than "
-        f"{LEAST} of either group or {LEAST_SETTINGS} settings no measure is a decider.\n"
+        f"{len(points.aside)}, of which {aside[0]} follow words and {aside[1]} do not. A decider needs "
+        f"{LEAST} of either group and {LEAST_SETTINGS} settings{lacking}.\n"
     )
 
 
@@ -331,6 +364,7 @@ def trained_blocks(points: Checkpoints, total: int) -> Mapping[str, str]:
         "trained": table(on_one_screen(points), 2),
         "trained_sentences": sentences(points),
         "trained_noticed": table(noticed(points), 2),
+        "trained_kinds": by_kind(points),
         "trained_redundant": table(redundant(points), 2),
         "trained_labels": table(labels(points), 2),
         "trained_measures": table(every_measure(points), 2),
