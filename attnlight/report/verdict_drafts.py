@@ -115,9 +115,9 @@ class Drafts:
         chosen, best, texts, values = judged
         fields = {"best": METHODS[[*others][best - 1]], "chosen": chosen, "methods": len(others)}
         effect = Estimate.of(texts, values[:, best])
+        fields["effect"] = effect.value
         # The ratio is claimed only where its denominator is.
         if not effect.interval(1 - rules()["level"])[0] > rule["least_effect"]:
-            fields["effect"] = effect.value
             empty = Estimate(np.nan, effect.replicates[:0], effect.texts)
             return Draft("ranks", NOT_SHOWN, "no_effect", fields, empty)
         ratio = Estimate.of(texts, values[:, 0], values[:, best])

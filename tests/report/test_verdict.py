@@ -177,7 +177,8 @@ class TestRanks:
         assert (line.low, line.high) == pytest.approx(np.quantile(replicates, [0.025, 0.975]))
         assert line.texts == 31
         assert f"{value:.2f}" in line.says
-        assert METHODS_IN_WORDS[best.removesuffix("_by_size")] in line.says
+        gain = np.mean(rows[f"excess_comprehensiveness_{best}"][judged])
+        assert f"({METHODS_IN_WORDS[best.removesuffix('_by_size')]}, by {gain:.2f};" in line.says
 
     def test_the_other_half_does_not_choose(self, tmp_path: Path) -> None:
         """A method that is best on the judged half alone is not the reference."""
