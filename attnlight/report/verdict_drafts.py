@@ -102,7 +102,7 @@ class Drafts:
         others = {  # by name; attention has no sign, so that they are compared by size
             method["name"]: label
             for label, method in methods.items()
-            if method["name"] in rule["methods"] and not method["signed"]
+            if method["name"] in rule["methods"] and not method.get("signed", True)
         }
         complete = attention and others.keys() == {*rule["methods"]}
         names = [f"excess_comprehensiveness_{x}" for x in (*attention[:1], *others.values())]
