@@ -4,6 +4,9 @@
     python docs/build_known_answers.py --check    run the tests; fail where the page differs
     python docs/build_known_answers.py --keep checkpoints
                                                   archive the study known_answers below it first
+    python docs/build_known_answers.py --cards checkpoints
+                                                  archive the verdict cards of those set aside first,
+                                                  after `test` and `validate RUN --tests card` of each
 
 Scores of the trained models come from docs/results/known_answers.csv; the measures that may be used
 with a threshold are written to attnlight/report/deciders.yaml, the figure to docs/figures.
@@ -37,6 +40,7 @@ from results_page.known_answers import (
     planned,
     trained_blocks,
 )
+from results_page.known_answers_cards import archive_cards, card_blocks
 from results_page.known_answers_figure import draw_scores
 from results_page.tables import interval, number, table
 from scipy.stats import mannwhitneyu
@@ -50,6 +54,7 @@ from attnlight.statistics.bootstrap import bootstrap_means
 
 HERE = Path(__file__).parent
 PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.csv"
+CARDS = HERE / "results/known_answers_cards.csv"
 FIGURE, DECIDERS = (
     HERE / "figures/known_answers.png",
     HERE.parent / "attnlight/report/deciders.yaml",
@@ -178,10 +183,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build docs/known_answers.md.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
+    parser.add_argument("--cards", type=Path, metavar="RUNS", help="archive their cards first")
     arguments = parser.parse_args(argv)
+    left_out: list[str] = []
     if arguments.keep is not None:
-        print("".join(f"{x}\n" for x in archive_checkpoints(arguments.keep, CHECKPOINTS)), end="")
+        left_out += archive_checkpoints(arguments.keep, CHECKPOINTS)
     points, total = Checkpoints.read(CHECKPOINTS), planned()
+    if arguments.cards is not None:
+        left_out += archive_cards(arguments.cards, points, CARDS)
+    print("".join(f"{line}\n" for line in left_out), end="")
     thresholds = deciders(points, total)
     stale = DECIDERS.read_text("utf-8") != thresholds if DECIDERS.exists() else True
     if not arguments.check:
@@ -189,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         draw_scores(points, FIGURE)
     elif stale:
         print(f"{DECIDERS.name} differs from its checkpoints")
-    content = blocks(measure_all()) | trained_blocks(points, total)
+    content = {**blocks(measure_all()), **trained_blocks(points, total), **card_blocks(CARDS)}
     return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 

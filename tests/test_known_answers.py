@@ -24,7 +24,8 @@ def found() -> dict[tuple[str, str], pd.DataFrame]:
 @pytest.fixture(scope="module")
 def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
     trained = build.trained_blocks(build.Checkpoints.read(build.CHECKPOINTS), build.planned())
-    return page("findings").Tables(build.blocks(found) | trained)
+    cards = build.card_blocks(build.CARDS)
+    return page("findings").Tables({**build.blocks(found), **trained, **cards})
 
 
 @pytest.mark.parametrize("known", models.MODELS, ids=lambda known: known.name)

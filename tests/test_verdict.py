@@ -86,7 +86,9 @@ def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture
     assert "not measured" not in {line.answer for line in card.lines}
     said = [text for text in str(card).splitlines() if not text.startswith("  attnlight")]
     assert max(map(len, said)) <= 80
-    for name, test in {"smallest_set": "decision_flip", "words": "state_token_agreement"}.items():
+    each = {"ranks": "faithfulness", "smallest_set": "decision_flip"}
+    each["words"] = "state_token_agreement"
+    for name, test in each.items():
         Path(RUN, f"records/test/{test}.parquet").unlink()
         missing = verdict_of(Path(RUN))[name]
         assert missing.answer == "not measured"

@@ -24,12 +24,13 @@ class Attribution(ABC):
     Higher scores speak more for the class where a method is `signed`, otherwise the size counts.
 
     Args:
-        label: Name of the scores in records; by default the method's name. Two methods of one name
-            that are compared need two labels.
+        label: Name of the scores in records; by default the method's name, with `_by_size` where that
+            is chosen. Two methods of one name that are compared need two labels.
+        by_size: Give the size of each score, without its sign.
 
     Attributes:
         name: Name in configurations.
-        signed: Whether scores have a sign.
+        signed: Whether scores have a sign unless they are given by size.
         explains: What the scores explain.
     """
 
@@ -38,9 +39,10 @@ class Attribution(ABC):
     explains: ClassVar[str] = "log odds"
 
     label: str = ""
+    by_size: bool = False
 
     def __post_init__(self) -> None:
-        self.label = self.label or self.name
+        self.label = self.label or self.name + "_by_size" * self.by_size
 
     def __call__(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
@@ -80,6 +82,7 @@ class Attribution(ABC):
         undefined = ~allowed.gather(-1, target[:, None]) | (allowed.sum(-1, keepdim=True) < 2)
         scores, columns = self.attribute(model, batch, output, target)
         scores = scores.detach().double().masked_fill(~output.mask | undefined, 0.0)
+        scores = scores.abs() if self.by_size else scores
         lacking = undefined.squeeze(-1)
         return scores, {
             name: values.double().masked_fill(lacking, torch.nan)
@@ -96,4 +99,5 @@ class Attribution(ABC):
     def metadata(self) -> dict[str, Any]:
         """Name, sign, what is explained and options, for records."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"name": self.name, "signed": self.signed, "explains": self.explains} | options
+        signed = not options.pop("by_size") and self.signed
+        return {"name": self.name, "signed": signed, "explains": self.explains} | options

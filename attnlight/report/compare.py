@@ -23,7 +23,8 @@ from attnlight.report.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import summarise
 from attnlight.report.tables import Table, estimate, probability
 from attnlight.report.verdict import verdict_of
-from attnlight.report.verdict_drafts import NOT_APPLICABLE, rules
+from attnlight.report.verdict_claims import rules
+from attnlight.report.verdict_drafts import NOT_APPLICABLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

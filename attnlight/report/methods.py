@@ -25,8 +25,11 @@ def method_words(label: str) -> str:
     Example:
         >>> method_words("gradient_x_attention"), method_words("my_own")
         ('gradient × attention', 'my own')
+        >>> method_words("occlusion_by_size")
+        'occlusion by size'
     """
-    return METHODS.get(label, label.replace("_", " "))
+    name, by_size, _ = label.partition("_by_size")
+    return METHODS.get(name, name.replace("_", " ")) + by_size.replace("_", " ")
 
 
 def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:

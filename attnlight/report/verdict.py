@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from attnlight.files import write_text
-from attnlight.report.verdict_drafts import DECIDERS, NOT_SHOWN, Draft, Drafts, Estimate, rules
+from attnlight.report.verdict_claims import NOT_SHOWN, Claim, Draft, Estimate, rules, tested
+from attnlight.report.verdict_drafts import DECIDERS, Drafts
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,9 @@ def verdict_of(folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> Ver
     drafts = [found.ranks(), found.smallest_set(), found.uniqueness(), found.words()]
     lines: list[Line] = []
     for items in ("words", "states"):
-        lines = _lines(found, [*drafts[:3], found.notices(items), drafts[3]], items)
+        each = [*drafts[:3], found.notices(items), drafts[3]]
+        claims = tested(each)
+        lines = [_line(found, draft, items, claims.get(draft.name)) for draft in each]
         if lines[-1].answer == "yes":
             break
     hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
@@ -128,71 +130,44 @@ def verdict_of(folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> Ver
     return Verdict(heading, tuple(lines), rules()["note"], next(filter(None, hashes), None))
 
 
-def _lines(of: Drafts, drafts: Sequence[Draft], items: str) -> list[Line]:
-    """The lines of drafts; claims are tested as Holm does, the best supported one first.
+def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:
+    """The line of a draft.
 
     Args:
-        of: What the drafts are from.
-        drafts: A draft for each line.
-        items: What the lines speak of, `words` or `states`.
+        of: What the draft is from.
+        draft: The draft.
+        items: What the line speaks of, `words` or `states`.
+        claim: Its claim; None if it makes none.
     """
-    from attnlight.statistics.paired import holm
-
-    level = rules()["level"]
-    claims = {
-        draft.name: (draft.answer, draft.estimate, draft.bounds)
-        for draft in drafts
-        if draft.bounds and draft.estimate and draft.estimate.texts >= rules()["least_texts"]
-    }
-    p_values = {name: found.p_value(*bounds) for name, (_, found, bounds) in claims.items()}
-    adjusted = dict(zip(p_values, holm([*p_values.values()]).tolist(), strict=True))
-    left, answers, ends = len(claims), {}, {}
-    for name in sorted(p_values, key=lambda name: p_values[name]):
-        possible, found, (low, high) = claims[name]
-        ends[name] = lower, upper = found.interval(1 - level / left)
-        sides = (upper < low, low <= lower and upper < high, high <= lower)
-        answers[name] = possible[sides.index(True)] if any(sides) else NOT_SHOWN
-        left -= any(sides)  # once a claim fails, no other is made with less confidence
+    rule, found = rules()["lines"][draft.name], draft.estimate or Estimate(np.nan, np.empty(0), 0)
+    low, high = claim.interval if claim else found.interval(1 - rules()["level"])
+    answer, says = claim.answer if claim else draft.answer, rule.get(draft.says, "")
+    scale, digits = (100, 0) if "{value:.0%}" in says else (1, 2)
+    fields = draft.fields | {"items": items, "top": rules()["top"][items], "value": found.value}
+    fields["interval"] = f"[{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
+    says = says.format(**fields).replace("%", " %")
+    if draft.estimate and not found.texts:
+        answer, says = NOT_SHOWN, rules()["undefined"]
+    elif found.texts:
+        total = f" of {of.total:,}" if of.total else ""
+        says += f" Rests on {found.texts:,}{total} texts."
+    if not isinstance(answer, str):  # too few texts for a claim
+        answer, says = NOT_SHOWN, f"{says} Fewer than {rules()['least_texts']} show nothing."
+    question = rule["question"]
+    question = question[items] if isinstance(question, dict) else question.format(items=items)
     unit = "sentence" if of.net.get("hierarchical") else "word"
-    lines: list[Line] = []
-    for draft in drafts:
-        rule, found = (
-            rules()["lines"][draft.name],
-            draft.estimate or Estimate(np.nan, np.empty(0), 0),
-        )
-        low, high = ends.get(draft.name) or found.interval(1 - level)
-        answer = answers.get(draft.name, draft.answer)
-        says = rule.get(draft.says, "")
-        scale, digits = (100, 0) if "{value:.0%}" in says else (1, 2)
-        fields = draft.fields | {"items": items, "top": rules()["top"][items], "value": found.value}
-        fields["interval"] = f"[{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
-        says = says.format(**fields).replace("%", " %")
-        if draft.estimate and not found.texts:
-            answer, says = NOT_SHOWN, rules()["undefined"]
-        elif found.texts:
-            total = f" of {of.total:,}" if of.total else ""
-            says += f" Rests on {found.texts:,}{total} texts."
-        if not isinstance(answer, str):
-            answer, says = NOT_SHOWN, f"{says} Fewer than {rules()['least_texts']} show nothing."
-        question = rule["question"]
-        question = question[items] if isinstance(question, dict) else question.format(items=items)
-        words = [question, says, draft.missing]
-        question, says, missing = (text.replace("word", unit) for text in words)
-        plain = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
-        lines.append(
-            Line(
-                draft.name,
-                question,
-                answer,
-                says,
-                value=plain[0],
-                low=plain[1],
-                high=plain[2],
-                p=adjusted.get(draft.name),
-                texts=found.texts,
-                share=found.texts / of.total if of.total else None,
-                missing=missing,
-                command=draft.command,
-            )
-        )
-    return lines
+    numbers = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
+    return Line(
+        draft.name,
+        question.replace("word", unit),
+        answer,
+        says.replace("word", unit),
+        value=numbers[0],
+        low=numbers[1],
+        high=numbers[2],
+        p=claim.p if claim else None,
+        texts=found.texts,
+        share=found.texts / of.total if of.total else None,
+        missing=draft.missing.replace("word", unit),
+        command=draft.command,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Collection
@@ -34,9 +35,9 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str], test: s
         return shlex.join([*words, "card"])
     own = _arguments(test)[key]
     changed = {
-        name: value
+        name: json.dumps(value) if isinstance(value, list) else value
         for name, value in card.get(key, {}).items()
-        if not isinstance(value, list) and own.get(name) != value
+        if own.get(name) != value
     }
     words += [test, *(f"--trainer.callbacks.{name}={value}" for name, value in changed.items())]
     return shlex.join([*words, "--overwrite"] if test in tests else words)

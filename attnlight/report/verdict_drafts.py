@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.compatibility import problem_of, section
 from attnlight.errors import InputError
@@ -18,86 +15,20 @@ from attnlight.records import KEY, read_metadata, read_pieces, record_columns
 from attnlight.report.figures import describe
 from attnlight.report.methods import METHODS
 from attnlight.report.run import require_one_run, stored_records
+from attnlight.report.verdict_claims import (
+    ANSWERS,
+    NOT_SHOWN,
+    Draft,
+    Estimate,
+    Floats,
+    Texts,
+    rules,
+)
 from attnlight.report.verdict_commands import adversary_commands, from_here, measuring_command
 
-Floats = NDArray[np.float64]
 DECIDERS = Path(__file__).with_name("deciders.yaml")
-NOT_MEASURED, NOT_SHOWN, NOT_APPLICABLE = "not measured", "not shown", "not applicable"
+NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
 NOT_CALIBRATED = "not calibrated for this kind of model"
-CLAIMS = ("no", "in part", "yes")  # of a number below, between and above its bounds
-_NAN = float("nan")
-
-
-@cache
-def rules() -> dict[str, Any]:
-    """The content of verdict.yaml."""
-    return read_yaml(Path(__file__).with_name("verdict.yaml"))
-
-
-class Estimate(NamedTuple):
-    """A ratio of sums over texts.
-
-    Attributes:
-        value: Its value; NaN if no text counts.
-        replicates: Its values in bootstrap resamples of the texts, (B,), NaN where undefined.
-        texts: Number of texts that count.
-    """
-
-    value: float
-    replicates: Floats
-    texts: int
-
-    @classmethod
-    def of(cls, numerator: Floats, denominator: Floats, texts: NDArray[np.int64]) -> Estimate:
-        """The ratio of the sums of two columns (R,) where both are defined, by text (R,)."""
-        from attnlight.statistics.bootstrap import divide, resampled_rows
-
-        defined = ~(np.isnan(numerator) | np.isnan(denominator))
-        if not defined.any():
-            return cls(_NAN, np.empty(0), 0)
-        pairs = np.where(defined[:, None], np.stack([numerator, denominator], axis=1), np.nan)
-        replicates, observed = resampled_rows(pairs, texts)
-        value = divide(observed[:1], observed[1:2])[0]
-        count = len(np.unique(texts[defined]))
-        return cls(float(value), divide(replicates[:, 0], replicates[:, 1]), count)
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """The percentile interval."""
-        from attnlight.statistics.bootstrap import percentile_interval
-
-        return percentile_interval(self.replicates, confidence)
-
-    def p_value(self, low: float, high: float) -> float:
-        """Two-sided p-value of the best supported claim: below `low`, from `high` on, or between."""
-        below, above = (~(self.replicates < low)).sum(), (~(self.replicates >= high)).sum()
-        outside = [(~(self.replicates >= low)).sum(), (~(self.replicates < high)).sum()]
-        least = min(below, above, max(outside))
-        return float(min(1.0, 2 * (1 + least) / (1 + len(self.replicates))))
-
-
-@dataclass
-class Draft:
-    """A line before it is known how many claims the card makes.
-
-    Attributes:
-        name: Its name.
-        answer: Its answer, or the answers of a claim on `estimate`: below, between, above.
-        says: The key of what it says in the rules.
-        fields: What fills that.
-        estimate: Its number.
-        bounds: The lower and upper bound of a claim; None: it makes none.
-        missing: As of `Line`.
-        command: As of `Line`.
-    """
-
-    name: str
-    answer: str | Sequence[str]
-    says: str = ""
-    fields: dict[str, Any] = field(default_factory=dict)
-    estimate: Estimate | None = None
-    bounds: tuple[float, float] | None = None
-    missing: str = ""
-    command: str = ""
 
 
 class Drafts:
@@ -128,7 +59,7 @@ class Drafts:
         require_one_run([*self.records.values()])
         self.metadata = {test: read_metadata(path) for test, path in self.records.items()}
         whole = [test for test, entry in self.metadata.items() if not entry.get("partial")]
-        sizes = [len(np.unique(self.columns(test)[KEY[0]])) for test in whole[:1]]
+        sizes = [len(np.unique(self.columns(self.records[test])[0])) for test in whole[:1]]
         self.total = sizes[0] if sizes else None
         self.model: dict[str, Any] = {}
         if (folder / "fit.yaml").is_file():
@@ -141,13 +72,13 @@ class Drafts:
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
         self.deciders = read_yaml(deciders)["deciders"]
 
-    def columns(self, test: str, *names: str, path: Path | None = None) -> dict[str, NDArray[Any]]:
-        """`index` and some columns of the measured rows of a record."""
-        path = path or self.records[test]
+    def columns(self, path: Path, *names: str) -> tuple[Texts, list[Floats]]:
+        """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""
         known = "prediction" in record_columns(path)  # an archived record may lack it
         wanted = [KEY[0], *(["prediction"] if known else []), *names]
         pieces = list(read_pieces(path, wanted, measured=known))
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
+        rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
+        return rows[KEY[0]], [rows[name].astype(np.float64) for name in names]
 
     def has(self, test: str, *names: str) -> bool:
         """Whether there is a record of a test with these columns."""
@@ -164,58 +95,75 @@ class Drafts:
 
     def ranks(self) -> Draft:
         """Comprehensiveness of attention beside the best of some methods, each less random."""
-        from attnlight.data.selection import choose
-
         rule, test = rules()["lines"]["ranks"], "faithfulness"
         entry = self.metadata.get(test, {})
         methods: dict[str, Any] = entry.get("methods") or {}
         attention = [label for label, method in methods.items() if method["name"] == "attention"]
-        others = [label for label, method in methods.items() if method["name"] in rule["methods"]]
-        complete = {methods[label]["name"] for label in others} == {*rule["methods"]}
-        names = [f"excess_comprehensiveness_{label}" for label in (*attention[:1], *others)]
+        others = {  # by name; attention has no sign, so that they are compared by size
+            method["name"]: label
+            for label, method in methods.items()
+            if method["name"] in rule["methods"] and not method.get("signed", True)
+        }
+        complete = attention and others.keys() == {*rule["methods"]}
+        names = [f"excess_comprehensiveness_{x}" for x in (*attention[:1], *others.values())]
         deleted = entry.get("replacement") == "delete"
-        if not (attention and complete and deleted and self.has(test, *names)):
+        if not (complete and deleted and self.has(test, *names)):
             return self.unmeasured("ranks", test)
-
-        def excess(path: Path) -> tuple[Floats, NDArray[np.int64]]:
-            """Attention and the other methods less random (R, 1 + M), defined for all, and texts."""
-            rows = self.columns(test, *names, path=path)
-            found = np.stack([rows[name].astype(np.float64) for name in names], axis=1)
-            defined = ~np.isnan(found).any(axis=1)
-            return found[defined], rows[KEY[0]][defined]
-
-        values, texts = excess(self.records[test])
-        judged = np.ones(len(texts), dtype=bool)
-        stage = f"val{self.corpus and '-'}{self.corpus}"
-        path = self.folder / "records" / stage / f"{test}.parquet"
-        if self._same_checkpoint(path, entry) and {*names} <= record_columns(path).keys():
-            chosen, selection = "the validation split", excess(path)[0]
-        else:
-            every = np.unique(texts)
-            judged = ~np.isin(texts, choose(every, len(every) // 2, rules()["seed"]))
-            chosen, selection = "the other half of the texts", values[~judged]
-        if not len(selection) or not judged.any():
+        judged = self._judged(names)
+        if judged is None:
             return self.unmeasured("ranks", test)
-        best = 1 + int(selection[:, 1:].mean(axis=0).argmax())
-        attended, reached, texts = values[judged, 0], values[judged, best], texts[judged]
-        label = others[best - 1]
-        fields = {"best": METHODS.get(label, label), "chosen": chosen, "methods": len(others)}
-        effect = Estimate.of(reached, np.ones(len(texts)), texts)
+        chosen, best, texts, values = judged
+        fields = {"best": METHODS[[*others][best - 1]], "chosen": chosen, "methods": len(others)}
+        effect = Estimate.of(texts, values[:, best])
+        fields["effect"] = effect.value
         # The ratio is claimed only where its denominator is.
         if not effect.interval(1 - rules()["level"])[0] > rule["least_effect"]:
-            fields["effect"] = effect.value
-            empty = Estimate(_NAN, effect.replicates[:0], effect.texts)
+            empty = Estimate(np.nan, effect.replicates[:0], effect.texts)
             return Draft("ranks", NOT_SHOWN, "no_effect", fields, empty)
-        ratio = Estimate.of(attended, reached, texts)
+        ratio = Estimate.of(texts, values[:, 0], values[:, best])
+        if ratio.interval(1 - rules()["level"])[0] > rule["no_measure_above"]:
+            return Draft("ranks", NOT_SHOWN, "no_measure", fields, ratio)
         says, bounds = "worse" if ratio.value < 0 else "says", (rule["no_below"], rule["yes_from"])
-        return Draft("ranks", CLAIMS, says, fields, ratio, bounds)
+        return Draft("ranks", ANSWERS, says, fields, ratio, bounds)
 
-    def _same_checkpoint(self, path: Path, entry: Mapping[str, Any]) -> bool:
-        """Whether a record exists and is of the checkpoint of another one's metadata."""
+    def _judged(self, names: Sequence[str]) -> tuple[str, int, Texts, Floats] | None:
+        """Texts that judge by the best of some columns, of which others have chosen it.
+
+        Args:
+            names: Columns of the record of faithfulness; the first is none to choose.
+
+        Returns:
+            What has chosen, in words; the place of the chosen column; texts (R,) and columns (R, K)
+            that judge, where all are defined. None: too few texts.
+        """
+        from attnlight.data.selection import choose
+
+        def defined(path: Path) -> tuple[Texts, Floats]:
+            texts, columns = self.columns(path, *names)
+            values = np.stack(columns, axis=1)
+            known = ~np.isnan(values).any(axis=1)
+            return texts[known], values[known]
+
+        test, stage = "faithfulness", f"val{self.corpus and '-'}{self.corpus}"
+        texts, values = defined(self.records[test])
+        path = self.folder / "records" / stage / f"{test}.parquet"
+        if self._same_checkpoint(path, test) and {*names} <= record_columns(path).keys():
+            chosen, selection = "the validation split", defined(path)[1]
+        else:
+            every = np.unique(texts)
+            chooses = np.isin(texts, choose(every, len(every) // 2, rules()["seed"]))
+            chosen, selection = "the other half of the texts", values[chooses]
+            texts, values = texts[~chooses], values[~chooses]
+        if not len(selection) or not len(texts):
+            return None
+        return chosen, 1 + int(selection[:, 1:].mean(axis=0).argmax()), texts, values
+
+    def _same_checkpoint(self, path: Path, test: str) -> bool:
+        """Whether a record exists and is of the checkpoint and the corpus of a test's record."""
         if not path.is_file():
             return False
         names = ("checkpoint_hash", "corpus")
-        other = read_metadata(path)
+        entry, other = self.metadata[test], read_metadata(path)
         return all(entry.get(name) and other.get(name) == entry[name] for name in names)
 
     def smallest_set(self) -> Draft:
@@ -229,17 +177,14 @@ class Drafts:
             names = by_head
         if not self.has(test, *names, "length"):
             return self.unmeasured("smallest_set", test)
-        rows = self.columns(test, *names, "length")
-        texts = rows[KEY[0]]
-        least, removed, never = (
-            rows[name].astype(np.float64).reshape(len(texts), -1) for name in names
-        )
+        texts, columns = self.columns(self.records[test], *names, "length")
+        least, removed, never, length = (column.reshape(len(texts), -1) for column in columns)
         flips = never == 0
         if not flips.any():
             says = "unknown" if np.isnan(never).all() else "never"
             return Draft("smallest_set", NOT_APPLICABLE, says)
-        nearly_all = flips & (least >= rule["nearly_all"] * rows["length"][:, None])
-        share = Estimate.of(nearly_all.sum(1) * 1.0, flips.sum(1) * 1.0, texts)
+        nearly_all = flips & (least >= rule["nearly_all"] * length)
+        share = Estimate.of(texts, nearly_all.sum(1) * 1.0, flips.sum(1) * 1.0)
         fields = {name: rule[name] for name in ("slack_items", "slack_share", "nearly_all")}
         fields["heads"] = ", of each head alone," if names is by_head else ""
         if share.value > rule["most_nearly_all"]:
@@ -249,8 +194,8 @@ class Drafts:
         found = counted & (removed <= least + slack)  # attention may never flip what others do
         size = np.where(counted.any(1), counted.sum(1), np.nan)
         bounds = (rule["no_below"], rule["yes_from"])
-        estimate = Estimate.of(found.sum(1) * 1.0, size, texts)
-        return Draft("smallest_set", CLAIMS, "says", fields, estimate, bounds)
+        estimate = Estimate.of(texts, found.sum(1) * 1.0, size)
+        return Draft("smallest_set", ANSWERS, "says", fields, estimate, bounds)
 
     def uniqueness(self) -> Draft:
         """The largest divergence with the same prediction, and that of trained variants."""
@@ -260,14 +205,12 @@ class Drafts:
         if epsilon is None or not self.has(test, "worst_share"):
             draft = self.unmeasured("uniqueness", test)
         else:
-            rows = self.columns(test, "worst_share", *(both if self.has(test, *both) else ()))
-            share = rows["worst_share"].astype(np.float64)
+            names = ("worst_share", *(both if self.has(test, *both) else ()))
+            texts, (share, *bounds) = self.columns(self.records[test], *names)
             defined = ~np.isnan(share)
-            worst, upper = (rows.get(name, share * np.nan)[defined] for name in both)
-            exact = np.isclose(worst, upper, atol=1e-6).all()
+            exact = bounds and np.allclose(bounds[0][defined], bounds[1][defined], atol=1e-6)
             fields = {"epsilon": epsilon, "least": "" if exact else "at least "}
-            estimate = Estimate.of(share, np.where(defined, 1.0, np.nan), rows[KEY[0]])
-            draft = Draft("uniqueness", "caution", "says", fields, estimate)
+            draft = Draft("uniqueness", "caution", "says", fields, Estimate.of(texts, share))
             if not defined.any():
                 draft = Draft("uniqueness", NOT_APPLICABLE, "undefined")
         found = self._variants()
@@ -299,13 +242,13 @@ class Drafts:
                 if own not in (base, base.parent):
                     continue
                 model = read_yaml(path.parents[2] / "fit.yaml").get("model") or {}
-                rows = self.columns("", "attention_js", "prediction_tvd", path=path)
+                _, rows = self.columns(path, "attention_js", "prediction_tvd")
             except InputError:  # another run's record is damaged: that run's own report says so
                 continue
             kind = str(model.get("class_path")).rpartition(".")[2]
             imitates = (model.get("init_args") or {}).get("lambda_") == 0
             if kind in found and not imitates:
-                js, tvd = (float(np.nanmean(rows[n])) for n in ("attention_js", "prediction_tvd"))
+                js, tvd = (float(np.nanmean(column)) for column in rows)
                 found[kind].append((js, tvd))
         return found
 
@@ -326,28 +269,25 @@ class Drafts:
         best = next((one for one in ordered if self.has(one["test"], one["measure"])), None)
         if best is None:
             return self.unmeasured("notices", ordered[0]["test"])
-        rows = self.columns(best["test"], best["measure"])
-        values = rows[best["measure"]].astype(np.float64)
-        estimate = Estimate.of(values, np.ones(len(values)), rows[KEY[0]])
+        texts, columns = self.columns(self.records[best["test"]], best["measure"])
         above = best["follows"] == "above"
         answers = ("noticed", NOT_SHOWN, "not noticed")[:: 1 if above else -1]
         fields = {"test": describe(best["test"]).title, "measure": best["measure"], "label": label}
         fields |= {"side": "below" if above else "above", "threshold": best["threshold"]}
         fields |= {"area": best["held_out_auc"][0]}
         bounds = (best["threshold"], best["threshold"])
-        return Draft("notices", answers, "says", fields, estimate, bounds)
+        return Draft("notices", answers, "says", fields, Estimate.of(texts, *columns), bounds)
 
     def words(self) -> Draft:
         """Whether erasing a state does what deleting its word does."""
         rule, test = rules()["lines"]["words"], "state_token_agreement"
-        names = ("hidden_token_attribution", "tau_erasure_deletion")
-        if not self.has(test, *names):
+        if not self.has(test, "tau_erasure_deletion"):
             return self.unmeasured("words", test)
-        rows = self.columns(test, *names)
-        own, estimate = (
-            Estimate.of(rows[name], np.ones(len(rows[name])), rows[KEY[0]]) for name in names
-        )
-        if own.value >= rule["own_word"]:
-            return Draft("words", "yes", "alone", estimate=own)
+        if self.has(test, "hidden_token_attribution"):
+            texts, (own,) = self.columns(self.records[test], "hidden_token_attribution")
+            if (attributed := Estimate.of(texts, own)).value >= rule["own_word"]:
+                return Draft("words", "yes", "alone", estimate=attributed)
+        texts, (tau,) = self.columns(self.records[test], "tau_erasure_deletion")
+        estimate = Estimate.of(texts, tau)
         bounds = (rule["no_below"], rule["yes_from"])
-        return Draft("words", CLAIMS, "says", {"yes_from": rule["yes_from"]}, estimate, bounds)
+        return Draft("words", ANSWERS, "says", {"yes_from": rule["yes_from"]}, estimate, bounds)

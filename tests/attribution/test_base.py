@@ -236,6 +236,19 @@ def test_methods_by_name_and_with_options() -> None:
     assert method.metadata == expected
     assert build_attribution({"name": "occlusion", "budget": None}) == Occlusion()
     assert build_attribution("occlusion").label == "occlusion"
+    with pytest.raises(InputError, match="occlusion: by_size is 1; expected bool"):
+        build_attribution({"name": "occlusion", "by_size": 1})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_by_size_scores_lose_their_sign(name: str) -> None:
+    """Labels and metadata say so."""
+    model, batch = scene("recurrent")
+    signed, by_size = (build_attribution({"name": name, "by_size": x}) for x in (False, True))
+    for one, two in zip(*(explained(x, model, batch) for x in (signed, by_size)), strict=True):
+        assert torch.equal(two, one.abs())
+    assert signed.signed == any((x < 0).any() for x in explained(signed, model, batch))
+    assert by_size.metadata == signed.metadata | {"label": f"{name}_by_size", "signed": False}
 
 
 def test_several_methods_by_label() -> None:

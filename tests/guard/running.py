@@ -29,7 +29,7 @@ PAGES = {
 LATER = (
     *("results.md/pairs", "results.md/snli_size", "results.md/saliency_", "results.md/pruthi"),
     *("results.md/claims_", "results.md/cards"),
-    *("known_answers.md/methods", "known_answers.md/trained"),
+    *("known_answers.md/methods", "known_answers.md/trained", "known_answers.md/cards"),
 )
 KEPT = ("best.ckpt", "fit.yaml")  # of a base in the first format
 

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from attnlight.recording import build_tests
 from attnlight.report.compare import write_comparison
 from attnlight.report.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.verdict import Verdict, verdict_of
-from attnlight.report.verdict_drafts import rules
+from attnlight.report.verdict_claims import rules
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -34,7 +35,7 @@ models = importlib.import_module("known_models")
 BY_NAME = {model.name: model for model in models.MODELS}
 RULES = rules()["lines"]
 NAMES = ["ranks", "smallest_set", "uniqueness", "notices", "words"]
-METHODS = ("attention", "input_gradient", "integrated_gradients", "occlusion")
+METHODS = ("attention", *(f"{name}_by_size" for name in RULES["ranks"]["methods"][::-1]))
 
 
 def hand_built(name: str, batch_size: int = 64, backwards: bool = False) -> Verdict:
@@ -124,9 +125,9 @@ def comprehensiveness(
     random = np.random.default_rng(seed)
     shares = {
         "attention": ratio,
-        "input_gradient": 0.7,
-        "integrated_gradients": 0.9,
-        "occlusion": 1,
+        "input_gradient_by_size": 0.7,
+        "integrated_gradients_by_size": 0.9,
+        "occlusion_by_size": 1,
     }
     base = random.random(texts) / 4
     rows = {f"comprehensiveness_{name}": 0.4 * share + base for name, share in shares.items()}
@@ -135,8 +136,13 @@ def comprehensiveness(
     return rows | gains | {"comprehensiveness_random": base}
 
 
+def spec(label: str) -> dict[str, Any]:
+    """The metadata of a method."""
+    return {"name": label.removesuffix("_by_size"), "signed": False}
+
+
 def faithfulness(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> None:
-    methods = {name: {"name": name} for name in METHODS}
+    methods = {name: spec(name) for name in METHODS}
     write(
         folder, "faithfulness", rows, stage, **{"methods": methods, "replacement": "delete", **more}
     )
@@ -171,23 +177,24 @@ class TestRanks:
         assert (line.low, line.high) == pytest.approx(np.quantile(replicates, [0.025, 0.975]))
         assert line.texts == 31
         assert f"{value:.2f}" in line.says
-        assert best.replace("_", " ").replace("input gradient", "gradient × input") in line.says  # noqa: RUF001
+        gain = np.mean(rows[f"excess_comprehensiveness_{best}"][judged])
+        assert f"({METHODS_IN_WORDS[best.removesuffix('_by_size')]}, by {gain:.2f};" in line.says
 
     def test_the_other_half_does_not_choose(self, tmp_path: Path) -> None:
         """A method that is best on the judged half alone is not the reference."""
         rows = comprehensiveness(100, noise=0.0)
         judged = ~np.isin(np.arange(100), choose(np.arange(100), 50, 0))
-        rows["excess_comprehensiveness_input_gradient"][judged] += 5
+        rows["excess_comprehensiveness_input_gradient_by_size"][judged] += 5
         faithfulness(tmp_path, rows)
         assert verdict_of(tmp_path)["ranks"].value == pytest.approx(0.6)
 
     def test_validation_chooses_and_all_texts_judge(self, tmp_path: Path) -> None:
         rows, on_validation = comprehensiveness(100), comprehensiveness(50, noise=0.0)
-        on_validation["excess_comprehensiveness_input_gradient"] += 1
+        on_validation["excess_comprehensiveness_input_gradient_by_size"] += 1
         faithfulness(tmp_path, rows)
         faithfulness(tmp_path, on_validation, "val")
         line = verdict_of(tmp_path)["ranks"]
-        value, _ = by_loop(rows, np.arange(100), "input_gradient")
+        value, _ = by_loop(rows, np.arange(100), "input_gradient_by_size")
         assert line.value == pytest.approx(value)
         assert line.texts == 100
         assert "chosen on the validation split" in line.says
@@ -235,7 +242,15 @@ class TestRanks:
 
     @pytest.mark.parametrize("lacking", METHODS)
     def test_all_methods_are_needed(self, tmp_path: Path, lacking: str) -> None:
-        methods = {name: {"name": name} for name in METHODS if name != lacking}
+        methods = {name: spec(name) for name in METHODS if name != lacking}
+        faithfulness(tmp_path, comprehensiveness(), methods=methods)
+        assert verdict_of(tmp_path)["ranks"].answer == "not measured"
+
+    @pytest.mark.parametrize("changed", METHODS[1:])
+    def test_references_rank_by_size(self, tmp_path: Path, changed: str) -> None:
+        methods = {name: spec(name) for name in METHODS} | {
+            changed: spec(changed) | {"signed": True}
+        }
         faithfulness(tmp_path, comprehensiveness(), methods=methods)
         assert verdict_of(tmp_path)["ranks"].answer == "not measured"
 
@@ -245,11 +260,11 @@ class TestRanks:
 
     def test_rows_without_all_methods_do_not_count(self, tmp_path: Path) -> None:
         rows = comprehensiveness(100)
-        rows["excess_comprehensiveness_occlusion"][::2] = np.nan
+        rows["excess_comprehensiveness_occlusion_by_size"][::2] = np.nan
         faithfulness(tmp_path, rows)
         kept = np.arange(1, 100, 2)
         judged = np.setdiff1d(kept, choose(kept, 25, 0))
-        value, _ = by_loop(rows, judged, "occlusion")
+        value, _ = by_loop(rows, judged, "occlusion_by_size")
         line = verdict_of(tmp_path)["ranks"]
         assert line.value == pytest.approx(value)
         assert (line.texts, line.share) == (25, 0.25)
@@ -573,10 +588,14 @@ class TestWithoutRecords:
         assert card["ranks"].command == f"attnlight test {tmp_path} --tests card"
         faithfulness(tmp_path, comprehensiveness(), methods={})
         card = verdict_of(tmp_path)
-        assert card["ranks"].command == (
-            f"attnlight test {tmp_path} --tests faithfulness --trainer.callbacks.max_instances=500 "
-            "--overwrite"
-        )
+        command = shlex.split(card["ranks"].command)
+        option, methods = command[5].split("=")
+        assert command[:5] == ["attnlight", "test", str(tmp_path), "--tests", "faithfulness"]
+        assert option == "--trainer.callbacks.methods"
+        assert [
+            spec if isinstance(spec, str) else spec["name"] for spec in json.loads(methods)
+        ] == ([name.removesuffix("_by_size") for name in METHODS])
+        assert command[6:] == ["--trainer.callbacks.max_instances=500", "--overwrite"]
         assert card["smallest_set"].command == f"attnlight test {tmp_path} --tests decision_flip"
 
     def test_on_another_corpus(self, tmp_path: Path) -> None:
