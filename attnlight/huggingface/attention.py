@@ -94,8 +94,11 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
     Raises:
         InputError: The model's attention does not come through transformers' interface.
     """
-    model.set_attn_implementation(_NAME)
     training = {module: module.training for module in model.modules()}
+    for module in training:
+        if isinstance(module, PreTrainedModel):
+            # `set_attn_implementation` guesses from source text whether a model takes it.
+            module.config._attn_implementation = _NAME
     tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
     outer, _THREAD.active, _THREAD.calls = _THREAD.active, (), []
     try:

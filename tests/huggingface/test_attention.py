@@ -103,7 +103,7 @@ class TestSameAsTransformers:
     def test_weights_and_states_of_eager(self, model: Any, padding: str) -> None:
         batch = texts(padding)
         output, found = recorded(model, batch)
-        model.set_attn_implementation("eager")
+        model.config._attn_implementation = "eager"
         eager = states(model, batch, output_attentions=True)
         assert list(found) == list(range(len(eager.attentions)))
         assert largest([one.weights for one in found.values()], eager.attentions) <= 1e-6
@@ -112,7 +112,7 @@ class TestSameAsTransformers:
     def test_is_sdpa_where_nothing_is_intercepted(self, model: Any, padding: str) -> None:
         batch = texts(padding)
         plain = states(model, batch)
-        model.set_attn_implementation("sdpa")
+        model.config._attn_implementation = "sdpa"
         assert largest(plain.hidden_states, states(model, batch).hidden_states) <= 2e-6
 
     def test_weights_lie_on_what_may_be_reached(self, model: Any, padding: str) -> None:
@@ -155,7 +155,7 @@ def test_values_are_those_of_each_head(model: Any) -> None:
     transformers.AttentionInterface.register("capturing", eager)
     transformers.AttentionMaskInterface.register("capturing", sdpa_mask)
     _, found = recorded(model, texts())
-    model.set_attn_implementation("capturing")
+    model.config._attn_implementation = "capturing"
     states(model, texts())
     assert largest([one.values for one in found.values()], values) <= 1e-5
 
@@ -345,20 +345,15 @@ class TestLayers:
     @pytest.mark.parametrize("name", OTHERS)
     def test_of_other_architectures(self, name: str) -> None:
         torch.manual_seed(0)
-        kind = "T5EncoderModel" if name == "t5" else "AutoModel"
-        config = OTHERS[name]()
-        model = (
-            transformers.T5EncoderModel(config)
-            if kind == "T5EncoderModel"
-            else transformers.AutoModel.from_config(config)
-        ).eval()
+        made = transformers.T5EncoderModel if name == "t5" else transformers.AutoModel.from_config
+        model = made(OTHERS[name]()).eval()
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         batch = texts("right")
         assert len(attention_layers(model)) == 2
         plain = states(model, batch)
         output, found = recorded(model, batch)
-        model.set_attn_implementation("eager")
+        model.config._attn_implementation = "eager"
         eager = states(model, batch, output_attentions=True)
         assert largest([one.weights for one in found.values()], eager.attentions) <= 1e-6
         assert largest(output.hidden_states, eager.hidden_states) <= 1e-5
@@ -407,7 +402,7 @@ class TestMistakes:
         model = MODELS["bert"]()
         with pytest.raises(InputError, match="no attention was computed"), intercept("all"):
             states(model, texts())
-        model.set_attn_implementation("attnlight")
+        model.config._attn_implementation = "attnlight"
         with pytest.raises(InputError, match="call attention_layers"), intercept("all"):
             states(model, texts())
 
