@@ -202,7 +202,7 @@ def test_transformers_is_imported_with_its_models_alone() -> None:
         for module in MODULES
         if any(name.startswith("attnlight.huggingface") for name in imported_at_start(module))
     }
-    assert early == {"huggingface"}
+    assert early <= {"huggingface"}
 
 
 def test_a_wrong_import_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

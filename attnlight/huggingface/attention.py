@@ -6,12 +6,8 @@ Importing this module registers it with transformers as the attention implementa
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,67 +17,18 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from attnlight.errors import InputError
-from attnlight.huggingface.patches import Patch, expanded
+from attnlight.functional.interception import (
+    LayerAttention,
+    intercept,
+    interception_of,
+    is_intercepting,
+    number_layers,
+)
+
+__all__ = ["LayerAttention", "attention", "attention_layers", "intercept", "mask", "weights_of"]
 
 _NAME = "attnlight"
-_NUMBERS = "_attnlight_layers"  # attribute of attention modules, which their copies keep
 _LOWEST = -9e3  # masks add at least this to the scores of what may be reached
-
-
-@dataclass(frozen=True)
-class LayerAttention:
-    """Attention of one layer in the last forward pass.
-
-    Attributes:
-        weights: After softmax and patches, before dropout, (B, H, Q, N).
-        values: What the weights are over, (B, H, N, D / H); shared ones once for each head.
-        allowed: Items that each query may reach, (B, H, Q, N) bool, an expanded view.
-    """
-
-    weights: Tensor
-    values: Tensor
-    allowed: Tensor
-
-
-@dataclass
-class _Interception:
-    """What one `intercept` asks for, and what it has found."""
-
-    record: Collection[int] | Literal["all"]
-    patch: Mapping[int, Patch]
-    detach: bool
-    found: dict[int, LayerAttention] = field(default_factory=dict)
-    calls: Counter[nn.Module] = field(default_factory=Counter)
-    seen: set[int] = field(default_factory=set)
-
-    def layer(self, module: nn.Module) -> int:
-        """The number of the layer that a module computes now: shared modules compute several."""
-        numbers = vars(module).get(_NUMBERS)
-        if numbers is None:
-            name = type(module).__name__
-            raise InputError(f"{name} has no number; call attention_layers(model) first.")
-        self.calls[module] += 1
-        number: int = numbers[(self.calls[module] - 1) % len(numbers)]
-        self.seen.add(number)
-        return number
-
-    def require_seen(self) -> None:
-        """Check that every layer that was asked for has been computed."""
-        asked = set(self.patch) | set(() if self.record == "all" else self.record)
-        if not self.seen and (asked or self.record):
-            raise InputError("no attention was computed by a model of attention_layers(model).")
-        if missing := sorted(asked - self.seen):
-            raise InputError(f"there is no layer {missing[0]}; layers are 0 to {max(self.seen)}.")
-
-
-class _Thread(threading.local):
-    """Interceptions of a thread, outermost first; during a dry pass, its calls of `attention`."""
-
-    active: tuple[_Interception, ...] = ()
-    calls: list[nn.Module] | None = None
-
-
-_THREAD = _Thread()
 
 
 def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
@@ -93,58 +40,10 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
 
     Raises:
         InputError: The model's attention does not come through transformers' interface.
-    """
-    training = {module: module.training for module in model.modules()}
-    for module in training:
-        if isinstance(module, PreTrainedModel):
-            # `set_attn_implementation` guesses from source text whether a model takes it.
-            module.config._attn_implementation = _NAME
-    tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
-    outer, _THREAD.active, _THREAD.calls = _THREAD.active, (), []
-    try:
-        with torch.no_grad():
-            model.eval()(input_ids=tokens, attention_mask=torch.ones_like(tokens))
-        layers = _THREAD.calls
-    finally:
-        _THREAD.active, _THREAD.calls = outer, None
-        for module, mode in training.items():
-            module.training = mode
-    if not layers:
-        raise InputError(
-            f"{type(model).__name__} cannot be intercepted: it does not compute attention through "
-            "transformers' AttentionInterface."
-        )
-    for module in layers:
-        vars(module)[_NUMBERS] = [number for number, one in enumerate(layers) if one is module]
-    return layers
-
-
-@contextmanager
-def intercept(
-    record: Collection[int] | Literal["all"] = (),
-    patch: Mapping[int, Patch] | None = None,
-    detach: bool = False,
-) -> Iterator[dict[int, LayerAttention]]:
-    """Record and replace attention weights of the forward passes of this thread.
-
-    Interceptions nest: patches of the outer one come first, so that the inner one's win, and both
-    record the weights that are used in the end. Gradients flow through what is recorded and given.
-    Gradient checkpointing must be off: what it computes anew in `backward` is not intercepted.
-
-    Args:
-        record: Numbers of the layers to record, or "all".
-        patch: What replaces the weights, by layer (`attnlight.huggingface.patches`).
-        detach: Whether what is recorded is cut off from the gradient.
-
-    Yields:
-        Recorded attention by layer, filled by each forward pass.
-
-    Raises:
-        InputError: The model's layers are not numbered, or a layer or head does not exist.
 
     Example:
         >>> from transformers import BertConfig, BertModel
-        >>> from attnlight.huggingface.patches import restrict, uniform
+        >>> from attnlight.functional.patches import restrict, uniform
         >>> config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
         >>> model = BertModel(config).eval()
         >>> len(attention_layers(model))
@@ -155,14 +54,26 @@ def intercept(
         >>> found[1].weights.shape, found[1].values.shape
         (torch.Size([1, 4, 4, 4]), torch.Size([1, 4, 4, 8]))
     """
-    own = _Interception(record, patch or {}, detach)
-    outer = _THREAD.active
-    _THREAD.active = (*outer, own)
+    training = {module: module.training for module in model.modules()}
+    for module in training:
+        if isinstance(module, PreTrainedModel):
+            # `set_attn_implementation` guesses from source text whether a model takes it.
+            module.config._attn_implementation = _NAME
+    tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
+    model.eval()
     try:
-        yield own.found
+        layers = number_layers(
+            lambda: model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+        )
     finally:
-        _THREAD.active = outer
-    own.require_seen()
+        for module, mode in training.items():
+            module.training = mode
+    if not layers:
+        raise InputError(
+            f"{type(model).__name__} cannot be intercepted: it does not compute attention through "
+            "transformers' AttentionInterface."
+        )
+    return layers
 
 
 def weights_of(
@@ -221,13 +132,9 @@ def attention(
     Layers that nothing intercepts are computed by sdpa, unless a cap or a sink, which it does not
     know, is asked for.
     """
-    if _THREAD.calls is not None:
-        _THREAD.calls.append(module)
-    asked = [(one, one.layer(module)) for one in _THREAD.active]
-    patches = [one.patch[layer] for one, layer in asked if layer in one.patch]
-    recording = [(one, layer) for one, layer in asked if one.record == "all" or layer in one.record]
+    asked = interception_of(module)
     plain = options.get("softcap") is None and options.get("s_aux") is None
-    if plain and not patches and not recording:
+    if plain and asked is None:
         found: tuple[Tensor, None] = sdpa_attention_forward(
             module,
             query,
@@ -244,11 +151,8 @@ def attention(
     if groups > 1:
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
     weights, allowed = weights_of(module, query, key, attention_mask, scaling, is_causal, options)
-    for patch in patches:
-        weights = expanded(patch(weights, allowed), weights)
-    for one, layer in recording:
-        kept = (weights.detach(), value.detach()) if one.detach else (weights, value)
-        one.found[layer] = LayerAttention(*kept, allowed)
+    if asked is not None:
+        weights = asked(weights, value, allowed)
     contexts = (drop(weights, dropout) if dropout else weights) @ value
     return contexts.transpose(1, 2).contiguous(), weights
 
@@ -259,7 +163,7 @@ def mask(**options: Any) -> Tensor | None:  # noqa: ANN401
     They differ for queries that may reach nothing, which are padding: eager's spreads their
     attention over all items, sdpa's leaves their contexts 0.
     """
-    made: Tensor | None = (eager_mask if _THREAD.active else sdpa_mask)(**options)
+    made: Tensor | None = (eager_mask if is_intercepting() else sdpa_mask)(**options)
     return made
 
 
