@@ -1,8 +1,8 @@
 """What attention weights are replaced by.
 
 A patch is a function of a layer's weights and of what each query may reach, both (B, H, Q, N), to
-the weights that are used: `given`, `uniform`, `off`, or any other; `restrict` makes it one of
-chosen heads and queries.
+the weights that are used: `given`, `uniform`, `shuffled`, `off`, or any other; `restrict` makes it
+one of chosen heads and queries.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlight.errors import InputError
+from attnlight.functional.random import draw_keys
 
 Patch = Callable[[Tensor, Tensor], Tensor]
 
@@ -63,6 +64,29 @@ def restrict(patch: Patch, heads: Sequence[int] | None = None, rows: Tensor | No
 def uniform(weights: Tensor, allowed: Tensor) -> Tensor:
     """Patch: equal weights on all that a query may reach; 0 where that is nothing."""
     return allowed.to(weights.dtype) / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+def shuffled(index: Tensor, seed: int) -> Patch:
+    """Patch: the weights of each query in a random order over what it may reach.
+
+    One order of a text's items, a function of the seed, its index and the items' numbers alone,
+    serves all queries, heads and layers: of a query that may not reach all items, the part of it.
+
+    Args:
+        index: Dataset index of each text, (B,) long.
+        seed: Any integer.
+    """
+
+    def patch(weights: Tensor, allowed: Tensor) -> Tensor:
+        numbers = allowed.flatten(1, 2).any(1).cumsum(-1) - 1  # of items, without padding
+        keys = draw_keys(seed, index, torch.zeros_like(index), 1, numbers.shape[-1])[:, 0]
+        keys = keys.gather(-1, numbers.clamp(min=0))[:, None, None].expand_as(allowed)
+        last = torch.iinfo(keys.dtype).max
+        order = keys.masked_fill(~allowed, last).argsort(dim=-1, stable=True)
+        places = (~allowed).byte().argsort(dim=-1, stable=True)
+        return torch.zeros_like(weights).scatter(-1, places, weights.gather(-1, order))
+
+    return patch
 
 
 def off(weights: Tensor, allowed: Tensor) -> Tensor:
