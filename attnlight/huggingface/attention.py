@@ -75,10 +75,17 @@ class _Interception:
 
 
 class _Thread(threading.local):
-    """Interceptions of a thread, outermost first; during a dry pass, its calls of `attention`."""
+    """Interceptions of a thread, outermost first.
+
+    Attributes:
+        active: The interceptions.
+        calls: During a dry pass, the modules that have called `attention`.
+        rows: Within `attend_with`, its arguments.
+    """
 
     active: tuple[_Interception, ...] = ()
     calls: list[nn.Module] | None = None
+    rows: tuple[Tensor, Tensor] | None = None
 
 
 _THREAD = _Thread()
@@ -165,6 +172,24 @@ def intercept(
     own.require_seen()
 
 
+@contextmanager
+def attend_with(weights: Tensor, values: Tensor) -> Iterator[None]:
+    """Answer all calls of attention in this thread by given weights over given values.
+
+    The model then reads B K texts of one token each, which are K queries of B texts; what it computes
+    of queries, keys and masks is not used.
+
+    Args:
+        weights: (B, H, K, N).
+        values: (B, H, N, D / H).
+    """
+    outer, _THREAD.rows = _THREAD.rows, (weights, values)
+    try:
+        yield
+    finally:
+        _THREAD.rows = outer
+
+
 def weights_of(
     module: nn.Module,
     query: Tensor,
@@ -221,6 +246,10 @@ def attention(
     Layers that nothing intercepts are computed by sdpa, unless a cap or a sink, which it does not
     know, is asked for.
     """
+    if _THREAD.rows is not None:
+        weights, values = _THREAD.rows
+        weights = drop(weights, dropout) if dropout else weights
+        return (weights @ values).transpose(1, 2).flatten(0, 1).unsqueeze(1), None
     if _THREAD.calls is not None:
         _THREAD.calls.append(module)
     asked = [(one, one.layer(module)) for one in _THREAD.active]
