@@ -28,7 +28,8 @@ LEVELS = (
     },
     {"callbacks", "tasks"},
     {"attribution", "reference"},
-    {"report", "datamodules", "models", "huggingface"},
+    {"huggingface"},
+    {"report", "datamodules", "models"},
     {"problems", "statistics"},
     {"functional", "data"},
     {

@@ -6,7 +6,9 @@ Importing this module registers it with transformers as the attention implementa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +31,15 @@ __all__ = ["LayerAttention", "attention", "attention_layers", "intercept", "mask
 
 _NAME = "attnlight"
 _LOWEST = -9e3  # masks add at least this to the scores of what may be reached
+
+
+class _Thread(threading.local):
+    """Within `attend_with`, its arguments."""
+
+    rows: tuple[Tensor, Tensor] | None = None
+
+
+_THREAD = _Thread()
 
 
 def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
@@ -74,6 +85,24 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
             "transformers' AttentionInterface."
         )
     return layers
+
+
+@contextmanager
+def attend_with(weights: Tensor, values: Tensor) -> Iterator[None]:
+    """Answer all calls of attention in this thread by given weights over given values.
+
+    The model then reads B K texts of one token each, which are K queries of B texts; what it computes
+    of queries, keys and masks is not used.
+
+    Args:
+        weights: (B, H, K, N).
+        values: (B, H, N, D / H).
+    """
+    outer, _THREAD.rows = _THREAD.rows, (weights, values)
+    try:
+        yield
+    finally:
+        _THREAD.rows = outer
 
 
 def weights_of(
@@ -132,6 +161,10 @@ def attention(
     Layers that nothing intercepts are computed by sdpa, unless a cap or a sink, which it does not
     know, is asked for.
     """
+    if _THREAD.rows is not None:
+        weights, values = _THREAD.rows
+        weights = drop(weights, dropout) if dropout else weights
+        return (weights @ values).transpose(1, 2).flatten(0, 1).unsqueeze(1), None
     asked = interception_of(module)
     plain = options.get("softcap") is None and options.get("s_aux") is None
     if plain and asked is None:
