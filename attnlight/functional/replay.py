@@ -15,10 +15,11 @@ from torch.utils._pytree import tree_map
 
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+from attnlight.functional.attribution.leave_one_out import ACCELERATOR_TOKENS
 from attnlight.functional.interception import LayerAttention, intercept, interception_of
 from attnlight.functional.patches import Patch, expanded
 
+_CPU_TOKENS = 1 << 10  # computed at once: what a layer makes of more leaves the cache
 _LOCK = threading.RLock()  # replays replace `forward` of modules, which threads share
 
 
@@ -60,7 +61,7 @@ class Replay:
         """
         if budget is None:
             on_cpu = self.output.logits.device.type == "cpu"
-            budget = CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
+            budget = _CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
         most = max(1, budget // max(1, self.batch.mask.numel()))
         by_first = defaultdict(list)
         for number, patch in enumerate(patches):
