@@ -199,6 +199,13 @@ class HuggingFaceClassifier(nn.Module):
         """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
         require_tokenizer(self.path, tokenizer)
 
+    @torch.no_grad()
+    def draw_parameters(self) -> None:
+        """Draw all parameters as the model's architecture draws them before any training."""
+        fresh = type(self.transformer)(self.transformer.config)
+        for own, drawn in zip(self.parameters(), fresh.parameters(), strict=True):
+            own.copy_(drawn)
+
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the batch's tokens without their positions, (B, N, E), zero on padding."""
         embeddings: Tensor = self.transformer.get_input_embeddings()(self.numbers[batch.tokens])

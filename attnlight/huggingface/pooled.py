@@ -105,6 +105,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.path = path if isinstance(path, str) else None
         self.missing, self.longest = source.missing, longest_text(base.config.to_dict())
         self.attention_layers = attention_layers(base)
+        self.architecture = type(base), base.config
         if encoder == "average":
             self.encoder = Average(vectors.shape[1], hidden_size)
             self.attention_layers = []
@@ -126,6 +127,19 @@ class HuggingFacePooledClassifier(ContextClassifier):
     def require_tokenizer(self, tokenizer: str | None) -> None:
         """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
         require_tokenizer(self.path, tokenizer)
+
+    @torch.no_grad()
+    def draw_parameters(self) -> None:
+        """Draw the pretrained parameters as their architecture draws them before any training."""
+        fresh: Any = self.architecture[0](self.architecture[1])
+        table = fresh.get_input_embeddings()
+        # A special token that the model lacks has the vector of another one.
+        vectors = table(torch.arange(len(self.embedding.weight)) % table.num_embeddings)
+        self.embedding.weight.copy_(vectors).select(0, PAD).zero_()
+        if isinstance(self.encoder, TransformerEncoder):
+            drawn = dict(fresh.named_parameters())
+            for name, parameter in self.encoder.model.named_parameters():
+                parameter.copy_(drawn[name])
 
     @override
     def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
