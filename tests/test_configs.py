@@ -142,6 +142,18 @@ def base_of(folder: Path, model: Path, data: Path) -> list[str]:
     return [f"--model.base={saved(folder, data)}"]
 
 
+def pretrained_of(folder: Path, model: Path) -> list[str]:
+    """What names a small model in place of a pretrained one, where the model reads such a one."""
+    net = read(model).get("init_args", {}).get("net", {})
+    if not str(net.get("class_path")).startswith("attnlight.huggingface."):
+        return []
+    pytest.importorskip("transformers")
+    from tests.huggingface.folders import write_model
+
+    place = write_model(folder / "pretrained", auto="AutoModel")
+    return [f"--model.net.path={place}", f"--data.tokenizer={place}"]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
 class TestFile:
     def test_says_nothing_twice(self, file: Path) -> None:
@@ -175,7 +187,8 @@ def test_experiment_runs(
     model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
     sources(data)
     vectors(model)
-    assert main(["fit", *experiment(file.stem), *base_of(here, model, data), *ONE_BATCH]) == 0
+    given = [*base_of(here, model, data), *pretrained_of(here, model)]
+    assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,35 +13,44 @@ from attnlight.errors import InputError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_FILE = "tokenizer.json"
+_TOKENIZER = "tokenizer.json"
 _SAMPLE = "A film: 12 words, gripping throughout."
 _PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
 
 
-def find_tokenizer(path: str) -> Path:
-    """The file `tokenizer.json` of a folder or of a model on the hub; a path to a file is returned.
+def find_file(path: str, name: str = _TOKENIZER) -> Path:
+    """A file of a model: in a folder, or on the hub.
 
     Raises:
         InputError: There is none.
     """
     place = Path(path)
-    if place.is_file():
-        return place
     if place.is_dir() or place.is_absolute():
-        if not (place / _FILE).is_file():
+        if not (place / name).is_file():
             raise InputError(
-                f"there is no {_FILE} in {path}; expected a model's folder or its hub id."
+                f"there is no {name} in {path}; expected a model's folder or its hub id."
             )
-        return place / _FILE
+        return place / name
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(path, _FILE))
+        return Path(hf_hub_download(path, name))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"there is no {_FILE} of {path!r}, neither in a folder of that name nor on the hub or in its "
+            f"there is no {name} of {path!r}, neither in a folder of that name nor on the hub or in its "
             f"cache ({type(error).__name__})."
         ) from error
+
+
+def longest_text(config: Mapping[str, Any]) -> int | None:
+    """Most tokens of a text that a model reads, special ones included, by its configuration.
+
+    None if it names no limit.
+    """
+    most = config.get("max_position_embeddings", config.get("n_positions"))
+    # RoBERTa's positions begin after that of padding.
+    offset = config.get("pad_token_id", 0) + 1 if "roberta" in config["model_type"] else 0
+    return None if most is None else int(most) - offset
 
 
 def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, list[int]]:
@@ -51,7 +61,7 @@ def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, lis
     which no text contains; its own id is that of another special token.
 
     Args:
-        path: As for `find_tokenizer`.
+        path: As for `find_file`.
         length: Number of tokens to which texts are cut, special ones included; None: they are not.
 
     Raises:
@@ -60,7 +70,7 @@ def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, lis
     """
     from tokenizers import Tokenizer
 
-    text = find_tokenizer(path).read_text(encoding="utf-8")
+    text = find_file(path).read_text(encoding="utf-8")
     try:
         given, content = Tokenizer.from_str(text), json.loads(text)
     except Exception as error:

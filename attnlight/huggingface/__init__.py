@@ -6,3 +6,8 @@ from attnlight.errors import InputError
 
 if find_spec("transformers") is None:
     raise InputError("this model needs transformers: pip install 'attnlight[transformers]'.")
+
+from attnlight.huggingface.classifier import HuggingFaceClassifier
+from attnlight.huggingface.pooled import HuggingFacePooledClassifier
+
+__all__ = ["HuggingFaceClassifier", "HuggingFacePooledClassifier"]

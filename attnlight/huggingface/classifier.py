@@ -12,11 +12,20 @@ from transformers import AutoConfig, PreTrainedModel
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.data.encoding import Encoding
+from attnlight.data.pieces import longest_text, read_tokenizer
+from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import last_places
 from attnlight.huggingface.last_layer import LastLayer
-from attnlight.huggingface.loading import longest_text, open_model, stored_options
-from attnlight.models.context import refuse_queries
+from attnlight.huggingface.loading import (
+    class_names,
+    open_model,
+    require_head,
+    stored_options,
+)
+from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.problems import Classification
 
 SpecialTokens = Literal["fixed", "attended"]
 # In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
@@ -74,23 +83,28 @@ class HuggingFaceClassifier(nn.Module):
     ) -> None:
         super().__init__()
         source = open_model(path, num_classes, vocab_size, config, fingerprint)
+        require_head(source.model, num_classes)
+        settings = source.model.config.get_text_config()
         self.transformer = source.model
         self.last_layer = LastLayer(source.model)
         self.special_tokens = special_tokens
         self.layers = layers
-        self.missing = source.missing
-        heads = int(source.model.config.get_text_config().num_attention_heads)
+        self.new = source.new
+        self.path = path if isinstance(path, str) else None
+        self.missing, self.longest = source.missing, longest_text(settings.to_dict())
+        heads = int(settings.num_attention_heads)
         if wrong := [head for head in uniform_heads if not 0 <= head < heads]:
             raise InputError(f"there is no head {wrong[0]}; heads are 0 to {heads - 1}.")
         uniform = torch.tensor([head in uniform_heads for head in range(heads)])
         self.register_buffer("numbers", source.numbers)
         self.register_buffer("uniform", uniform[:, None], persistent=False)
-        self.register_load_state_dict_post_hook(_weights_are_there)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
         if freeze:
             above = self.parameter_parts
             trained = {*above["head"], *above[f"layer_{len(self.attention_layers)}"]}
             for name, parameter in self.named_parameters():
                 parameter.requires_grad_(name in trained)
+        self.train()
 
     @property
     def attention_layers(self) -> list[nn.Module]:
@@ -125,6 +139,73 @@ class HuggingFaceClassifier(nn.Module):
         chosen = range(heads) if head is None else [*net.get("uniform_heads", ()), head]
         return net | {"uniform_heads": list(chosen)}
 
+    @staticmethod
+    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
+        """The encoding of the texts of a model that was trained elsewhere.
+
+        Args:
+            options: Options of the network.
+            classes: The corpus's classes.
+
+        Raises:
+            InputError: There is no such model, or its classes have other names.
+        """
+        config = AutoConfig.from_pretrained(options["path"])
+        settings = config.get_text_config().to_dict()
+        tokenizer, _ = read_tokenizer(options["path"], longest_text(settings))
+        names = class_names(config, classes)
+        return Encoding(f"{options['path']}", tokenizer.to_str(), tuple(names))
+
+    @property
+    def raw(self) -> RawText:
+        """The encoder of raw text of a model that was trained elsewhere.
+
+        Raises:
+            InputError: The model has no tokenizer, or its head is not trained.
+        """
+        self.require_trained()
+        if self.path is None:
+            raise InputError(
+                "a model in memory has no tokenizer: give the path of its folder to read raw text."
+            )
+        encoding = self.encoding_of({"path": self.path}, ())
+        return RawText(encoding.tokenizer_json, list(encoding.classes), None)
+
+    @property
+    def problem(self) -> Classification:
+        """The problem of a model that was trained elsewhere."""
+        classes, vocab_size = class_names(self.transformer.config), len(self.numbers)
+        spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
+        return Classification(spec)
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """No hyperparameters of a task: the model was trained elsewhere."""
+        return {}
+
+    def require_trained(self) -> None:
+        """Check that no part of the model is as it was drawn at random.
+
+        Raises:
+            InputError: The head is: the model was not trained to classify.
+        """
+        if self.new:
+            raise InputError(
+                f"the model in {self.path} has no trained head ({self.new[0]} is missing): train it by "
+                "`attnlight fit` first."
+            )
+
+    def require_tokenizer(self, tokenizer: str | None) -> None:
+        """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
+        require_tokenizer(self.path, tokenizer)
+
+    @torch.no_grad()
+    def draw_parameters(self) -> None:
+        """Draw all parameters as the model's architecture draws them before any training."""
+        fresh = type(self.transformer)(self.transformer.config)
+        for own, drawn in zip(self.parameters(), fresh.parameters(), strict=True):
+            own.copy_(drawn)
+
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the batch's tokens without their positions, (B, N, E), zero on padding."""
         embeddings: Tensor = self.transformer.get_input_embeddings()(self.numbers[batch.tokens])
@@ -154,7 +235,7 @@ class HuggingFaceClassifier(nn.Module):
             InputError: The batch has sentences or queries, or a text is longer than the model reads;
                 or the model's weights are missing.
         """
-        self._require_readable(batch)
+        require_readable(self, batch)
         embeddings = self.embed(batch) if embeddings is None else embeddings
         states, found = self.last_layer.read(
             self.transformer, embeddings, batch.mask, every=self.layers
@@ -213,22 +294,3 @@ class HuggingFaceClassifier(nn.Module):
             rest = items & (batch.mask.cumsum(-1) > 1)
             items = torch.where(rest.any(-1, keepdim=True), rest, items)
         return items
-
-    def _require_readable(self, batch: TextBatch) -> None:
-        """Check that the model has its weights and can read a batch."""
-        if self.missing is not None:
-            raise InputError(f"the model has no weights: {self.missing}")
-        refuse_queries(batch)
-        if batch.tokens.ndim != 2:
-            raise InputError("a transformer reads flat texts: set `sentences` to none in `data`.")
-        most = longest_text(self.transformer.config)
-        if most is not None and batch.tokens.shape[1] > most and batch.mask[:, most:].any():
-            raise InputError(
-                f"a text has {int(batch.mask.sum(-1).max())} tokens, but the model reads {most} at most: "
-                "set `truncate` of `data`."
-            )
-
-
-def _weights_are_there(module: nn.Module, incompatible: Any) -> None:  # noqa: ANN401
-    """Note that a network has received the weights of a checkpoint."""
-    module.missing = None  # type: ignore[assignment]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,9 @@ def stored_options(path: str) -> dict[str, Any]:
     Raises:
         InputError: There is no such model, or it has no weights.
     """
-    return {"config": _configuration(path).to_dict(), "fingerprint": fingerprint_of(path)}
+    config = _configuration(path).to_dict()
+    config.pop("_name_or_path", None)
+    return {"config": config, "fingerprint": fingerprint_of(path)}
 
 
 def open_model(
@@ -88,8 +90,7 @@ def open_model(
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
 
     Raises:
-        InputError: There is no such model, it does not classify texts, it has another number of
-            classes, or it computes attention by a kernel that has no weights.
+        InputError: There is no such model, or it computes attention by a kernel that has no weights.
     """
     if isinstance(path, PreTrainedModel):
         kernel = str(path.config._attn_implementation)
@@ -101,35 +102,62 @@ def open_model(
         source = Source(path.eval(), torch.arange(path.config.get_text_config().vocab_size))
     else:
         source = _read(path, num_classes, vocab_size, config, fingerprint)
-    settings, model = source.model.config.get_text_config(), source.model
-    if _HEAD not in type(model).__name__:
-        raise InputError(
-            f"{type(model).__name__} gives no classes: load it by AutoModelForSequenceClassification."
-        )
-    if num_classes is not None and max(2, model.config.num_labels) != num_classes:
-        raise InputError(
-            f"the model was trained to give {model.config.num_labels} classes, but the corpus in `data` "
-            f"has {num_classes}."
-        )
-    pooling = getattr(settings, "classifier_pooling", "cls")  # ModernBERT's
-    if pooling != "cls":
-        raise InputError(
-            f"the model's head reads the {pooling} of all states "
-            "(classifier_pooling), not one token: no row of its last layer is what it decides by."
-        )
+    settings = source.model.config.get_text_config()
     if settings.pad_token_id is None:
         settings.pad_token_id = 0  # not used: padding is masked
     settings.use_cache = False
     return source
 
 
-def longest_text(config: PretrainedConfig) -> int | None:
-    """Most tokens of a text that a model reads; None: no limit is known."""
-    settings = config.get_text_config()
-    most = getattr(settings, "max_position_embeddings", None)
-    # RoBERTa's positions begin after that of padding.
-    taken = settings.pad_token_id + 1 if "roberta" in settings.model_type else 0
-    return None if most is None else int(most) - taken
+def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
+    """Check that a model decides by one token of a text, and among as many classes as the corpus has.
+
+    Raises:
+        InputError: It gives no classes, another number of them, or it reads several tokens.
+    """
+    labels = model.config.num_labels
+    if _HEAD not in type(model).__name__:
+        raise InputError(
+            f"{type(model).__name__} gives no classes: load it by AutoModelForSequenceClassification."
+        )
+    if num_classes is not None and max(2, labels) != num_classes:
+        raise InputError(
+            f"the model was trained to give {labels} classes, but the corpus in `data` has "
+            f"{num_classes}."
+        )
+    pooling = getattr(model.config, "classifier_pooling", "cls")  # ModernBERT's
+    if pooling != "cls":
+        raise InputError(
+            f"the model's head reads the {pooling} of all states (classifier_pooling), not one token: no "
+            "row of its last layer is what it decides by."
+        )
+
+
+def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:
+    """Names of a model's classes, as a corpus spells them, in the order of its logits.
+
+    The corpus's names are taken in their order if the model names none, and matched without regard to
+    case otherwise.
+
+    Args:
+        config: The model's configuration.
+        classes: The corpus's classes; empty: there is no corpus.
+
+    Raises:
+        InputError: The model's classes have other names than the corpus's.
+    """
+    names = [str(name) for _, name in sorted((int(n), name) for n, name in config.id2label.items())]
+    if not classes:
+        return names
+    if names == [f"LABEL_{number}" for number in range(len(classes))]:
+        return list(classes)
+    spelt = {name.casefold(): name for name in classes}
+    if sorted(spelt) != sorted(name.casefold() for name in names):
+        raise InputError(
+            f"the corpus in `data` has the classes {', '.join(classes)}, the model {', '.join(names)}: "
+            "rename them with `classes` of `data`."
+        )
+    return [spelt[name.casefold()] for name in names]
 
 
 def _configuration(path: str) -> PretrainedConfig:

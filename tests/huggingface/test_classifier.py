@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ pytest.importorskip("transformers")
 
 import attnlight
 from attnlight.batch import BOS, EOS, TextBatch
+from attnlight.callbacks.sanity import initial_parameters
 from attnlight.errors import InputError
 from attnlight.functional.patches import given
+from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
+from tests.huggingface.folders import write_model
 from tests.huggingface.models import DECODERS, HEADS, MODELS
 
 LENGTHS = (9, 4, 6, 3, 7)
@@ -255,3 +259,36 @@ class TestRefusals:
         )
         with pytest.raises(InputError, match="70 tokens, but the model reads 64 at most"):
             classifier("bert")(batch)
+
+
+class TestDrawnParameters:
+    """What `Sanity` compares explanations with: nothing of the pretrained model is left."""
+
+    @pytest.mark.parametrize("pooled", [False, True])
+    def test_are_those_of_the_architecture(self, name: str, pooled: bool) -> None:
+        if pooled:
+            torch.manual_seed(0)
+            model: Any = HuggingFacePooledClassifier(MODELS[name](), 3)
+        else:
+            model = classifier(name)
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        model.draw_parameters()
+        above = ("attention.", "decoder.") if pooled else ("nothing",)  # drawn when it was built
+        for key, parameter in model.named_parameters():
+            if parameter.ndim > 1 and not key.startswith(above):
+                assert float(parameter.std()) < 0.2 < float(before[key].std())
+        assert attnlight.check(model, texts()) == []
+
+    def test_sanity_uses_them(self, tmp_path: Path) -> None:
+        folder = str(write_model(tmp_path, auto="AutoModel"))
+        options = {"network": "attnlight.huggingface.HuggingFaceClassifier"}
+        net = options | {"options": {"path": folder}}
+        spec = {"vocab_size": 90, "classes": ["a", "b"], "features": {}, "target": "tokens"}
+        hparams = {"problem": "classification", "net": net, "spec": spec}
+        first, again, other = (initial_parameters(hparams, 0, draw) for draw in (0, 0, 1))
+        pretrained = dict(HuggingFaceClassifier(folder).named_parameters())
+        for key, drawn in first.items():
+            torch.testing.assert_close(drawn, again[key], atol=0, rtol=0)
+            if drawn.ndim > 1:
+                assert float((drawn - other[key]).abs().max()) > 0
+                assert float((drawn - pretrained[key]).abs().max()) > 0
