@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
@@ -184,4 +184,17 @@ class AttentionModel(Protocol):
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
+        ...
+
+
+@runtime_checkable
+class LayeredModel(AttentionModel, Protocol):
+    """A model with layers of self-attention, whose weights tests record and replace.
+
+    Its modules pass their weights through `functional.interception.interception_of`.
+    """
+
+    @property
+    def attention_layers(self) -> Sequence[nn.Module]:
+        """The numbered modules that compute the attention of each layer, in order of their calls."""
         ...

@@ -41,6 +41,7 @@ from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.foreign import import_class
 from attnlight.locking import require_creatable, sole_process
+from attnlight.models.build import pretrained_network
 from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
@@ -117,7 +118,7 @@ class AttnlightCLI(LightningCLI):
         config = self.config[self.subcommand]
         require_cores(config.trainer.accelerator, config.trainer.devices)
         self._join_timeout = join_timeout()
-        fitting = self.subcommand == "fit"
+        fitting, self._pretrained = self.subcommand == "fit", None
         if fitting:
             hashed = deepcopy(config)
             for name in NOT_HASHED:
@@ -127,19 +128,24 @@ class AttnlightCLI(LightningCLI):
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
             # Options added later: a run without them keeps the name that it had before.
-            later = [("data", option) for option in ("remove", "marks", "mark_columns")]
-            for section, option in (("model", "objective"), *later):
+            later = ("remove", "marks", "mark_columns", "tokenizer")
+            for section, option in (("model", "objective"), *(("data", name) for name in later)):
                 arguments = hashed.get(section, {}).get("init_args", {})
                 if arguments.get(option, 0) is None:
                     del arguments[option]
             dump = self._parser(self.subcommand).dump
             self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
-            self.current_run = Run.of_checkpoint(config)
+            self._pretrained = pretrained_network(config.model, config.ckpt_path, config.run)
+            self.current_run = (
+                Run.of_checkpoint(config)
+                if self._pretrained is None
+                else Run.of_fit(config, f"{config.model}{config.data}")
+            )
         config.experiment, config.run = self.current_run.experiment, self.current_run.name
         self._new = fitting and config.ckpt_path is None
         config.ckpt_path = self.current_run.checkpoint(
-            config.ckpt_path or (None if fitting else "best")
+            config.ckpt_path or (None if fitting or self._pretrained else "best")
         )
         resuming = fitting and not self._new
         if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
@@ -173,7 +179,11 @@ class AttnlightCLI(LightningCLI):
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data: CorpusDataModule = parser.instantiate_classes(corpus).data
         config.corpus, name = None, config.corpus
-        if self.subcommand != "fit":
+        if self._pretrained is not None:
+            kind, options = self._pretrained
+            data.evaluate_as(kind.encoding_of(options, data.classes), data.corpus_name)
+            data.recorded_as, self._evaluated_step = None, 0
+        elif self.subcommand != "fit":
             checkpoint = read_checkpoint(config.ckpt_path)
             # Lightning logs the last step of an epoch as one less.
             self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
@@ -219,6 +229,8 @@ class AttnlightCLI(LightningCLI):
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[verb]
+        if self._pretrained is not None:
+            self.model.model.require_trained()
         # From here on, only the content of a checkpoint or a base can still be refused.
         if self._lock_folder() and verb == "fit":
             self.current_run.begin(names["wandb_id"], clear=self._replacing)

@@ -49,10 +49,12 @@ _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.cl
 # Keys that identify a configuration of `fit`: it has all of the first and none of the second.
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
-# Options of groups: 1 the group, 2 set if it names a class (a custom network), 3 the option.
+# Options of groups: 1 the group, 2 `init_args` of a custom network, which may be left out, 3 the option.
 _GROUPED = re.compile(
     rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})(\.init_args)?\.(\w+)"
 )
+
+_CLASS_KEYS = ("class_path", "init_args")
 
 
 class _FileSection(dict[str, Any]):
@@ -141,7 +143,7 @@ def _set_nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str
         text = value if equals else next(words, None)
         if text is None:
             raise InputError(f"{name} needs a value")
-        custom = match[2] and "class_path" in (groups.get(match[1]) or {})
+        custom = match[3] not in _CLASS_KEYS and "class_path" in (groups.get(match[1]) or {})
         if custom or (text and not match[2] and _load(text) is None):
             changed = {match[3]: get_loader("yaml")(text)}
             group = {match[1]: {"init_args": changed} if custom else changed}

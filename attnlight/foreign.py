@@ -11,6 +11,7 @@ from attnlight.errors import InputError, did_you_mean
 T = TypeVar("T")
 # Keys under which configurations (`class_path`) and hyperparameters name a class.
 _CLASS_KEYS = ("class_path", "problem", "network")
+_OWN = "attnlight."
 
 
 def import_class(path: str, base: type[T]) -> type[T]:
@@ -56,11 +57,11 @@ def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
 
 
 def foreign_names(options: object) -> set[str]:
-    """Import paths in hyperparameters: of a problem, a network, or those of a base."""
+    """Import paths outside attnlight in hyperparameters: of a problem, a network, or those of a base."""
     if not isinstance(options, Mapping):
         return set()
     names = {name for key, name in options.items() if key in _CLASS_KEYS and isinstance(name, str)}
-    paths = {name for name in names if "." in name}
+    paths = {name for name in names if "." in name and not name.startswith(_OWN)}
     return paths.union(*map(foreign_names, options.values()))
 
 

@@ -11,6 +11,7 @@ WARNINGS = (
     r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
     r".*smaller than the logging interval",
+    r".*module\(s\) in eval mode at the start of training",  # those of a frozen model
 )
 
 

@@ -142,6 +142,18 @@ def base_of(folder: Path, model: Path, data: Path) -> list[str]:
     return [f"--model.base={saved(folder, data)}"]
 
 
+def pretrained_of(folder: Path, model: Path) -> list[str]:
+    """What names a small model in place of a pretrained one, where the model reads such a one."""
+    net = read(model).get("init_args", {}).get("net", {})
+    if not str(net.get("class_path")).startswith("attnlight.huggingface."):
+        return []
+    pytest.importorskip("transformers")
+    from tests.huggingface.folders import write_model
+
+    place = write_model(folder / "pretrained", auto="AutoModel")
+    return [f"--model.net.path={place}", f"--data.tokenizer={place}"]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
 class TestFile:
     def test_says_nothing_twice(self, file: Path) -> None:
@@ -175,7 +187,8 @@ def test_experiment_runs(
     model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
     sources(data)
     vectors(model)
-    assert main(["fit", *experiment(file.stem), *base_of(here, model, data), *ONE_BATCH]) == 0
+    given = [*base_of(here, model, data), *pretrained_of(here, model)]
+    assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
 
@@ -195,6 +208,9 @@ def test_test_runs(
         sources(CONFIGS / "data/babi_1.yaml")
         command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--data=babi_1"]
         command += ["--model=pair_average_additive"]
+    if file.stem in ("attention_sinks", "head_ablation"):  # layers of a transformer
+        sources(CONFIGS / "data/conll2000.yaml")
+        command = ["fit", *experiment("conll2000_text"), "--data.batch_size=8"]
     attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
     given = []
     if attached[-1].endswith(".BaseDivergence"):
@@ -224,6 +240,7 @@ def test_all_tests_are_in_all() -> None:
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
     apart |= {"StateTokenAgreement", "Texts"}
+    apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
     assert names == interpretability_tests() - apart
 
 

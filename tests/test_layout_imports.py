@@ -28,6 +28,7 @@ LEVELS = (
     },
     {"callbacks", "tasks"},
     {"attribution", "reference"},
+    {"huggingface"},
     {"report", "datamodules", "models"},
     {"problems", "statistics"},
     {"functional", "data"},
@@ -59,6 +60,7 @@ WITHOUT_LIGHTNING = (
     "files",
     "foreign",
     "functional",
+    "huggingface",
     "locking",
     "models",
     "problems",
@@ -191,6 +193,17 @@ def test_slow_libraries_are_imported_at_use(library: str) -> None:
         if library in {name.split(".")[0] for name in imported_at_start(module)}
     }
     assert not early
+
+
+def test_transformers_is_imported_with_its_models_alone() -> None:
+    knowing = {unit(module) for module in MODULES if "transformers" in outside(module)}
+    assert knowing == {"huggingface"}
+    early = {
+        unit(module)
+        for module in MODULES
+        if any(name.startswith("attnlight.huggingface") for name in imported_at_start(module))
+    }
+    assert early <= {"huggingface"}
 
 
 def test_a_wrong_import_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from attnlight.attribution.integrated_gradients import IntegratedGradients
 from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
+from attnlight.attribution.rollout import Rollout
 
 __all__ = [
     "ATTRIBUTIONS",
@@ -35,6 +36,7 @@ __all__ = [
     "IntegratedGradients",
     "Occlusion",
     "Random",
+    "Rollout",
     "build_attribution",
     "build_attributions",
 ]

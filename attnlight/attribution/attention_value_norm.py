@@ -9,8 +9,14 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.attribution.layers import (
+    layer_attention,
+    output_maps,
+    read_shares,
+    value_norms,
+)
 from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.masking import allowed_classes
 
@@ -24,6 +30,8 @@ class AttentionValueNorm(Attribution):
     softmax, and f_h(x) are the item's logits without the bias, minus their mean over the allowed
     classes, which changes no prediction. Elsewhere the model gives it: a pair classifier its
     decoder's map of a state, a tagger of the readout `study` the values after the output projection.
+    Of a transformer these are found by the map that its last layer applies to the contexts, and the
+    row is that of the token which is read.
     """
 
     name = "attention_value_norm"
@@ -42,6 +50,10 @@ class AttentionValueNorm(Attribution):
             items = (items - mean).masked_fill(~allowed, 0.0)
             return torch.einsum("rhn,rhnc->rnc", weights, items).norm(dim=-1), {}
         transformed_states = getattr(model, "transformed_states", None)
+        if transformed_states is None and isinstance(model, LayeredModel):
+            last, output_map = layer_attention(model, batch)[-1], output_maps(model, batch)[-1]
+            norms = value_norms(last, output_map)[text_of_rows(batch, output)]
+            return torch.einsum("rq,rqn->rn", read_shares(model, batch, output), norms), {}
         if transformed_states is None:
             raise InputError(
                 f"{self.name} needs logits that are affine in attention or a model with the method "

@@ -18,6 +18,7 @@ from attnlight.attribution.integrated_gradients import IntegratedGradients
 from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
+from attnlight.attribution.rollout import Rollout
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.options import group_of
 
@@ -32,6 +33,7 @@ ATTRIBUTIONS: dict[str, type[Attribution]] = {
         GradientXAttention,
         AttentionContribution,
         AttentionValueNorm,
+        Rollout,
         Random,
         External,
         LRP,

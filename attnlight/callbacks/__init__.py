@@ -2,12 +2,14 @@
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
 from attnlight.callbacks.attention_permutation import AttentionPermutation
+from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
+from attnlight.callbacks.head_ablation import HeadAblation
 from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.measured_use import MeasuredUse
@@ -22,12 +24,14 @@ from attnlight.callbacks.texts import Texts
 __all__ = [
     "AdversarialAttention",
     "AttentionPermutation",
+    "AttentionSinks",
     "AttributionCost",
     "BaseDivergence",
     "DecisionFlip",
     "EvidenceMass",
     "Faithfulness",
     "GradientSearch",
+    "HeadAblation",
     "ImpermissibleMass",
     "ImportanceCorrelation",
     "InterpretabilityTest",

@@ -59,7 +59,9 @@ class RunConfig(SaveConfigCallback):
             except RecordError:  # none, or a damaged one
                 continue
             settings = test.settings(trainer, stage)
-            expected: dict[str, Any] = {"checkpoint": Path(self.config.ckpt_path).name}
+            expected: dict[str, Any] = {"checkpoint": None}
+            if self.config.ckpt_path is not None:  # else the model was trained elsewhere
+                expected["checkpoint"] = Path(self.config.ckpt_path).name
             if "settings" in metadata:
                 expected["settings"] = settings
                 recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}

@@ -222,7 +222,9 @@ def initial_parameters(hparams: Mapping[str, Any], seed: int, draw: int) -> dict
     with torch.random.fork_rng(devices=[]):
         # The generator of the CPU alone: `torch.manual_seed` would reset those of GPUs too.
         torch.default_generator.manual_seed(int.from_bytes(digest[:7], "big"))
-        model = build_model(*(hparams[name] for name in _ARCHITECTURE))
+        model: Any = build_model(*(hparams[name] for name in _ARCHITECTURE))
+        if hasattr(model, "draw_parameters"):  # it starts from those of a pretrained model
+            model.draw_parameters()
     return dict(model.named_parameters())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,8 +47,9 @@ def write_split(
 
     Returns:
         Number of documents without a token, which are stored as one unknown token (`empty`), what
-        the limits on sentences cut (`SentenceIds.cut`) and, of pairs with evidence, the number of
-        passages that were cut before the end of a supporting sentence (`evidence_cut`).
+        the limits on sentences cut (`SentenceIds.cut`), of pairs with evidence, the number of
+        passages that were cut before the end of a supporting sentence (`evidence_cut`) and, of word
+        pieces, the number of texts that were cut (`truncated`).
 
     Raises:
         InputError: A query has no token.
@@ -68,7 +69,7 @@ def write_split(
         kinds |= {"query": numbers, "query_text": pyarrow.string()}
     if part.allowed is not None:
         kinds |= {"allowed": pyarrow.list_(pyarrow.int16())}
-    counts = Counter(empty=0)
+    counts, subwords = Counter(empty=0), type(tokenizer.model).__name__ != "WordLevel"
     with split_writer(folder, kinds) as write:
         for documents in part.reader(part.rows):
             columns: dict[str, Any] = {
@@ -92,6 +93,8 @@ def write_split(
                 ids, empty = encode_texts(tokenizer, documents.texts)
                 columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
                 counts.update(empty=int(empty.sum()))
+                if subwords:
+                    counts.update(truncated=_truncated(tokenizer, documents.texts, ids))
             aligned, cut = _follow_tokens(documents, tokenizer, columns["tokens"], pieces)
             columns |= aligned
             if part.queries is not None and EVIDENCE in cut:
@@ -105,6 +108,14 @@ def write_split(
             columns["length"] = [len(row) for row in columns["tokens"]]
             write(columns)
     return dict(counts)
+
+
+def _truncated(tokenizer: Tokenizer, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> int:
+    """Number of texts of which the tokenizer has cut a part; only those of its length may be."""
+    length = tokenizer.truncation["max_length"] if tokenizer.truncation else None
+    full = [text for text, row in zip(texts, ids, strict=True) if len(row) == length]
+    with rust_threads():
+        return sum(bool(row.overflowing) for row in tokenizer.encode_batch(full))
 
 
 def _follow_tokens(

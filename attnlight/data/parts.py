@@ -169,6 +169,7 @@ def select_splits(
 def describe_counts(split: str, counts: dict[str, Any]) -> str:
     """Counts of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
+    kinds |= {"truncated": "cut at the model's longest text"}
     notes = [f"split {counts['split']}"] if "split" in counts else []
     notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):

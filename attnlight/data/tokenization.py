@@ -116,7 +116,7 @@ def encode_texts(
     boundary = tokenizer.num_special_tokens_to_add(False)
     empty = np.fromiter((len(row) == boundary for row in ids), np.bool_, len(ids))
     for position in np.flatnonzero(empty):
-        ids[position].insert(boundary // 2, UNK)
+        ids[position].insert((boundary + 1) // 2, UNK)  # one boundary token precedes the text
     return ids, empty
 
 

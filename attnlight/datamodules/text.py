@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +18,7 @@ from attnlight.data.encode import write_split
 from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
+from attnlight.data.pieces import find_file, longest_text, read_tokenizer
 from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules, Sentences
@@ -29,6 +32,7 @@ from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from tokenizers import Tokenizer
 
 
 class TextDataModule(CorpusDataModule):
@@ -98,6 +102,9 @@ class TextDataModule(CorpusDataModule):
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
         boundary_tokens: Put a token before and after each text, which attention cannot reach.
         truncate: Truncate texts to this many tokens instead of dropping them.
+        tokenizer: Folder or hub id of a pretrained model, whose tokenizer makes the tokens in place of
+            the rules above: with its special tokens, cut at the model's longest text (counted) or at
+            `truncate`. Length limits count words.
         line_breaks: Replace a backslash followed by n with a line break, as needed for the hub's
             copies of Yelp and Yahoo! Answers by Zhang et al. (2015).
         sentences: `nested`: batches keep the sentences of a text separate, for hierarchical models;
@@ -144,6 +151,7 @@ class TextDataModule(CorpusDataModule):
         markup: bool = False,
         boundary_tokens: bool = True,
         truncate: int | None = None,
+        tokenizer: str | None = None,
         line_breaks: bool = False,
         sentences: Sentences = "none",
         language: str = "en",
@@ -172,6 +180,7 @@ class TextDataModule(CorpusDataModule):
         self.min_document_frequency = min_document_frequency
         self.max_vocabulary = max_vocabulary
         self.rules = TextRules(lowercase, digits, splitting, markup, boundary_tokens, truncate)
+        self.tokenizer_path = tokenizer
         self.line_breaks = line_breaks
         self.cap_test = cap_test
         self.nested = sentences == "nested"
@@ -189,6 +198,12 @@ class TextDataModule(CorpusDataModule):
         capped = self.cap_test or self._capped != SentenceRules()
         reserved = ", ".join(set(self.extras) & set(COLUMNS))
         refused = [
+            (
+                self.tokenizer_path is not None
+                and (self.rules.digits, min_frequency, max_words, has_sentences)
+                != (None, 1, None, False),
+                "tokenizer makes other tokens: leave out digits, sentences and limits of the vocabulary",
+            ),
             (reserved, f"extras names {reserved}, which is a reserved column of prepared corpora"),
             (
                 self.extras and not all(pre_split),
@@ -268,6 +283,9 @@ class TextDataModule(CorpusDataModule):
             recipe["line_breaks"] = True
         if self.rationale is not None:
             recipe["rationale"] = [self.rationale, self.rationale_labels]
+        if self.tokenizer_path is not None:
+            text = self._model_tokenizer().to_str()
+            recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         if self.remove is not None:
             recipe["remove"] = self.remove
         if self.sentence_rules is not None:
@@ -295,6 +313,8 @@ class TextDataModule(CorpusDataModule):
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:
                 tokenizer = self.encoding.tokenizer
+            elif self.tokenizer_path is not None:
+                tokenizer = self._model_tokenizer()
             else:
                 vocabulary = (self.min_document_frequency, self.max_vocabulary, capped)
                 words = learn_vocabulary(self.rules, parts["train"].texts, *vocabulary)
@@ -309,6 +329,19 @@ class TextDataModule(CorpusDataModule):
         tokenizer_json = tokenizer.to_str(pretty=True)
         extras = list(dict.fromkeys(name for part in parts.values() for name in part.reader.extras))
         describe_splits(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
+
+    def _model_tokenizer(self) -> Tokenizer:
+        """The pretrained model's tokenizer, with the truncation of this corpus."""
+        assert self.tokenizer_path is not None
+        config = json.loads(
+            find_file(self.tokenizer_path, "config.json").read_text(encoding="utf-8")
+        )
+        lengths = [longest_text(config), self.rules.truncate]
+        boundary = read_tokenizer(self.tokenizer_path)[0].num_special_tokens_to_add(False)
+        if lengths[1] is not None:
+            lengths[1] += boundary
+        length = min((length for length in lengths if length is not None), default=None)
+        return read_tokenizer(self.tokenizer_path, length)[0]
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None

@@ -52,6 +52,9 @@ def network(problem: str, net: Options) -> type[Any]:
 def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]:
     """All options of a network as plain values; of a custom one `network` and `options`.
 
+    A custom network's static method `stored_options` may add to the latter what a checkpoint needs to
+    build it again.
+
     Raises:
         InputError: An option is unknown, or the options are those of another problem's network.
     """
@@ -62,10 +65,33 @@ def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]
         )
     options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
     if "class_path" in options:  # jsonargparse would instantiate a dict that has this key
-        return {CUSTOM: options["class_path"], "options": dict(options.get("init_args") or {})}
+        given = dict(options.get("init_args") or {})
+        stored = getattr(import_class(options["class_path"], nn.Module), "stored_options", dict)
+        return {CUSTOM: options["class_path"], "options": stored(given)}
     if CUSTOM in options or problem not in _NETS:
         return options
     return asdict(group_of(_NETS[problem], options))
+
+
+def pretrained_network(
+    model: Any,  # noqa: ANN401
+    *trained_here: object,
+) -> tuple[Any, Options] | None:
+    """Class and options of a network that was trained elsewhere; None: it is trained here.
+
+    Such a class reads its weights when it is built, and its static method `encoding_of` gives the
+    encoding of its texts.
+
+    Args:
+        model: A `model` section.
+        trained_here: What names a run or a checkpoint, if anything does.
+    """
+    net = model.get("init_args", {}).get("net")
+    path = net.get("class_path") if hasattr(net, "get") else None
+    if path is None or any(name is not None for name in trained_here):
+        return None
+    kind = import_class(path, nn.Module)
+    return (kind, dict(net["init_args"])) if hasattr(kind, "encoding_of") else None
 
 
 def with_defaults(problem: str, net: Options) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import reencode
+from attnlight.functional.interception import interception_of, number_layers
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
@@ -93,6 +94,13 @@ class SelfAttentionTagger(nn.Module):
         self.norm = nn.LayerNorm(size)
         self.attention = SelfAttention(size, net.heads, net.attention_dropout, uniform_heads)
         self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
+        number_layers(lambda: [interception_of(layer) for layer in self.attention_layers])
+
+    @property
+    def attention_layers(self) -> list[nn.Module]:
+        """The modules that compute the attention of each layer, see `LayeredModel`."""
+        below = [layer.get_submodule("attention") for layer in self.layers]
+        return [*below, self.attention]
 
     @property
     def reach(self) -> int | None:

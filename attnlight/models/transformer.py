@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
+from attnlight.functional.interception import interception_of
 
 
 def sinusoids(length: int, like: Tensor) -> Tensor:
@@ -116,6 +117,9 @@ class SelfAttention(nn.Module):
                 weights = torch.cat(parts, dim=1)[:, places]
         values = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
         values = values.to(states.dtype)
+        asked = interception_of(self)
+        if asked is not None:
+            weights = asked(weights, values, mask[:, None, None].expand_as(weights))
         mixed: Tensor = self.dropout(weights) @ values
         return mixed.transpose(1, 2).flatten(2), weights, values, scores
 

@@ -8,6 +8,7 @@ METHODS = {
     "attention": "attention",
     "gradient_x_attention": "gradient × attention",  # noqa: RUF001
     "attention_contribution": "attention × contribution",  # noqa: RUF001
+    "rollout": "rollout of attention",
     "attention_value_norm": "attention × value norm",  # noqa: RUF001
     "gradient": "gradient",
     "input_gradient": "gradient × input",  # noqa: RUF001

@@ -167,6 +167,8 @@ class AttentionTask(pl.LightningModule):
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
         if hasattr(corpus, "tokenizer_json"):
             self.raw = RawText.of_corpus(corpus)
+            if hasattr(self.model, "require_tokenizer"):
+                self.model.require_tokenizer(self.raw.tokenizer)
         if stage == "fit" and hasattr(corpus, "dataset"):
             self.penalties.require_marks(corpus.dataset("train"))
         if stage != "fit" or self.trainer.ckpt_path:

@@ -29,6 +29,9 @@ def require_same(task: AttentionTask, checkpoint: Mapping[str, Any]) -> None:
     options = {"problem": hparams["problem"]} | hparams["net"]
     expected = {"problem": task.hparams["problem"]} | task.hparams["net"]
     for name, value in expected.items():
+        pretrained = isinstance(value, Mapping) and "fingerprint" in value
+        if pretrained and isinstance(options.get(name), Mapping):  # whose folder may have moved
+            value = {**value, "path": options[name].get("path")}
         # Older checkpoints lack newer options; loading compares the shapes of parameters.
         if options.get(name, value) != value:
             raise InputError(

@@ -26,7 +26,7 @@ from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
 
-NAMES = [name for name in ATTRIBUTIONS if name != "external"]
+NAMES = [name for name in ATTRIBUTIONS if name not in ("external", "rollout")]
 AFFINE_ONLY = {"attention_contribution"}
 
 

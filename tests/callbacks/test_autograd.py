@@ -14,12 +14,14 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
     AttentionPermutation,
+    AttentionSinks,
     AttributionCost,
     BaseDivergence,
     DecisionFlip,
     EvidenceMass,
     Faithfulness,
     GradientSearch,
+    HeadAblation,
     ImpermissibleMass,
     ImportanceCorrelation,
     InterpretabilityTest,
@@ -52,6 +54,7 @@ TESTS: list[InterpretabilityTest] = [
     SaliencyAgreement(),
     StateTokenAgreement(),
 ]
+LAYERED: list[InterpretabilityTest] = [AttentionSinks(), HeadAblation(others=True)]
 
 
 class Frozen:
@@ -96,6 +99,11 @@ def test_tagger(test: InterpretabilityTest, readout: str) -> None:
     compare(test, tagger(readout), sentences())
 
 
+@pytest.mark.parametrize("test", LAYERED, ids=lambda test: test.name)
+def test_layers_of_a_tagger(test: InterpretabilityTest) -> None:
+    compare(test, tagger(layers=2), sentences())
+
+
 def test_base_divergence() -> None:
     test = BaseDivergence()
     test._outputs = Frozen()  # type: ignore[assignment]
@@ -126,4 +134,4 @@ def test_every_test_is_among_these() -> None:
     every = {kind for kind in named if issubclass(kind, InterpretabilityTest)}
     # Times differ, and measured use needs the planted corpus.
     apart = {AttributionCost, BaseDivergence, InterpretabilityTest, MeasuredUse, Sanity, Texts}
-    assert {type(test) for test in TESTS} | apart == every
+    assert {type(test) for test in TESTS + LAYERED} | apart == every

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.callbacks import (
+    AttentionSinks,
     AttributionCost,
     EvidenceMass,
     Faithfulness,
+    HeadAblation,
     ImpermissibleMass,
     MeasuredUse,
     Plausibility,
@@ -40,6 +42,12 @@ MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
 MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
 MEASURES["impermissible_mass"] = list(ImpermissibleMass().measures)
 MEASURES["measured_use"] = list(MeasuredUse.measures)
+MEASURES["head_ablation"] = list(HeadAblation().measures)
+MEASURES["attention_sinks"] = [
+    *AttentionSinks().measures,
+    "mass_punctuation",
+    "tau_without_punctuation",
+]
 MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
 MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).measures)
 MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
@@ -89,6 +97,15 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         rows["batch"] = rows["index"] % 7
     if test == "state_token_agreement":
         rows["items"] = random.integers(1, 40, n)
+    if test == "head_ablation":
+        for name in ("uniform", "shuffled", "off"):
+            for measure in ("tvd", "flip_rate"):
+                rows[f"{measure}_head_{name}_by_head"] = random.random((n, 12), dtype=np.float32)
+                rows[f"{measure}_layer_{name}_by_layer"] = random.random((n, 3), dtype=np.float32)
+    if test == "attention_sinks":
+        for sink in ("special", "first", "punctuation"):
+            rows[f"mass_{sink}_by_head"] = random.random((n, 12), dtype=np.float32)
+            rows[f"mass_{sink}_by_layer"] = random.random((n, 3), dtype=np.float32)
     if test == "sanity":
         for step in (1, 2, 3, "seeds", "random"):
             for name in (f"{kind}_{step}_{m}" for kind in ("signed", "sizes") for m in METHODS):

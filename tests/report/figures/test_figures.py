@@ -20,6 +20,11 @@ LINES = {
     "plausibility": ("chance",),
     "state_token_agreement": ("attribution to the own token", "all tokens alike"),
 }
+# Figures of all classes together.
+TOGETHER = (
+    *("saliency_agreement", "sanity", "attribution_cost"),
+    *("head_ablation", "attention_sinks"),
+)
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -51,7 +56,7 @@ class TestEach:
     def test_names_the_classes(self, test: str) -> None:
         figure = draw(test, rows_of(test), ["$5", "{x}$_"])
         assert figure is not None
-        if test in ("saliency_agreement", "sanity", "attribution_cost"):  # of all classes together
+        if test in TOGETHER:
             assert "predicted $5" not in str([legend.get_texts() for legend in figure.legends])
             return
         names = [text.get_text() for text in figure.legends[0].get_texts()]

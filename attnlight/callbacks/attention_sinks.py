@@ -1,0 +1,146 @@
+"""How much attention lies on tokens that carry no content, and what do tests make of it?"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.functional.attribution.leave_one_out import prediction_change
+from attnlight.functional.attribution.row_gradients import text_of_rows
+from attnlight.functional.correlation import rank_agreement
+from attnlight.functional.ranking import TIE, ranking
+from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.functional.replay import Replay, layered
+from attnlight.models.readout import Readout
+
+_SINKS = ("special", "first", "punctuation")
+# What tokenizers put before or after a piece of a word.
+_MARKS = ("##", "\u0120", "\u2581", "</w>", "@@")
+
+
+class AttentionSinks(InterpretabilityTest):
+    """Attention on special, first and punctuation tokens in every layer, and tests without them.
+
+    Transformers attend much to tokens that carry no content (Clark et al., 2019; Xiao et al., 2024).
+    Sinks are: `special`, boundary tokens such as [CLS] and [SEP]; `first`, the first token that the
+    model reads, special or not; `punctuation`, tokens of punctuation marks and symbols alone, of
+    corpora with a vocabulary. For each kind of sink:
+
+    * `mass_<sink>`: attention on these tokens, mean over layers, heads and the text's tokens as
+      queries (of a tagger, the row's token alone); `mass_<sink>_by_layer` (R, L), of each layer; and
+      `mass_<sink>_by_head` (R, L H), of each head, layer by layer.
+    * `tau_without_<sink>`: as `tau`, over the other items.
+    * `erased_<sink>`: total variation distance between the predictions with and without these items
+      in the attention that is tested; undefined where none of its items is one, as where special
+      tokens are `fixed`.
+    * `erased_top_without_<sink>`: as `erased_top`, of the other items.
+
+    Over all items of the attention that is tested (mean over heads):
+
+    * `tau`: Kendall's tau-b of attention and the change of the prediction when an item is erased.
+    * `erased_top`: change (total variation distance) when the most attended item is erased.
+
+    The last three are undefined without enough items. What is erased keeps no weight, and the others
+    share it.
+
+    Args:
+        every_n_epochs: Run on every n-th validation epoch of `fit`.
+        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
+        seed: Seed of the choice of instances.
+        figures: Draw the attention on sinks by layer.
+    """
+
+    measures: tuple[str, ...] = ()  # type: ignore[misc]  # punctuation needs a vocabulary
+
+    def __init__(
+        self,
+        every_n_epochs: int = 1,
+        max_instances: int | None = None,
+        seed: int = 0,
+        figures: bool = True,
+    ) -> None:
+        super().__init__(every_n_epochs, max_instances, seed, figures)
+        self.metadata = {"tie": TIE, "layers": None}
+        self._punctuation: list[int] | None = None
+        self._name_measures()
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        model = layered(pl_module.model, self.name)  # type: ignore[arg-type]
+        self.metadata = {"tie": TIE, "layers": len(model.attention_layers)}
+        corpus = getattr(trainer, "datamodule", None)
+        if isinstance(corpus, CorpusDataModule) and stage != "predict":
+            self._punctuation = punctuation(corpus)
+        self._name_measures()
+
+    def _name_measures(self) -> None:
+        """Set `measures`, with those of punctuation if the vocabulary is known."""
+        sinks = _SINKS[:2] if self._punctuation is None else _SINKS
+        parts = ("mass", "tau_without", "erased", "erased_top_without")
+        self.measures = (
+            *(f"{part}_{sink}" for part in parts for sink in sinks),
+            *("tau", "erased_top"),
+        )
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        sinks = {
+            "special": batch.mask & ~batch.attendable(),
+            "first": batch.mask & (batch.mask.cumsum(-1) == 1),
+        }
+        if self._punctuation is not None:
+            ids = batch.tokens.new_tensor(self._punctuation)
+            sinks["punctuation"] = batch.mask & torch.isin(batch.tokens, ids)
+        text, items = text_of_rows(batch, output), output.mask
+        attention = Replay(readout.model, batch, self.name).attention
+        weights = torch.cat([one.weights for one in attention], dim=1).double()  # (B, L H, N, N)
+        if rows_are_texts(batch, output):
+            queries = batch.mask / batch.mask.sum(-1, keepdim=True).double()
+            weights = torch.einsum("bkqn,bq->bkn", weights, queries)
+        else:
+            weights = weights[text, :, output.rows[:, 1]]
+        change = prediction_change(readout.erase(), readout.logits)
+        columns: dict[str, Tensor] = {}
+        for name, tokens in sinks.items():
+            sink = tokens[text] & items
+            mass = (weights * tokens[text].unsqueeze(1)).sum(-1)
+            by_layer = mass.view(len(mass), len(attention), -1).mean(-1)
+            columns |= {f"mass_{name}": mass.mean(1), f"mass_{name}_by_layer": by_layer}
+            columns[f"mass_{name}_by_head"] = mass
+            columns |= _of_items(readout.weights, change, items & ~sink, f"_without_{name}")
+            rows = torch.arange(len(items), device=items.device)
+            erased = prediction_change(readout.keep(rows, (items & ~sink)[:, None]), readout.logits)
+            columns[f"erased_{name}"] = erased[:, 0].masked_fill(~sink.any(-1), torch.nan)
+        return columns | _of_items(readout.weights, change, items)
+
+
+def _of_items(weights: Tensor, change: Tensor, items: Tensor, end: str = "") -> dict[str, Tensor]:
+    """`tau` and `erased_top` of weights and changes (R, N) over items (R, N) bool, each (R,)."""
+    top = ranking(weights, items)[:, :1]
+    erased = change.gather(-1, top).squeeze(-1).masked_fill(~items.any(-1), torch.nan)
+    tau = rank_agreement(weights, change, items, ["tau"])["tau"]
+    return {f"tau{end}": tau, f"erased_top{end}": erased}
+
+
+def punctuation(corpus: CorpusDataModule) -> list[int]:
+    """Ids of the tokens of a corpus's vocabulary that are punctuation marks and symbols alone."""
+    from tokenizers import Tokenizer
+
+    found = []
+    for token, number in Tokenizer.from_str(corpus.tokenizer_json).get_vocab().items():
+        for mark in _MARKS:
+            token = token.removeprefix(mark).removesuffix(mark)
+        if token and all(unicodedata.category(character)[0] in "PS" for character in token):
+            found.append(number)
+    return sorted(found)

@@ -1,0 +1,155 @@
+"""The tokenizer of a pretrained model, with the ids that attnlight gives special tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlight.batch import SPECIAL_TOKENS
+from attnlight.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_TOKENIZER = "tokenizer.json"
+_SAMPLE = "A film: 12 words, gripping throughout."
+_PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
+
+
+def find_file(path: str, name: str = _TOKENIZER) -> Path:
+    """A file of a model: in a folder, or on the hub.
+
+    Raises:
+        InputError: There is none.
+    """
+    place = Path(path)
+    if place.is_dir() or place.is_absolute():
+        if not (place / name).is_file():
+            raise InputError(
+                f"there is no {name} in {path}; expected a model's folder or its hub id."
+            )
+        return place / name
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(path, name))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"there is no {name} of {path!r}, neither in a folder of that name nor on the hub or in its "
+            f"cache ({type(error).__name__})."
+        ) from error
+
+
+def longest_text(config: Mapping[str, Any]) -> int | None:
+    """Most tokens of a text that a model reads, special ones included, by its configuration.
+
+    None if it names no limit.
+    """
+    most = config.get("max_position_embeddings", config.get("n_positions"))
+    # RoBERTa's positions begin after that of padding.
+    offset = config.get("pad_token_id", 0) + 1 if "roberta" in config["model_type"] else 0
+    return None if most is None else int(most) - offset
+
+
+def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, list[int]]:
+    """A pretrained model's tokenizer with attnlight's ids, and the model's own id of each.
+
+    The ids 0 to 3 are padding, the unknown token, and the special tokens before and after a text; all
+    others follow in the model's order. A special token that the model lacks has an id all the same,
+    which no text contains; its own id is that of another special token.
+
+    Args:
+        path: As for `find_file`.
+        length: Number of tokens to which texts are cut, special ones included; None: they are not.
+
+    Raises:
+        InputError: There is no such tokenizer, or it puts several special tokens before or after a
+            text.
+    """
+    from tokenizers import Tokenizer
+
+    text = find_file(path).read_text(encoding="utf-8")
+    try:
+        given, content = Tokenizer.from_str(text), json.loads(text)
+    except Exception as error:
+        raise InputError(f"{path} has no tokenizer that can be read: {error}.") from error
+    given.no_padding()
+    given.no_truncation()
+    vocabulary = given.get_vocab(with_added_tokens=True)
+    roles = _special_tokens(given, content, path)
+    held = [vocabulary[token] for token in roles if token is not None]
+    other = held[-1] if held else 0
+    first = [other if token is None else vocabulary[token] for token in roles]
+    own = first + sorted(set(vocabulary.values()).difference(held))
+    names = {number: token for token, number in vocabulary.items()}
+    tokens = [
+        f"[attnlight {name}]" if token is None else token
+        for name, token in zip(SPECIAL_TOKENS, roles, strict=True)
+    ]
+    tokens += [names[number] for number in own[len(roles) :]]
+    numbers = {token: number for number, token in enumerate(tokens)}
+    model = content["model"]
+    if isinstance(model["vocab"], list):  # a unigram model: scores in the order of ids
+        scores = dict(map(tuple, model["vocab"]))
+        model["vocab"] = [[token, scores.get(token, -1e4)] for token in tokens]
+        if model.get("unk_id") is not None:
+            model["unk_id"] = 1
+    else:
+        model["vocab"] = numbers
+    for added in content["added_tokens"]:
+        added["id"] = numbers[added["content"]]
+    content |= {"padding": None, "truncation": None}
+    content["post_processor"] = _renumbered(content["post_processor"], numbers)
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    if [own[number] for number in tokenizer.encode(_SAMPLE).ids] != given.encode(_SAMPLE).ids:
+        raise InputError(f"the tokenizer of {path} cannot be given other ids.")
+    if length is not None:
+        tokenizer.enable_truncation(length)
+    return tokenizer, own
+
+
+def _special_tokens(tokenizer: Tokenizer, content: dict[str, Any], path: str) -> list[str | None]:
+    """Names of the tokens for padding, the unknown, before and after a text; None: there is none."""
+    model, encoded = content["model"], tokenizer.encode(_SAMPLE)
+    special = encoded.special_tokens_mask
+    start = special.index(0)
+    stop = len(special) - special[::-1].index(0)
+    before, after = encoded.tokens[:start], encoded.tokens[stop:]
+    if len(before) > 1 or len(after) > 1 or (before and before == after):
+        raise InputError(
+            f"the tokenizer of {path} puts {' '.join(before)} before a text and {' '.join(after)} after "
+            "it; expected at most one token on each side, and not the same."
+        )
+    unknown = model.get("unk_token")
+    if isinstance(model["vocab"], list) and model.get("unk_id") is not None:
+        unknown = model["vocab"][model["unk_id"]][0]
+    boundaries = [*before, *after]
+    if unknown in boundaries:  # GPT-2's <|endoftext|>
+        unknown = None
+    padding = [name for name in _PADDING if tokenizer.token_to_id(name) is not None]
+    return [
+        padding[0] if padding else None,
+        unknown or None,
+        before[0] if before else None,
+        after[0] if after else None,
+    ]
+
+
+def _renumbered(part: Any, numbers: dict[str, int]) -> Any:  # noqa: ANN401
+    """A post-processor's description with other ids of its special tokens."""
+    if isinstance(part, list):
+        return [_renumbered(item, numbers) for item in part]
+    if not isinstance(part, dict):
+        return part
+    changed = {name: _renumbered(value, numbers) for name, value in part.items()}
+    for name in ("sep", "cls"):
+        if isinstance(part.get(name), list):
+            changed[name] = [part[name][0], numbers[part[name][0]]]
+    if isinstance(part.get("special_tokens"), dict):
+        changed["special_tokens"] = {
+            name: {**token, "ids": [numbers[one] for one in token["tokens"]]}
+            for name, token in part["special_tokens"].items()
+        }
+    return changed

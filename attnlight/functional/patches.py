@@ -1,0 +1,108 @@
+"""What attention weights are replaced by.
+
+A patch is a function of a layer's weights and of what each query may reach, both (B, H, Q, N), to
+the weights that are used: `given`, `uniform`, `shuffled`, `off`, or any other; `restrict` makes it
+one of chosen heads and queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from attnlight.errors import InputError
+from attnlight.functional.random import draw_keys
+
+Patch = Callable[[Tensor, Tensor], Tensor]
+
+
+def given(weights: Tensor, heads: Sequence[int] | None = None, rows: Tensor | None = None) -> Patch:
+    """Patch that puts weights in for chosen heads and queries.
+
+    Args:
+        weights: (B, h, Q, N) for the h chosen heads or, with `rows`, (B, h, N); any size may be 1
+            instead, to be repeated.
+        heads: As for `restrict`.
+        rows: As for `restrict`.
+    """
+    part = weights if rows is None else weights.unsqueeze(-2)
+    return restrict(lambda own, allowed: part, heads, rows)
+
+
+def restrict(patch: Patch, heads: Sequence[int] | None = None, rows: Tensor | None = None) -> Patch:
+    """Patch that changes chosen heads and queries alone.
+
+    Args:
+        patch: What is used for them; it is called with their weights and what they may reach,
+            (B, h, Q, N) for h chosen heads, (B, h, 1, N) with `rows`.
+        heads: Chosen heads; None: all.
+        rows: Position of one query in each text, (B,) long; None: all queries.
+    """
+    if heads is None and rows is None:
+        return patch
+
+    def restricted(weights: Tensor, allowed: Tensor) -> Tensor:
+        texts, columns, queries = (
+            torch.arange(size, device=weights.device) for size in weights.shape[:3]
+        )
+        if heads is not None:
+            if wrong := [head for head in heads if not 0 <= head < len(columns)]:
+                raise InputError(f"there is no head {wrong[0]}; heads are 0 to {len(columns) - 1}.")
+            columns = columns[list(heads)]
+        if rows is not None:
+            queries = rows.to(weights.device)[:, None]
+        place = texts[:, None, None], columns[:, None], queries.unsqueeze(-2)
+        own, changed = weights[place], weights.clone()
+        changed[place] = expanded(patch(own, allowed[place]), own)
+        return changed
+
+    return restricted
+
+
+def uniform(weights: Tensor, allowed: Tensor) -> Tensor:
+    """Patch: equal weights on all that a query may reach; 0 where that is nothing."""
+    return allowed.to(weights.dtype) / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+def shuffled(index: Tensor, seed: int) -> Patch:
+    """Patch: the weights of each query in a random order over what it may reach.
+
+    One order of a text's items, a function of the seed, its index and the items' numbers alone,
+    serves all queries, heads and layers: of a query that may not reach all items, the part of it.
+
+    Args:
+        index: Dataset index of each text, (B,) long.
+        seed: Any integer.
+    """
+
+    def patch(weights: Tensor, allowed: Tensor) -> Tensor:
+        numbers = allowed.flatten(1, 2).any(1).cumsum(-1) - 1  # of items, without padding
+        keys = draw_keys(seed, index, torch.zeros_like(index), 1, numbers.shape[-1])[:, 0]
+        keys = keys.gather(-1, numbers.clamp(min=0))[:, None, None].expand_as(allowed)
+        last = torch.iinfo(keys.dtype).max
+        order = keys.masked_fill(~allowed, last).argsort(dim=-1, stable=True)
+        places = (~allowed).byte().argsort(dim=-1, stable=True)
+        return torch.zeros_like(weights).scatter(-1, places, weights.gather(-1, order))
+
+    return patch
+
+
+def off(weights: Tensor, allowed: Tensor) -> Tensor:
+    """Patch: weights of 0, so that a head adds nothing to the states."""
+    return torch.zeros_like(weights)
+
+
+def expanded(weights: Tensor, own: Tensor) -> Tensor:
+    """Weights in the type and shape of those that they replace.
+
+    Raises:
+        InputError: Their shape does not fit.
+    """
+    weights = weights.to(own)
+    try:
+        return weights.expand_as(own)
+    except RuntimeError:
+        found, expected = tuple(weights.shape), tuple(own.shape)
+        raise InputError(f"given weights have the shape {found}, not {expected}.") from None

@@ -1,0 +1,296 @@
+"""A transformers model as an `AttentionModel`: the attention of its last layer's classifying token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+from transformers import AutoConfig, PreTrainedModel
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.data.encoding import Encoding
+from attnlight.data.pieces import longest_text, read_tokenizer
+from attnlight.data.raw_text import RawText
+from attnlight.errors import InputError
+from attnlight.functional.attribution.leave_one_out import last_places
+from attnlight.huggingface.last_layer import LastLayer
+from attnlight.huggingface.loading import (
+    class_names,
+    open_model,
+    require_head,
+    stored_options,
+)
+from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.problems import Classification
+
+SpecialTokens = Literal["fixed", "attended"]
+# In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
+# (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); and the weight
+# that all items have together, (B, H, 1).
+_QUERY, _VALUES, _FIXED, _MASS = "query", "values", "fixed", "mass"
+
+
+class HuggingFaceClassifier(nn.Module):
+    """A classifier of transformers, read through the attention of its last layer.
+
+    What is tested is one row of each head of the last layer: that of the token which the head reads,
+    the first of an encoder, the last of a decoder. It says nothing of the layers below.
+
+    Args:
+        path: Folder or hub id of a model, or a model of transformers. One that was not trained to
+            classify gets its architecture's head with random parameters.
+        num_classes: Number of classes C; None: the model's.
+        vocab_size: Number of token ids V of the corpus; None: the model's.
+        special_tokens: `fixed`: special tokens, such as [CLS], and the first token of a decoder keep
+            their weights whatever is done to attention, and the weights of the others sum to 1;
+            `attended`: they are items like all others.
+        layers: Whether outputs have the attention of all `layers`.
+        uniform_heads: Heads of the last layer with uniform attention.
+        freeze: Whether only the last layer and what follows it are trained.
+        config: The model's configuration, which checkpoints store; None: that of `path`.
+        fingerprint: Fingerprint of the weights of `path`, which checkpoints store.
+
+    Attributes:
+        transformer: The model of transformers, whose attention `intercept` reaches.
+        last_layer: Passes through the model, and through its last layer alone.
+        pairwise: Whether the output for a text takes memory for each pair of its items.
+
+    Raises:
+        InputError: There is no such model, it has another number of classes, its attention cannot be
+            intercepted, or a head does not exist.
+    """
+
+    pairwise: ClassVar[bool] = True
+    numbers: Tensor
+    uniform: Tensor
+    missing: str | None
+
+    def __init__(
+        self,
+        path: str | PreTrainedModel,
+        num_classes: int | None = None,
+        vocab_size: int | None = None,
+        special_tokens: SpecialTokens = "fixed",
+        layers: bool = False,
+        uniform_heads: Sequence[int] = (),
+        freeze: bool = False,
+        config: Mapping[str, Any] | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        super().__init__()
+        source = open_model(path, num_classes, vocab_size, config, fingerprint)
+        require_head(source.model, num_classes)
+        settings = source.model.config.get_text_config()
+        self.transformer = source.model
+        self.last_layer = LastLayer(source.model)
+        self.special_tokens = special_tokens
+        self.layers = layers
+        self.new = source.new
+        self.path = path if isinstance(path, str) else None
+        self.missing, self.longest = source.missing, longest_text(settings.to_dict())
+        heads = int(settings.num_attention_heads)
+        if wrong := [head for head in uniform_heads if not 0 <= head < heads]:
+            raise InputError(f"there is no head {wrong[0]}; heads are 0 to {heads - 1}.")
+        uniform = torch.tensor([head in uniform_heads for head in range(heads)])
+        self.register_buffer("numbers", source.numbers)
+        self.register_buffer("uniform", uniform[:, None], persistent=False)
+        self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
+        if freeze:
+            above = self.parameter_parts
+            trained = {*above["head"], *above[f"layer_{len(self.attention_layers)}"]}
+            for name, parameter in self.named_parameters():
+                parameter.requires_grad_(name in trained)
+        self.train()
+
+    @property
+    def attention_layers(self) -> list[nn.Module]:
+        """The modules that compute attention, layer 0 first."""
+        return self.last_layer.attentions
+
+    @property
+    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
+        """The parameters of each part of the network by name, from the output down."""
+        names = [name for name, _ in self.named_parameters()]
+        layers, count = f"transformer.{self.last_layer.place}", len(self.attention_layers)
+        parts: dict[str, list[str]] = {"head": []}
+        parts |= {f"layer_{number}": [] for number in range(count, 0, -1)} | {"embeddings": []}
+        first = next((n for n, name in enumerate(names) if name.startswith(layers)), 0)
+        for place, name in enumerate(names):
+            if name.startswith(f"{layers}."):
+                number = int(name.removeprefix(f"{layers}.").partition(".")[0]) + 1
+                parts[f"layer_{number}"].append(name)
+            else:
+                parts["embeddings" if place < first else "head"].append(name)
+        return {part: tuple(members) for part, members in parts.items()}
+
+    @staticmethod
+    def stored_options(options: dict[str, Any]) -> dict[str, Any]:
+        """Options with what a checkpoint needs beside its weights to build the network."""
+        return stored_options(str(options["path"])) | options
+
+    @staticmethod
+    def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
+        """Options of the same model with uniform attention in its last layer, see `models.build`."""
+        heads = AutoConfig.for_model(**net["config"]).get_text_config().num_attention_heads
+        chosen = range(heads) if head is None else [*net.get("uniform_heads", ()), head]
+        return net | {"uniform_heads": list(chosen)}
+
+    @staticmethod
+    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
+        """The encoding of the texts of a model that was trained elsewhere.
+
+        Args:
+            options: Options of the network.
+            classes: The corpus's classes.
+
+        Raises:
+            InputError: There is no such model, or its classes have other names.
+        """
+        config = AutoConfig.from_pretrained(options["path"])
+        settings = config.get_text_config().to_dict()
+        tokenizer, _ = read_tokenizer(options["path"], longest_text(settings))
+        names = class_names(config, classes)
+        return Encoding(f"{options['path']}", tokenizer.to_str(), tuple(names))
+
+    @property
+    def raw(self) -> RawText:
+        """The encoder of raw text of a model that was trained elsewhere.
+
+        Raises:
+            InputError: The model has no tokenizer, or its head is not trained.
+        """
+        self.require_trained()
+        if self.path is None:
+            raise InputError(
+                "a model in memory has no tokenizer: give the path of its folder to read raw text."
+            )
+        encoding = self.encoding_of({"path": self.path}, ())
+        return RawText(encoding.tokenizer_json, list(encoding.classes), None)
+
+    @property
+    def problem(self) -> Classification:
+        """The problem of a model that was trained elsewhere."""
+        classes, vocab_size = class_names(self.transformer.config), len(self.numbers)
+        spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
+        return Classification(spec)
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """No hyperparameters of a task: the model was trained elsewhere."""
+        return {}
+
+    def require_trained(self) -> None:
+        """Check that no part of the model is as it was drawn at random.
+
+        Raises:
+            InputError: The head is: the model was not trained to classify.
+        """
+        if self.new:
+            raise InputError(
+                f"the model in {self.path} has no trained head ({self.new[0]} is missing): train it by "
+                "`attnlight fit` first."
+            )
+
+    def require_tokenizer(self, tokenizer: str | None) -> None:
+        """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
+        require_tokenizer(self.path, tokenizer)
+
+    @torch.no_grad()
+    def draw_parameters(self) -> None:
+        """Draw all parameters as the model's architecture draws them before any training."""
+        fresh = type(self.transformer)(self.transformer.config)
+        for own, drawn in zip(self.parameters(), fresh.parameters(), strict=True):
+            own.copy_(drawn)
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Embeddings of the batch's tokens without their positions, (B, N, E), zero on padding."""
+        embeddings: Tensor = self.transformer.get_input_embeddings()(self.numbers[batch.tokens])
+        return embeddings.masked_fill(~batch.mask.unsqueeze(-1), 0.0)
+
+    def read_tokens(self, batch: TextBatch) -> Tensor:
+        """Position of the token whose last state the head reads, (B,) long."""
+        return last_places(batch.mask) if self.last_layer.causal else batch.mask.int().argmax(-1)
+
+    @override
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        """Read a batch.
+
+        Args:
+            batch: B texts of N tokens, special tokens included.
+            weights: Attention of the last layer's query over the items that replaces the model's,
+                (B, H, N).
+            embeddings: Token embeddings that replace `embed(batch)`, (B, N, E).
+
+        Returns:
+            One row per text, R = B. `states` (B, N, D) are the input of the last layer. `item_logits`
+            is None: what follows attention is not affine. In training, `bias` is NaN.
+
+        Raises:
+            InputError: The batch has sentences or queries, or a text is longer than the model reads;
+                or the model's weights are missing.
+        """
+        require_readable(self, batch)
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        states, found = self.last_layer.read(
+            self.transformer, embeddings, batch.mask, every=self.layers
+        )
+        last = found[len(self.attention_layers) - 1]
+        texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
+        row, values = last.weights[texts, :, query], last.values
+        mask = self._items(batch) & last.allowed[texts, 0, query]
+        chosen = row * mask.unsqueeze(1)
+        mass = chosen.sum(-1, keepdim=True)
+        own = chosen / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+        if self.uniform.any():
+            equal = mask / mask.sum(-1, keepdim=True).clamp(min=1)
+            own = torch.where(self.uniform, equal.unsqueeze(1).to(own), own)
+        memory = {_QUERY: states[texts, query], _VALUES: values, _MASS: mass, _FIXED: row - chosen}
+        output = AttentionOutput(
+            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            logits=row,
+            weights=own if weights is None else weights,
+            item_logits=None,
+            bias=row,
+            mask=mask,
+            states=states,
+            layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
+            memory=memory,
+        )
+        output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
+        empty = torch.zeros_like(own).unsqueeze(2)
+        output.bias = (
+            torch.full_like(output.logits, torch.nan)
+            if self.training
+            else self.readout(output, empty).squeeze(1)
+        )
+        return output
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`.
+
+        Weights of special tokens that are no items stay what they are.
+        """
+        memory = output.memory
+        rows = memory[_FIXED].unsqueeze(2) + memory[_MASS].unsqueeze(2) * weights
+        logits = self.last_layer.logits(self.transformer, memory[_QUERY], rows, memory[_VALUES])
+        return logits if logits.shape[-1] > 1 else pad(logits, (1, 0))
+
+    def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """The query's weights over all tokens (B, H, N) for attention over the items (B, H, N)."""
+        return output.memory[_FIXED] + output.memory[_MASS] * weights
+
+    def _items(self, batch: TextBatch) -> Tensor:
+        """Tokens that are items, (B, N) bool."""
+        if self.special_tokens == "attended":
+            return batch.mask
+        items = batch.attendable()
+        if self.last_layer.causal:
+            rest = items & (batch.mask.cumsum(-1) > 1)
+            items = torch.where(rest.any(-1, keepdim=True), rest, items)
+        return items

@@ -1,0 +1,148 @@
+"""The last layer of a transformers model by itself: its input, and its output for other weights.
+
+What follows the last attention reads each token alone (residual, feed-forward, norms, the head), so
+that K candidate weights of a query are K copies of its token: no other layer is computed again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from attnlight.errors import InputError
+from attnlight.functional.patches import Patch
+from attnlight.huggingface.attention import (
+    LayerAttention,
+    attend_with,
+    attention_layers,
+    intercept,
+)
+
+# Elements of the states of queries in a block: 16 MiB in single precision.
+_BLOCK = 1 << 22
+
+
+class _Thread(threading.local):
+    """Input of the last layer in this thread: what it had, and what it is given instead."""
+
+    found: Tensor | None = None
+    given: Tensor | None = None
+
+
+_THREAD = _Thread()
+
+
+def _exchange(layer: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:  # noqa: ANN401
+    """A forward pre-hook of the last layer: note its input, or replace it."""
+    states = args[0] if args else options["hidden_states"]
+    if _THREAD.given is None:
+        _THREAD.found = states
+        return None
+    if args:
+        return (_THREAD.given, *args[1:]), options
+    return args, options | {"hidden_states": _THREAD.given}
+
+
+class LastLayer:
+    """Passes through a model, and through its last layer and head alone.
+
+    Args:
+        model: A model of transformers with one output for a text, which it reads off one token.
+
+    Attributes:
+        attentions: The model's attention modules, layer 0 first.
+        place: Name of the list of the model's layers.
+        causal: Whether a token reads no later one.
+
+    Raises:
+        InputError: The model's attention cannot be intercepted, or its layers are in no list.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.attentions = attention_layers(model)
+        names = {module: name for name, module in model.named_modules()}
+        parts = names[self.attentions[-1]].split(".")
+        prefixes = [".".join(parts[:end]) for end in range(1, len(parts))]
+        lists = [p for p in prefixes if isinstance(model.get_submodule(p), nn.ModuleList)]
+        if not lists or len(model.get_submodule(lists[0])) != len(self.attentions):
+            raise InputError(
+                f"the last layer of {type(model).__name__} cannot be read by itself: expected a list of "
+                "layers with one attention each."
+            )
+        self.place = lists[0]
+        layer = model.get_submodule(self.place)[-1]
+        layer.register_forward_pre_hook(_exchange, with_kwargs=True)
+        tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
+        with torch.no_grad(), intercept(record=[len(self.attentions) - 1]) as found:
+            model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+        self.causal = not bool(found[len(self.attentions) - 1].allowed[0, 0, 0, 1])
+
+    def read(
+        self,
+        model: PreTrainedModel,
+        embeddings: Tensor,
+        mask: Tensor,
+        every: bool = False,
+        patch: Mapping[int, Patch] | None = None,
+    ) -> tuple[Tensor, dict[int, LayerAttention]]:
+        """Input (B, N, D) of the last layer, and the recorded attention of it or of `every` layer.
+
+        Args:
+            model: The model, or a copy of it.
+            embeddings: Of tokens, (B, N, E).
+            mask: Real tokens, (B, N) bool.
+            every: Whether all layers are recorded.
+            patch: What replaces weights, as for `intercept`.
+        """
+        last = len(self.attentions) - 1
+        with intercept("all" if every else [last], patch) as found:
+            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long())
+        states, _THREAD.found = _THREAD.found, None
+        assert states is not None
+        return states, found
+
+    def logits(
+        self, model: PreTrainedModel, states: Tensor, weights: Tensor, values: Tensor
+    ) -> Tensor:
+        """Logits (B, K, C) where the query of each text has K candidate weights in the last layer.
+
+        Args:
+            model: The model, or a copy of it.
+            states: Input of the last layer at the query, (B, D).
+            weights: (B, H, K, N).
+            values: What they are over, (B, H, N, D / H).
+        """
+        short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
+        token = int(model.config.get_text_config().pad_token_id == 0)  # any but padding
+        texts = torch.arange(len(states), device=states.device)
+        parts = []
+        for block in torch.split(texts, max(1, most // weights.shape[2])):
+            row = []
+            for candidates in torch.split(weights[block], most, dim=2):
+                copies = states[block].repeat_interleave(candidates.shape[2], dim=0).unsqueeze(1)
+                _THREAD.given = copies
+                try:
+                    with attend_with(candidates, values[block]):
+                        logits = short(input_ids=texts.new_full(copies.shape[:2], token)).logits
+                finally:
+                    _THREAD.given = None
+                row.append(logits.unflatten(0, (len(block), -1)))
+            parts.append(torch.cat(row, dim=1))
+        return torch.cat(parts)
+
+    def _shortened(self, model: PreTrainedModel) -> Any:  # noqa: ANN401
+        """A model that has the last layer alone and shares all modules with this one."""
+        short = part = copy(model)
+        *above, layers = self.place.split(".")
+        for name in above:
+            part._modules = dict(part._modules)
+            part._modules[name] = copy(part._modules[name])
+            part = part._modules[name]
+        part._modules = dict(part._modules) | {layers: nn.ModuleList([part._modules[layers][-1]])}
+        return short

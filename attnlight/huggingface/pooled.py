@@ -1,0 +1,147 @@
+"""The flat classifier with a transformers model as its encoder: attention over the last states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from typing_extensions import override
+
+from attnlight.batch import PAD, TextBatch
+from attnlight.data.pieces import longest_text
+from attnlight.huggingface.attention import attention_layers
+from attnlight.huggingface.loading import open_model, stored_options
+from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.models.attention import ATTENTIONS, AttentionName
+from attnlight.models.context import ContextClassifier
+from attnlight.models.encoders import Average, Encoder
+from attnlight.models.options import ClassifierNet
+
+
+class TransformerEncoder(Encoder):
+    """The states of a transformers model.
+
+    Args:
+        model: The model without a head.
+        freeze: Whether it is not trained; it is then without dropout too.
+    """
+
+    def __init__(self, model: PreTrainedModel, freeze: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.freeze = freeze
+        self.output_size = int(model.config.get_text_config().hidden_size)
+        model.requires_grad_(not freeze).train(not freeze)
+
+    @override
+    def train(self, mode: bool = True) -> Self:
+        return super().train(mode and not self.freeze)
+
+    @override
+    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = self.model(
+            inputs_embeds=embeddings, attention_mask=mask.long()
+        ).last_hidden_state
+        return states
+
+
+class HuggingFacePooledClassifier(ContextClassifier):
+    """A classifier that attends over the last states of a model of transformers.
+
+    Its attention is a layer of its own above the model, and its logits are affine in it. Special tokens
+    are read and not attended to.
+
+    Args:
+        path: Folder or hub id of a model, or a model of transformers.
+        num_classes: Number of classes C.
+        vocab_size: Number of token ids V; None: the model's.
+        attention: The scoring function of a state.
+        attention_size: Size of additive attention's hidden layer; None: half a state.
+        dropout: Dropout of the classification layer.
+        freeze: Whether the model of transformers is not trained.
+        encoder: `transformer`, or `average`: an affine map and tanh of the model's token embeddings, for
+            variants that read each token alone.
+        hidden_size: Size of that map.
+        config: The model's configuration, which checkpoints store; None: that of `path`.
+        fingerprint: Fingerprint of the weights of `path`, which checkpoints store.
+
+    Attributes:
+        attention_layers: The modules that compute the model's attention, layer 0 first.
+
+    Raises:
+        InputError: There is no such model, its attention cannot be intercepted, or an option is out of
+            range.
+    """
+
+    encoder: Encoder
+    missing: str | None
+
+    def __init__(
+        self,
+        path: str | PreTrainedModel,
+        num_classes: int,
+        vocab_size: int | None = None,
+        attention: AttentionName = "additive",
+        attention_size: int | None = None,
+        dropout: float = 0.0,
+        freeze: bool = False,
+        encoder: Literal["transformer", "average"] = "transformer",
+        hidden_size: int = 128,
+        config: Mapping[str, Any] | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        source = open_model(path, None, vocab_size, config, fingerprint)
+        base: Any = source.model.base_model
+        with torch.no_grad():
+            vectors = base.get_input_embeddings()(source.numbers)
+            vectors[PAD] = 0.0
+        net = ClassifierNet(embedding_size=vectors.shape[1], dropout=dropout)
+        super().__init__(len(vectors), num_classes, net)
+        self.embedding.weight.data = vectors
+        self.embedding.requires_grad_(not freeze)
+        self.path = path if isinstance(path, str) else None
+        self.missing, self.longest = source.missing, longest_text(base.config.to_dict())
+        self.attention_layers = attention_layers(base)
+        self.architecture = type(base), base.config
+        if encoder == "average":
+            self.encoder = Average(vectors.shape[1], hidden_size)
+            self.attention_layers = []
+        else:
+            base.set_input_embeddings(nn.Identity())  # parameters that are not used stop DDP
+            if hasattr(base, "pooler"):
+                base.pooler = None
+            self.encoder = TransformerEncoder(base, freeze)
+        size = self.encoder.output_size
+        self.attention = ATTENTIONS[attention](size, attention_size=attention_size)
+        self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
+        self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def stored_options(options: dict[str, Any]) -> dict[str, Any]:
+        """Options with what a checkpoint needs beside its weights to build the network."""
+        return stored_options(str(options["path"])) | options
+
+    def require_tokenizer(self, tokenizer: str | None) -> None:
+        """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
+        require_tokenizer(self.path, tokenizer)
+
+    @torch.no_grad()
+    def draw_parameters(self) -> None:
+        """Draw the pretrained parameters as their architecture draws them before any training."""
+        fresh: Any = self.architecture[0](self.architecture[1])
+        table = fresh.get_input_embeddings()
+        # A special token that the model lacks has the vector of another one.
+        vectors = table(torch.arange(len(self.embedding.weight)) % table.num_embeddings)
+        self.embedding.weight.copy_(vectors).select(0, PAD).zero_()
+        if isinstance(self.encoder, TransformerEncoder):
+            drawn = dict(fresh.named_parameters())
+            for name, parameter in self.encoder.model.named_parameters():
+                parameter.copy_(drawn[name])
+
+    @override
+    def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
+        require_readable(self, batch)
+        return {}

@@ -1,0 +1,63 @@
+"""Checks of a network of transformers before it reads a batch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attnlight.batch import TextBatch
+from attnlight.data.pieces import read_tokenizer
+from attnlight.errors import InputError
+from attnlight.models.context import refuse_queries
+
+
+def weights_are_there(network: Any, incompatible: Any) -> None:  # noqa: ANN401
+    """A hook: note that a network has received the weights of a checkpoint."""
+    network.missing, network.new = None, ()
+
+
+def require_readable(network: Any, batch: TextBatch) -> None:  # noqa: ANN401
+    """Check that a network has its weights and can read a batch.
+
+    Args:
+        network: A network with the attributes `missing` and `longest`, the most tokens of a text.
+        batch: The batch.
+
+    Raises:
+        InputError: Its weights are missing; the batch has sentences or queries; or a text is longer
+            than the model reads.
+    """
+    if network.missing is not None:
+        raise InputError(f"the model has no weights: {network.missing}")
+    refuse_queries(batch)
+    if batch.tokens.ndim != 2:
+        raise InputError("a transformer reads flat texts: set `sentences` to none in `data`.")
+    most: int | None = network.longest
+    if most is not None and batch.tokens.shape[1] > most and batch.mask[:, most:].any():
+        raise InputError(
+            f"a text has {int(batch.mask.sum(-1).max())} tokens, but the model reads {most} at most: set "
+            "`truncate` of `data`."
+        )
+
+
+def require_tokenizer(path: object, tokenizer: str | None) -> None:
+    """Check that a corpus has the tokens of a model; one in memory or without its folder has any.
+
+    Args:
+        path: Folder or hub id of the model, or the model.
+        tokenizer: The corpus's tokenizer as JSON text.
+
+    Raises:
+        InputError: It has other tokens.
+    """
+    if not isinstance(path, str) or tokenizer is None:
+        return
+    try:
+        expected = json.loads(read_tokenizer(path)[0].to_str())
+    except InputError:
+        return
+    if json.loads(tokenizer)["model"]["vocab"] != expected["model"]["vocab"]:
+        raise InputError(
+            "the corpus in `data` has other tokens than the model: set `tokenizer` of `data` to its "
+            f"folder or hub id, {path}."
+        )

@@ -1,0 +1,67 @@
+"""Change of the prediction by the layer and head whose attention is ablated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlight.report.layers import column_means, draw_heads, draw_layers
+from attnlight.report.style import PALETTE, canvas
+from attnlight.report.tables import RecordTable, Rows, estimate, mean_cells, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ABLATIONS = ("uniform", "shuffled", "off")
+
+
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+    """Heat maps of single heads, and below them whole layers and all of them; without classes."""
+    names = _ablations(rows)
+    with canvas(5.2) as figure:
+        panels = figure.subplots(2, len(names), squeeze=False, height_ratios=(1.4, 1))
+        columns = {
+            name: (f"tvd_head_{name}_by_head", f"tvd_layer_{name}_by_layer") for name in names
+        }
+        draw_heads(figure, panels[0], rows, columns, "TVD, one head")
+        for axes, name in zip(panels[1], names, strict=True):
+            every = float(column_means(rows[f"tvd_all_{name}"][:, None])[0])
+            lines = {"one layer": (PALETTE[0], f"tvd_layer_{name}_by_layer")}
+            draw_layers(axes, rows, lines, every)
+        highest = max(axes.get_ylim()[1] for axes in panels[1])
+        for axes in panels[1]:
+            axes.set_ylim(0, highest)
+        panels[1, 0].set_ylabel("TVD, all heads")
+    return figure
+
+
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Change and flips for single heads, the strongest of them, single layers and all layers."""
+    lines = []
+    for name in _ablations(rows):
+        of_heads = rows[f"tvd_head_{name}_by_head"]
+        layers = rows[f"tvd_layer_{name}_by_layer"].shape[1]
+        heads, strongest = (
+            of_heads.shape[1] // layers,
+            int(np.nan_to_num(column_means(of_heads)).argmax()),
+        )
+        place = f"head {strongest % heads + 1} of layer {strongest // heads + 1}"
+        cells = {"one head, mean": (f"tvd_head_{name}", f"flip_rate_head_{name}")}
+        columns = {part: [rows[column] for column in pair] for part, pair in cells.items()}
+        columns[f"one head, most: {place}"] = [
+            rows[f"{measure}_head_{name}_by_head"][:, strongest] for measure in ("tvd", "flip_rate")
+        ]
+        for part, words in {"last": "the last layer", "all": "all layers"}.items():
+            columns[words] = [rows[f"{measure}_{part}_{name}"] for measure in ("tvd", "flip_rate")]
+        lines += [
+            [f"{name}: {part}", *mean_cells(pair, rows, [estimate, percent])]
+            for part, pair in columns.items()
+        ]
+    return [("parts", lines, {})]
+
+
+def _ablations(rows: Rows) -> list[str]:
+    """Those that were measured."""
+    return [name for name in _ABLATIONS if f"tvd_all_{name}" in rows]

@@ -1,0 +1,150 @@
+"""Rollout and value norms over layers against loops over texts with products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.attribution import AttentionValueNorm, Rollout, build_attribution
+from attnlight.batch import TextBatch
+from attnlight.callbacks import Faithfulness
+from attnlight.errors import InputError
+from attnlight.functional.interception import intercept
+from tests.models import test_classifier as flat
+from tests.models.taggers import sentences, tagger
+
+
+def matrices_by_hand(model: Any, alone: TextBatch, maps: list[Tensor] | None) -> list[Tensor]:
+    """Attention (n, n) of each layer for one text, mean over heads, or norms of transformed values."""
+    with torch.no_grad(), intercept(record="all") as found:
+        model(alone)
+    matrices = []
+    for layer in sorted(found):
+        weights, values = found[layer].weights[0].double(), found[layer].values[0].double()
+        heads, n = weights.shape[:2]
+        matrix = torch.zeros(n, n, dtype=torch.float64)
+        for query in range(n):
+            for item in range(n):
+                if maps is None:
+                    matrix[query, item] = (
+                        sum(float(weights[h, query, item]) for h in range(heads)) / heads
+                    )
+                else:
+                    added = torch.cat(
+                        [weights[h, query, item] * values[h, item] for h in range(heads)]
+                    )
+                    matrix[query, item] = (maps[layer].double() @ added).norm()
+        matrices.append(matrix)
+    return matrices
+
+
+def rolled_by_hand(matrices: list[Tensor]) -> Tensor:
+    product = torch.eye(len(matrices[0]), dtype=torch.float64)
+    for matrix in matrices:
+        mixed = matrix / matrix.sum(-1, keepdim=True) + torch.eye(len(matrix))
+        product = mixed / mixed.sum(-1, keepdim=True) @ product
+    return product
+
+
+@pytest.mark.parametrize("of", ["attention", "value_norm"])
+@pytest.mark.parametrize("readout", ["study", "text"])
+def test_of_a_tagger(of: Any, readout: str) -> None:
+    model, batch = tagger(readout, layers=3).double(), sentences(extra=2)
+    output = model(batch)
+    found = Rollout(of=of)(model, batch, output, output.logits.argmax(-1))
+    last = model.decoder.decoder if model.decoder.after is None else model.decoder.after.output
+    modules = [*(layer.get_submodule("after.output") for layer in model.layers), last]
+    maps = [module.weight.detach() for module in modules]
+    row = 0
+    for text, length in enumerate(batch.mask.sum(-1).tolist()):
+        alone = batch.select(torch.tensor([text])).trim(length)
+        matrices = matrices_by_hand(model, alone, maps if of == "value_norm" else None)
+        product = rolled_by_hand(matrices)
+        torch.testing.assert_close(product.sum(-1), torch.ones_like(product[0]))
+        for query in range(length):
+            torch.testing.assert_close(found[row, :length], product[query])
+            assert not found[row, length:].any()
+            row += 1
+    assert row == len(found)
+
+
+def test_is_built_by_name_and_scored() -> None:
+    model, batch = tagger(layers=2).double(), sentences()
+    methods = ["rollout", {"name": "rollout", "of": "value_norm", "label": "norms"}]
+    test = Faithfulness(methods, shares=[0.5])
+    columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
+    for label in ("rollout", "norms", "random"):
+        values = columns[f"comprehensiveness_{label}"]
+        assert values.isfinite().sum() >= 15
+    assert not torch.equal(columns["comprehensiveness_rollout"], columns["comprehensiveness_norms"])
+
+
+class TestTransformers:
+    """Models of transformers, whose output maps are found in a pass."""
+
+    MAPS = ("attention.output.dense", "attention.out_lin", "attn.Wo", "attn.c_proj")
+    MAPS += ("self_attn.o_proj", "attention.dense")
+
+    @pytest.fixture(autouse=True)
+    def _needs_transformers(self) -> None:
+        pytest.importorskip("transformers")
+
+    @staticmethod
+    def scene(name: str) -> tuple[Any, TextBatch]:
+        from attnlight.huggingface.classifier import HuggingFaceClassifier
+        from tests.huggingface.layered import texts
+        from tests.huggingface.models import build
+
+        net = build(name, "AutoModelForSequenceClassification", num_labels=3)
+        return HuggingFaceClassifier(net, special_tokens="attended").eval(), texts()
+
+    NAMES = ("bert", "distilbert", "roberta", "electra", "modernbert")
+    NAMES += ("gpt2", "llama", "qwen3", "gemma3", "gpt_neox")
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_rollout_and_norms(self, name: str) -> None:
+        model, batch = self.scene(name)
+        weights = [
+            module.weight.detach() if name != "gpt2" else module.weight.detach().T
+            for place, module in model.transformer.named_modules()
+            if place.endswith(self.MAPS)
+        ]
+        assert len(weights) == len(model.attention_layers)
+        output = model(batch).apply(torch.Tensor.detach)
+        target = output.logits.argmax(-1)
+        rolled = Rollout()(model, batch, output, target)
+        norms = Rollout(of="value_norm")(model, batch, output, target)
+        last = AttentionValueNorm()(model, batch, output, target)
+        for text, length in enumerate(batch.mask.sum(-1).tolist()):
+            alone = batch.select(torch.tensor([text])).trim(length)
+            read = length - 1 if model.last_layer.causal else 0
+            attention = matrices_by_hand(model, alone, None)
+            sizes = matrices_by_hand(model, alone, weights)
+            items = output.mask[text]
+            for found, expected in (
+                (rolled, rolled_by_hand(attention)[read]),
+                (norms, rolled_by_hand(sizes)[read]),
+                (last, sizes[-1][read]),
+            ):
+                kept = items[:length].double()
+                torch.testing.assert_close(
+                    found[text, :length], expected * kept, atol=1e-5, rtol=1e-4
+                )
+                assert not found[text, length:].any()
+                assert float(found[text].max()) > 0.01
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("of", ["attention", "value_norm"])
+    def test_a_model_without_layers(self, of: Any) -> None:
+        model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:2])
+        output = model(batch)
+        with pytest.raises(InputError, match="rollout needs a model with layers"):
+            Rollout(of=of)(model, batch, output, output.logits.argmax(-1))
+
+    def test_a_kind_that_does_not_exist(self) -> None:
+        with pytest.raises(InputError, match=r"rollout: of is 'norms'.*attention, value_norm"):
+            build_attribution({"name": "rollout", "of": "norms"})

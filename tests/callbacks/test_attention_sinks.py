@@ -1,0 +1,150 @@
+"""Attention on sinks, and tests without them, against loops over texts and tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import kendalltau
+
+from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
+from attnlight.callbacks import AttentionSinks
+from attnlight.callbacks.attention_sinks import punctuation
+from attnlight.errors import InputError
+from attnlight.functional.interception import intercept
+from tests.models import test_classifier as flat
+from tests.models.taggers import sentences, tagger
+
+MARKS = [5, 7, 8, 11]  # ids that are punctuation here
+
+
+def with_boundaries(batch: TextBatch) -> TextBatch:
+    """The sentences of four tokens and more with boundary tokens at their ends."""
+    for text, length in enumerate(batch.mask.sum(-1).tolist()):
+        if length >= 4:
+            batch.tokens[text, 0], batch.tokens[text, length - 1] = BOS, EOS
+    return batch
+
+
+def tau(one: list[float], other: list[float]) -> float:
+    return float(kendalltau(one, other).statistic) if len(one) > 1 else float("nan")
+
+
+@torch.no_grad()
+def without(output: AttentionOutput, row: int, items: list[int], gone: set[int]) -> float:
+    """Change of a row's prediction without some items, by the identity of an affine readout."""
+    assert output.item_logits is not None
+    weights, terms = output.weights[row], output.item_logits[row]
+    bias = output.bias if output.bias.ndim == 1 else output.bias[row]
+    left = [i for i in items if i not in gone]
+    logits = torch.zeros_like(bias) if left else bias
+    for head in range(len(weights)):
+        if left:
+            logits = logits + weights[head, left] / weights[head, left].sum() @ terms[head, left]
+    return float((logits.softmax(-1) - output.logits[row].softmax(-1)).abs().sum() / 2)
+
+
+def test_of_a_tagger_by_hand() -> None:
+    model, batch = tagger("residual", layers=2).double(), with_boundaries(sentences(extra=1))
+    test = AttentionSinks()
+    test._punctuation = MARKS
+    output = model(batch)
+    columns = test.measure(batch, output, model)  # type: ignore[arg-type]
+    with torch.no_grad(), intercept(record="all") as found:
+        model(batch)
+    sinks = {name: set[int]() for name in ("special", "first", "punctuation")}
+    expected: dict[str, list[float]] = {name: [] for name in columns if "_by_" not in name}
+    for row, (index, query) in enumerate(output.rows.tolist()):
+        text = int((batch.index == index).nonzero())
+        tokens = batch.tokens[text, : int(batch.mask[text].sum())].tolist()
+        sinks["special"] = {i for i, token in enumerate(tokens) if token in (BOS, EOS)}
+        sinks["first"] = {0}
+        sinks["punctuation"] = {i for i, token in enumerate(tokens) if token in MARKS}
+        items = [i for i, token in enumerate(tokens) if token not in (BOS, EOS)]
+        mean = output.weights[row].mean(0)
+        change = partial(without, output, row, items)
+        single = {item: change({item}) for item in items}
+        for name, sink in {"": set[int](), **sinks}.items():
+            end = f"_without_{name}" if name else ""
+            others = [item for item in items if item not in sink]
+            attended, moved = [float(mean[i]) for i in others], [single[i] for i in others]
+            expected[f"tau{end}"].append(tau(attended, moved))
+            top = max(others, key=lambda i: float(mean[i]), default=None)
+            expected[f"erased_top{end}"].append(float("nan") if top is None else single[top])
+            if not name:
+                continue
+            gone = sink & set(items)
+            expected[f"erased_{name}"].append(change(gone) if gone else float("nan"))
+            masses = [
+                sum(float(found[layer].weights[text, head, query, i]) for i in sink)
+                for layer in range(2)
+                for head in range(2)
+            ]
+            expected[f"mass_{name}"].append(sum(masses) / 4)
+            heads = torch.tensor(masses, dtype=torch.float64)
+            torch.testing.assert_close(columns[f"mass_{name}_by_head"][row], heads)
+            by_layer = heads.view(2, 2).mean(1)
+            torch.testing.assert_close(columns[f"mass_{name}_by_layer"][row], by_layer)
+    for name, values in expected.items():
+        wanted = torch.tensor(values, dtype=torch.float64)
+        torch.testing.assert_close(columns[name], wanted, equal_nan=True, atol=1e-9, rtol=1e-7)
+    assert float(columns["mass_punctuation"].max()) > 0.1
+    assert columns["erased_special"].isnan().all()  # the tagger does not attend to them
+    assert float(columns["erased_first"].nan_to_num().max()) > 1e-3
+    assert set(test.measures) < columns.keys()
+
+
+def test_mass_of_a_text_is_the_mean_over_its_tokens() -> None:
+    pytest.importorskip("transformers")
+    from tests.huggingface.layered import Layered, texts
+
+    model: Any = Layered("bert")
+    batch = texts()
+    batch.tokens[:, 0] = BOS
+    model.readout = lambda output, weights: output.logits.unsqueeze(1).expand(
+        -1, weights.shape[2], -1
+    )
+    columns = AttentionSinks().measure(batch, model(batch), model)
+    layers = model(batch).layers
+    for text, length in enumerate(batch.mask.sum(-1).tolist()):
+        for number in range(8):
+            weights = layers[number // 4][text, number % 4]
+            mean = sum(float(weights[query, 0]) for query in range(length)) / length
+            for sink in ("special", "first"):
+                found = columns[f"mass_{sink}_by_head"][text, number]
+                assert float(found) == pytest.approx(mean, abs=1e-6)
+    assert "mass_punctuation" not in columns
+
+
+def test_padding_and_batches_change_nothing() -> None:
+    model, batch = tagger(layers=2).double(), with_boundaries(sentences())
+    wide = with_boundaries(sentences(extra=4))
+    columns = AttentionSinks().measure(batch, model(batch), model)  # type: ignore[arg-type]
+    parts = []
+    for text in range(len(batch)):
+        one = wide.select(torch.tensor([text]))
+        if len(model(one).rows):
+            parts.append(AttentionSinks().measure(one, model(one), model))  # type: ignore[arg-type]
+    for name, values in columns.items():
+        alone = torch.cat([part[name] for part in parts])
+        torch.testing.assert_close(alone, values, equal_nan=True, atol=1e-10, rtol=0)
+
+
+def test_punctuation_of_a_vocabulary() -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    words = ["[PAD]", "[UNK]", "the", ".", "##,", "\u0120!?", "don't", "``", "\u2581", "--", "a."]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    text = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).to_str()
+    assert punctuation(SimpleNamespace(tokenizer_json=text)) == [3, 4, 5, 7, 9]  # type: ignore[arg-type]
+
+
+def test_a_model_without_layers() -> None:
+    model = flat.model("bilstm")
+    batch = flat.collate(flat.corpus()[:2])
+    with pytest.raises(InputError, match="attention_sinks needs a model with layers"):
+        AttentionSinks().measure(batch, model(batch), model)  # type: ignore[arg-type]

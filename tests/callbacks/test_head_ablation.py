@@ -1,0 +1,185 @@
+"""Ablation of heads and layers against a full pass for each."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attnlight.batch import TextBatch
+from attnlight.callbacks import HeadAblation
+from attnlight.errors import InputError
+from attnlight.functional.interception import intercept
+from attnlight.functional.patches import shuffled
+from attnlight.report.figures import tables
+from tests.callbacks.test_base import run_test
+from tests.models import test_classifier as flat
+from tests.models.taggers import sentences, tagger
+from tests.report.fake import rows_of
+
+LAYERS, HEADS, SEED = 3, 2, 4
+
+
+def weights_by_hand(kind: str, own: Tensor, allowed: Tensor, order: list[int]) -> Tensor:
+    """What becomes of the weights (Q, N) of one head of a text."""
+    new = torch.zeros_like(own)
+    for query, may in enumerate(allowed.tolist()):
+        items = [item for item, reached in enumerate(may) if reached]
+        moved = [item for item in order if item in items]
+        for place, item in enumerate(items):
+            if kind == "uniform":
+                new[query, item] = 1 / len(items)
+            if kind == "shuffled":
+                new[query, item] = own[query, moved[place]]
+    return new
+
+
+def order_of(batch: TextBatch, text: int) -> list[int]:
+    """The random order of a text's items, told from weights that name their items."""
+    items = int(batch.mask[text].sum())
+    names = torch.arange(items).double().view(1, 1, 1, -1)
+    patch = shuffled(batch.index[text : text + 1], SEED)
+    return [int(name) for name in patch(names, torch.ones_like(names, dtype=torch.bool)).flatten()]
+
+
+@torch.no_grad()
+def by_hand(model: Any, batch: TextBatch, kind: str, chosen: set[tuple[int, int]]) -> Any:
+    """Total variation distance and flips (R,) without some heads, each text read alone."""
+    change, flips = [], []
+    for text in range(len(batch)):
+        items = int(batch.mask[text].sum())
+        alone = batch.select(torch.arange(len(batch)) == text).trim(items)
+
+        def patched(layer: int, order: list[int], own: Tensor, allowed: Tensor) -> Tensor:
+            new = own.clone()
+            for head in range(HEADS):
+                if (layer, head) in chosen:
+                    new[0, head] = weights_by_hand(kind, own[0, head], allowed[0, head], order)
+            return new
+
+        order = order_of(batch, text)
+        before = model(alone).probabilities
+        changed = {layer for layer, _ in chosen}
+        with intercept(patch={layer: partial(patched, layer, order) for layer in changed}):
+            after = model(alone).probabilities
+        change += ((after - before).abs().sum(-1) / 2).tolist()
+        flips += (after.argmax(-1) != before.argmax(-1)).double().tolist()
+    return torch.tensor([change, flips], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "shuffled", "off"])
+def test_every_part_by_hand(kind: Any) -> None:
+    model, batch = tagger(layers=LAYERS).double(), sentences(extra=2)
+    test = HeadAblation([kind], others=True, seed=SEED)
+    columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
+    heads = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+    of_layer = [{(layer, head) for head in range(HEADS)} for layer in range(LAYERS)]
+    parts = {
+        "head": torch.stack([by_hand(model, batch, kind, {one}) for one in heads], -1),
+        "layer": torch.stack([by_hand(model, batch, kind, layer) for layer in of_layer], -1),
+        "others": torch.stack(
+            [by_hand(model, batch, kind, of_layer[one[0]] - {one}) for one in heads], -1
+        ),
+        "all": by_hand(model, batch, kind, set(heads)).unsqueeze(-1),
+    }
+    expected = {}
+    for place, measure in enumerate(("tvd", "flip_rate")):
+        for part, both in parts.items():
+            name = f"{measure}_{part}_{kind}"
+            if part != "others":
+                expected[name] = both[place].mean(-1)
+            if part in ("head", "others"):
+                expected[f"{name}_by_head"] = both[place]
+        expected[f"{measure}_layer_{kind}_by_layer"] = parts["layer"][place]
+        expected[f"{measure}_last_{kind}"] = parts["layer"][place][:, -1]
+    assert columns.keys() == expected.keys()
+    assert set(test.measures) < expected.keys()
+    for name, values in expected.items():
+        torch.testing.assert_close(columns[name], values, atol=1e-10, rtol=0)
+    assert float(columns[f"flip_rate_all_{kind}"].sum()) > 0
+    assert float(columns[f"tvd_head_{kind}_by_head"].min()) >= 0
+
+
+def test_uniform_in_all_layers_is_the_uniform_variant() -> None:
+    options = {"uniform_heads": [0, 1], "uniform_below": True, "layers": 2}
+    model, uniform, batch = tagger(layers=2), tagger(**options), sentences()
+    uniform.load_state_dict(model.state_dict(), strict=False)
+    columns = HeadAblation(["uniform"]).measure(batch, model(batch), model)  # type: ignore[arg-type]
+    change = (uniform(batch).probabilities - model(batch).probabilities).abs().sum(-1) / 2
+    torch.testing.assert_close(columns["tvd_all_uniform"], change.detach().double())
+
+
+def test_batches_padding_and_budget_change_nothing() -> None:
+    model, batch = tagger(layers=2).double(), sentences()
+    columns = HeadAblation().measure(batch, model(batch), model)  # type: ignore[arg-type]
+    wide, parts = sentences(extra=5), []
+    for text in (3, 2, 1, 0):
+        one = wide.select(torch.tensor([text]))
+        parts.append(HeadAblation(budget=7).measure(one, model(one), model))  # type: ignore[arg-type]
+    for name, values in columns.items():
+        alone = torch.cat([part[name] for part in reversed(parts)])
+        torch.testing.assert_close(alone, values, atol=1e-10, rtol=0)
+
+
+def test_shuffles_are_uniform_and_keep_what_may_be_reached() -> None:
+    index, n = torch.arange(6_000), 3
+    allowed = torch.ones(len(index), 1, n, n, dtype=torch.bool).tril()
+    names = torch.arange(n).double().expand(len(index), 1, n, n) + 1
+    found = shuffled(index, 0)(names * allowed, allowed)[:, 0]
+    assert (found[:, 0] == torch.tensor([1.0, 0, 0])).all()
+    assert (found[:, 1].sort().values == torch.tensor([0.0, 1, 2])).all()
+    orders, counts = np.unique(found[:, 2].numpy(), axis=0, return_counts=True)
+    assert len(orders) == 6
+    assert (abs(counts - 1_000) < 150).all()
+    half = found[:, 1, 0] == 2  # the order of two is that of all three
+    swapped = (found[:, 2] == 2).int().argmax(-1) < (found[:, 2] == 1).int().argmax(-1)
+    assert torch.equal(half, swapped)
+    left = torch.cat([torch.zeros_like(allowed[..., :2]), allowed], dim=-1)
+    padded = torch.cat([torch.zeros_like(names[..., :2]), names * allowed], dim=-1)
+    assert torch.equal(shuffled(index, 0)(padded, left)[:, 0, :, 2:], found)
+
+
+class TestMistakes:
+    def test_a_model_without_layers(self) -> None:
+        model = flat.model("bilstm")
+        batch = flat.collate(flat.corpus()[:2])
+        with pytest.raises(InputError, match="head_ablation needs a model with layers"):
+            HeadAblation().measure(batch, model(batch), model)  # type: ignore[arg-type]
+
+    def test_a_task_without_layers(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"needs a model with layers .* has none"):
+            run_test(tmp_path, HeadAblation())
+
+    @pytest.mark.parametrize(
+        ("ablations", "message"),
+        [
+            (
+                ["unifrom"],
+                r"have 'unifrom' \(did you mean 'uniform'\?\); expected some of: uniform",
+            ),
+            ([], r"are \[\]; expected one or more, each once"),
+            (["off", "off"], "expected one or more, each once"),
+        ],
+    )
+    def test_ablations(self, ablations: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            HeadAblation(ablations)
+
+
+def test_table_names_the_strongest_head() -> None:
+    rows = rows_of("head_ablation")
+    rows["tvd_head_off_by_head"][:, 6] += 2
+    (table,) = tables("head_ablation", rows)
+    assert len(table.rows) == 12
+    names = [cells[0] for cells in table.rows]
+    assert "off: one head, most: head 3 of layer 2" in names
+    assert all(one != other for one, other in pairwise(names))
+    strongest = table.rows[names.index("off: one head, most: head 3 of layer 2")]
+    mean = float(strongest[1].split()[0])
+    assert mean == pytest.approx(rows["tvd_head_off_by_head"][:, 6].mean(), abs=1e-3)

@@ -1,0 +1,100 @@
+"""Tokenizers of pretrained models, with attnlight's ids of special tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlight.batch import BOS, EOS, PAD, UNK
+from attnlight.data.pieces import find_file, longest_text, read_tokenizer
+from attnlight.errors import InputError
+
+pytest.importorskip("transformers")
+
+from tests.huggingface.folders import TEXTS, write_tokenizer
+
+OTHER_TEXTS = ("Überlong? 12 films, unfunny.", "", "gripping")
+
+
+@pytest.fixture(params=["bert", "gpt2", "llama"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any, list[int], str]:
+    """A tokenizer as given and as read, the model's own ids, and the kind."""
+    given = write_tokenizer(tmp_path, request.param)
+    given.no_padding()
+    given.no_truncation()
+    return given, *read_tokenizer(str(tmp_path)), request.param
+
+
+class TestReadTokenizer:
+    def test_same_tokens_of_the_same_own_ids(self, pair: Any) -> None:
+        given, tokenizer, own, _ = pair
+        for text in (*TEXTS, *OTHER_TEXTS):
+            expected, found = given.encode(text), tokenizer.encode(text)
+            assert [own[number] for number in found.ids] == expected.ids
+            assert found.tokens == expected.tokens
+            assert found.offsets == expected.offsets
+        assert tokenizer.get_vocab_size() == len(own)
+
+    def test_special_tokens_have_their_ids(self, pair: Any) -> None:
+        given, tokenizer, own, kind = pair
+        ids = tokenizer.encode(TEXTS[0]).ids
+        expected = {"bert": (BOS, EOS), "gpt2": (None, None), "llama": (BOS, None)}[kind]
+        assert (ids[0] if BOS in ids else None, ids[-1] if EOS in ids else None) == expected
+        assert PAD not in ids
+        if kind != "gpt2":
+            name = "[UNK]" if kind == "bert" else "<unk>"
+            assert own[UNK] == given.token_to_id(name)
+            assert UNK in tokenizer.encode("\u4e16").ids
+        assert sorted(set(own)) == sorted(given.get_vocab().values())
+
+    def test_texts_are_cut(self, tmp_path: Path) -> None:
+        write_tokenizer(tmp_path, "bert")
+        tokenizer, _ = read_tokenizer(str(tmp_path), 5)
+        ids = tokenizer.encode(TEXTS[2]).ids
+        assert len(ids) == 5
+        assert (ids[0], ids[-1]) == (BOS, EOS)
+
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"no tokenizer.json in .*expected a model's folder"):
+            find_file(str(tmp_path))
+        with pytest.raises(InputError, match="expected a model's folder"):
+            find_file(str(tmp_path / "missing"))
+
+    def test_hub_that_is_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        with pytest.raises(
+            InputError, match=r"'nobody/nothing', neither in a folder .* nor on the"
+        ):
+            find_file("nobody/nothing")
+
+    def test_a_damaged_file(self, tmp_path: Path) -> None:
+        (tmp_path / "tokenizer.json").write_text("{}")
+        with pytest.raises(InputError, match="no tokenizer that can be read"):
+            read_tokenizer(str(tmp_path))
+
+    def test_two_special_tokens_before_a_text(self, tmp_path: Path) -> None:
+        from tokenizers import processors
+
+        tokenizer = write_tokenizer(tmp_path, "llama")
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> </s> $A", special_tokens=[("<s>", 1), ("</s>", 2)]
+        )
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        with pytest.raises(InputError, match="puts <s> </s> before a text"):
+            read_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "other"}, None),
+    ],
+)
+def test_longest_text(config: dict[str, Any], expected: int | None) -> None:
+    assert longest_text(json.loads(json.dumps(config))) == expected

@@ -1,0 +1,294 @@
+"""`HuggingFaceClassifier` against full passes of the models that it reads."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("transformers")
+
+import attnlight
+from attnlight.batch import BOS, EOS, TextBatch
+from attnlight.callbacks.sanity import initial_parameters
+from attnlight.errors import InputError
+from attnlight.functional.patches import given
+from attnlight.huggingface import HuggingFacePooledClassifier
+from attnlight.huggingface.attention import intercept
+from attnlight.huggingface.classifier import HuggingFaceClassifier
+from tests.huggingface.folders import write_model
+from tests.huggingface.models import DECODERS, HEADS, MODELS
+
+LENGTHS = (9, 4, 6, 3, 7)
+
+
+def texts(padding: str = "right") -> TextBatch:
+    """Texts with a token before and one after each."""
+    tokens = torch.randint(4, 50, (5, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.zeros(5, 9, dtype=torch.bool)
+    for text, length in enumerate(LENGTHS):
+        place = slice(length) if padding == "right" else slice(9 - length, 9)
+        mask[text, place] = True
+        tokens[text, place.start or 0] = BOS
+        tokens[text, (place.stop or 9) - 1] = EOS
+    return TextBatch(torch.arange(5) + 3, tokens * mask, mask)
+
+
+def random_weights(output: Any, candidates: int, seed: int = 0) -> Tensor:
+    """Attention (B, H, K, N) over the items."""
+    size = (*output.weights.shape[:2], candidates, output.weights.shape[2])
+    scores = 3 * torch.randn(size, generator=torch.Generator().manual_seed(seed))
+    return scores.masked_fill(~output.mask[:, None, None], -torch.inf).softmax(-1)
+
+
+@torch.no_grad()
+def full_pass(model: Any, batch: TextBatch, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Logits of the model by itself with a row of its last layer substituted; that row."""
+    transformer, last = model.transformer, len(model.attention_layers) - 1
+    decoder, mask = model.last_layer.causal, batch.mask.long()
+    count = mask.shape[1]
+    query = torch.tensor(
+        [max(n for n in range(count) if row[n]) if decoder else 0 for row in batch.mask]
+    )
+    patch = {} if rows is None else {last: given(rows, rows=query)}
+    with intercept(record=[last], patch=patch) as found:
+        logits = transformer(input_ids=batch.tokens, attention_mask=mask).logits
+    return logits, found[last].weights[torch.arange(len(query)), :, query]
+
+
+@pytest.fixture(params=list(MODELS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def classifier(name: str, classes: int = 3, **options: Any) -> HuggingFaceClassifier:
+    model = MODELS[name]("AutoModelForSequenceClassification", num_labels=classes)
+    return HuggingFaceClassifier(model, **options).eval()
+
+
+class TestLastLayer:
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_logits_are_those_of_the_model(self, name: str, special_tokens: Any) -> None:
+        model, batch = classifier(name, special_tokens=special_tokens), texts()
+        output = model(batch)
+        logits, row = full_pass(model, batch)
+        torch.testing.assert_close(output.logits, logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model.substituted(output, output.weights), row, atol=1e-6, rtol=0
+        )
+        for text, length in enumerate(LENGTHS):
+            items = range(length) if special_tokens == "attended" else range(1, length - 1)
+            reached = [n for n in items if row[text, 0, n] > 0]
+            assert output.mask[text].nonzero().flatten().tolist() == reached
+            for head in range(HEADS):
+                total = sum(float(row[text, head, n]) for n in reached)
+                for n in reached:
+                    expected = float(row[text, head, n]) / total
+                    assert float(output.weights[text, head, n]) == pytest.approx(expected, rel=1e-4)
+
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_readout_is_full_passes_with_the_row(self, name: str, special_tokens: Any) -> None:
+        model, batch = classifier(name, special_tokens=special_tokens), texts()
+        output = model(batch)
+        candidates = random_weights(output, 3)
+        logits = model.readout(output, candidates)
+        for number in range(3):
+            rows = model.substituted(output, candidates[:, :, number])
+            expected, _ = full_pass(model, batch, rows)
+            torch.testing.assert_close(logits[:, number], expected, atol=1e-5, rtol=1e-5)
+        moved = (logits[:, 0] - logits[:, 1]).abs().amax(-1)
+        assert (moved[output.mask.sum(-1) > 1] > 1e-3).all()
+
+    @pytest.mark.parametrize("name", DECODERS)
+    def test_left_padding(self, name: str) -> None:
+        model, batch = classifier(name), texts("left")
+        output = model(batch)
+        candidates = random_weights(output, 2)
+        for number, rows in enumerate(candidates.unbind(2)):
+            expected, _ = full_pass(model, batch, model.substituted(output, rows))
+            found = model.readout(output, candidates)[:, number]
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+    def test_of_another_precision(self, name: str) -> None:
+        model, batch = classifier(name).double(), texts()
+        output = model(batch)
+        assert output.logits.dtype == torch.float64
+        expected, _ = full_pass(model, batch)
+        torch.testing.assert_close(output.logits, expected, atol=1e-6, rtol=1e-6)
+
+    def test_blocks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, batch = classifier("llama"), texts()
+        output = model(batch)
+        candidates = random_weights(output, 7)
+        whole = model.readout(output, candidates)
+        for block in (1, 3 * 4 * 32, 20 * 4 * 32):
+            monkeypatch.setattr("attnlight.huggingface.last_layer._BLOCK", block)
+            torch.testing.assert_close(model.readout(output, candidates), whole)
+
+    def test_a_copy_reads_its_own_parameters(self) -> None:
+        model, batch = classifier("bert"), texts()
+        before = model(batch).logits
+        again = copy.deepcopy(model)
+        with torch.no_grad():
+            for parameter in again.parameters():
+                parameter.mul_(0.5)
+        assert float((again(batch).logits - before).abs().max()) > 1e-3
+        torch.testing.assert_close(model(batch).logits, before, atol=0, rtol=0)
+
+    def test_threads(self) -> None:
+        model, batch = classifier("bert"), texts()
+        parts = [batch.select(torch.tensor([n])) for n in range(5)]
+        expected = [model(part).logits for part in parts]
+        found: dict[int, list[Tensor]] = {}
+
+        def read(number: int) -> None:
+            found[number] = [model(parts[number]).logits for _ in range(10)]
+
+        threads = [threading.Thread(target=read, args=(n,)) for n in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number, logits in enumerate(expected):
+            for one in found[number]:
+                torch.testing.assert_close(one, logits)
+
+
+class TestProtocol:
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_keeps_all_promises(self, name: str, special_tokens: Any) -> None:
+        assert attnlight.check(classifier(name, special_tokens=special_tokens), texts()) == []
+
+    def test_empty_context_keeps_special_tokens(self, name: str) -> None:
+        model, batch = classifier(name), texts()
+        output = model(batch)
+        _, row = full_pass(model, batch)
+        expected, _ = full_pass(model, batch, row * ~output.mask[:, None])
+        torch.testing.assert_close(output.bias, expected, atol=1e-5, rtol=1e-5)
+
+    def test_layers(self, name: str) -> None:
+        model, batch = classifier(name, layers=True), texts()
+        layers = model(batch).layers
+        assert layers is not None
+        assert len(layers) == len(model.attention_layers)
+        with intercept(record="all") as found:
+            model.transformer(input_ids=batch.tokens, attention_mask=batch.mask.long())
+        for number, weights in enumerate(layers):
+            real = batch.mask[:, None, :, None]
+            torch.testing.assert_close(weights * real, found[number].weights * real)
+
+    def test_uniform_heads(self, name: str) -> None:
+        model, batch = classifier(name, uniform_heads=[1]), texts()
+        output, own = model(batch), classifier(name)(batch)
+        equal = output.mask / output.mask.sum(-1, keepdim=True)
+        torch.testing.assert_close(output.weights[:, 1], equal)
+        torch.testing.assert_close(output.weights[:, [0, 2, 3]], own.weights[:, [0, 2, 3]])
+        expected, _ = full_pass(model, batch, model.substituted(output, output.weights))
+        torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+
+    def test_two_classes_of_one_logit(self) -> None:
+        model, batch = classifier("bert", 1), texts()
+        logits = model(batch).logits
+        assert logits.shape == (5, 2)
+        assert (logits[:, 0] == 0).all()
+
+    def test_gradients_reach_all_parameters_or_the_last_layer(self, name: str) -> None:
+        for freeze in (False, True):
+            model = classifier(name, freeze=freeze).train()
+            model(texts()).logits.square().sum().backward()
+            reached = {
+                n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()
+            }
+            parts = model.parameter_parts
+            assert set(sum(parts.values(), ())) == {n for n, _ in model.named_parameters()}
+            top = {*parts["head"], *parts[f"layer_{len(model.attention_layers)}"]}
+            lower = set(parts["layer_1"])
+            assert len(reached & top) > 2
+            assert bool(reached & lower) is not freeze
+            assert not freeze or reached <= top
+
+
+class TestAllTests:
+    @pytest.mark.parametrize("name", ["bert", "gemma3"])
+    @pytest.mark.parametrize("tests", ["all", "card", "faithfulness"])
+    def test_run_unchanged(self, name: str, tests: str) -> None:
+        batch = texts()
+        batch.labels = torch.tensor([0, 1, 2, 0, 1])
+        results = attnlight.run(classifier(name), [batch], tests=tests)
+        table = results.table()
+        assert len(table) > 5
+        assert table["mean"].notna().any()
+
+
+class TestRefusals:
+    def test_flash_attention(self) -> None:
+        model = MODELS["bert"]("AutoModelForSequenceClassification")
+        model.config._attn_implementation = "flash_attention_2"
+        with pytest.raises(InputError, match="flash_attention_2, which has no weights"):
+            HuggingFaceClassifier(model)
+
+    def test_a_model_without_classes(self) -> None:
+        with pytest.raises(InputError, match="BertModel gives no classes"):
+            HuggingFaceClassifier(MODELS["bert"]())
+
+    def test_another_number_of_classes(self) -> None:
+        with pytest.raises(InputError, match="3 classes, but the corpus in `data` has 2"):
+            classifier("bert", num_classes=2)
+
+    def test_a_head_out_of_range(self) -> None:
+        with pytest.raises(InputError, match="no head 4; heads are 0 to 3"):
+            classifier("bert", uniform_heads=[4])
+
+    def test_mean_pooling(self) -> None:
+        model = MODELS["modernbert"](
+            "AutoModelForSequenceClassification", classifier_pooling="mean"
+        )
+        with pytest.raises(InputError, match="mean of all states"):
+            HuggingFaceClassifier(model)
+
+    def test_a_text_that_is_too_long(self) -> None:
+        batch = TextBatch(
+            torch.zeros(1, dtype=torch.long),
+            torch.full((1, 70), 5),
+            torch.ones(1, 70, dtype=torch.bool),
+        )
+        with pytest.raises(InputError, match="70 tokens, but the model reads 64 at most"):
+            classifier("bert")(batch)
+
+
+class TestDrawnParameters:
+    """What `Sanity` compares explanations with: nothing of the pretrained model is left."""
+
+    @pytest.mark.parametrize("pooled", [False, True])
+    def test_are_those_of_the_architecture(self, name: str, pooled: bool) -> None:
+        if pooled:
+            torch.manual_seed(0)
+            model: Any = HuggingFacePooledClassifier(MODELS[name](), 3)
+        else:
+            model = classifier(name)
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        model.draw_parameters()
+        above = ("attention.", "decoder.") if pooled else ("nothing",)  # drawn when it was built
+        for key, parameter in model.named_parameters():
+            if parameter.ndim > 1 and not key.startswith(above):
+                assert float(parameter.std()) < 0.2 < float(before[key].std())
+        assert attnlight.check(model, texts()) == []
+
+    def test_sanity_uses_them(self, tmp_path: Path) -> None:
+        folder = str(write_model(tmp_path, auto="AutoModel"))
+        options = {"network": "attnlight.huggingface.HuggingFaceClassifier"}
+        net = options | {"options": {"path": folder}}
+        spec = {"vocab_size": 90, "classes": ["a", "b"], "features": {}, "target": "tokens"}
+        hparams = {"problem": "classification", "net": net, "spec": spec}
+        first, again, other = (initial_parameters(hparams, 0, draw) for draw in (0, 0, 1))
+        pretrained = dict(HuggingFaceClassifier(folder).named_parameters())
+        for key, drawn in first.items():
+            torch.testing.assert_close(drawn, again[key], atol=0, rtol=0)
+            if drawn.ndim > 1:
+                assert float((drawn - other[key]).abs().max()) > 0
+                assert float((drawn - pretrained[key]).abs().max()) > 0

@@ -1,0 +1,232 @@
+"""Pretrained models on the command line and by `attnlight.run`, from folders, without network."""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+pytest.importorskip("transformers")
+
+import transformers
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.records import read_record
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
+
+POSITIVE, NEGATIVE = ["funny", "gripping", "shines"], ["dull", "overlong", "mess"]
+FAST = [*CPU, *QUIET, "--trainer.max_epochs=1"]
+NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
+
+
+def write_corpus(folder: Path) -> Path:
+    """A data file of a corpus of films; a text has 3 to 12 words, one of 80."""
+    generator, words = random.Random(0), " ".join(TEXTS).split()
+    folder.mkdir()
+    for split, count in (("train", 48), ("validation", 16), ("test", 16)):
+        rows = []
+        for number in range(count):
+            text = generator.choices(words, k=80 if number == 3 else generator.randint(2, 11))
+            text.append(generator.choice((NEGATIVE, POSITIVE)[number % 2]))
+            rows.append([" ".join(text), ("neg", "pos")[number % 2]])
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["text", "label"], *rows])
+    data = folder.parent / "films.yaml"
+    options = {"path": str(folder), "classes": {"neg": "neg", "pos": "pos"}}
+    data.write_text(
+        yaml.safe_dump({"class_path": "attnlight.datamodules.TextDataModule", "init_args": options})
+    )
+    return data
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained")
+    write_corpus(folder / "films")
+    write_model(folder / "bert", auto="AutoModel")
+    write_model(folder / "gpt2", "gpt2", auto="AutoModel")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+
+
+def fit(run: str, *options: str, model: str = "huggingface_last", name: str = "bert") -> int:
+    named = ["--model", model, "--data", "films.yaml", "--experiment=e", f"--run={run}"]
+    if not model.startswith("huggingface"):
+        return main(
+            ["fit", "-c", "trainer.yaml", *named, f"--data.tokenizer={name}", *options, *FAST]
+        )
+    paths = [f"--model.net.path={name}", f"--data.tokenizer={name}"]
+    return main(["fit", *named, *paths, *options, *FAST])
+
+
+@pytest.mark.parametrize("model", ["huggingface_last", "huggingface_pooled"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_fit_test_and_read_texts(
+    place: Path, model: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = f"{model}-{name}"
+    assert fit(run, model=model, name=name) == 0
+    if name == "bert" and model == "huggingface_last":
+        assert "1 cut at the model's longest text" in capsys.readouterr().err
+    assert main(["test", f"checkpoints/e/{run}", "--tests=cheap,faithfulness", *CPU, *QUIET]) == 0
+    record = read_record(place / f"checkpoints/e/{run}/records/test/predictions.parquet").columns
+    trained = attnlight.load(f"checkpoints/e/{run}")
+    texts = [row["text"] for row in csv.DictReader((place / "films/test.csv").open())]
+    batch = trained.encode(texts)
+    assert batch.mask[:3].sum(-1).max() <= 20
+    assert attnlight.check(trained.model, batch.trim(20).select(torch.tensor([0, 1, 2]))) == []
+    predicted = trained.model(batch).logits.argmax(-1)
+    assert predicted.tolist() == list(record["prediction"])
+
+
+def test_checkpoints_need_no_folder(place: Path) -> None:
+    shutil.copytree(place / "bert", place / "gone")
+    assert fit("moved", name="gone") == 0
+    expected = attnlight.load("checkpoints/e/moved")
+    logits = expected.model(expected.encode(list(TEXTS))).logits
+    (place / "gone").rename(place / "elsewhere")
+    moved = attnlight.load("checkpoints/e/moved")
+    found = moved.model(moved.encode(list(TEXTS))).logits
+    torch.testing.assert_close(found, logits, atol=0, rtol=0)
+    paths = ["--model.net.path=elsewhere", "--data.tokenizer=elsewhere"]
+    assert main(["test", "checkpoints/e/moved", *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+
+
+def test_weights_that_have_changed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(place / "bert", place / "changing")
+    assert fit("before", name="changing") == 0
+    model = transformers.AutoModel.from_pretrained("changing")
+    with torch.no_grad():
+        next(model.parameters()).mul_(0.5)
+    model.save_pretrained("changing")
+    command = ["fit", "--model=seed", "--model.base=checkpoints/e/before/best.ckpt"]
+    named = ["--data=films.yaml", "--data.tokenizer=bert", "--experiment=e", "--run=after"]
+    assert main([*command, *named, *FAST]) == 2
+    assert "the weights in changing are not those that training started from" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("variant", "model"),
+    [
+        ("uniform", "huggingface_last"),
+        ("seed", "huggingface_last"),
+        ("adversarial", "huggingface_last"),
+        ("uniform", "huggingface_pooled"),
+        ("seed", "huggingface_pooled"),
+        ("adversarial", "huggingface_pooled"),
+        ("guided_mlp", "huggingface_pooled"),
+    ],
+)
+def test_variants(place: Path, variant: str, model: str) -> None:
+    base = place / f"checkpoints/e/base-{model}/best.ckpt"
+    if not base.exists():
+        assert fit(f"base-{model}", model=model) == 0
+    command = ["fit", f"--model={variant}", f"--model.base={base}", "--data=films.yaml"]
+    run = f"{variant}-{model}"
+    named = ["--data.tokenizer=bert", "--experiment=e", f"--run={run}"]
+    assert main([*command, *named, *FAST]) == 0
+    assert main(["test", f"checkpoints/e/{run}", "--tests=predictions", *CPU, *QUIET]) == 0
+    if variant == "uniform":
+        weights = attnlight.load(f"checkpoints/e/{run}")
+        output = weights.model(weights.encode(list(TEXTS)))
+        equal = output.mask / output.mask.sum(-1, keepdim=True)
+        torch.testing.assert_close(output.weights, equal[:, None].expand_as(output.weights))
+
+
+class TestTrainedElsewhere:
+    @pytest.fixture
+    def trained(self, place: Path) -> Path:
+        return write_model(place / "trained", **NAMES)
+
+    def test_command(self, place: Path, trained: Path) -> None:
+        command = ["test", "--model=huggingface_last", f"--model.net.path={trained}"]
+        named = ["--data=films.yaml", "--experiment=elsewhere", "--tests=cheap"]
+        assert main([*command, *named, *CPU, *QUIET]) == 0
+        (run,) = (place / "checkpoints/elsewhere").iterdir()
+        record = read_record(run / "records/test/predictions.parquet").columns
+        texts = [row["text"] for row in csv.DictReader((place / "films/test.csv").open())]
+        model = HuggingFaceClassifier(str(trained)).eval()
+        with torch.no_grad():
+            expected = model(model.raw.encode(texts)).probabilities
+        found = torch.tensor([list(row) for row in record["probabilities"]])
+        torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=0)
+        assert main(["report", str(run)]) == 0
+        assert main([*command, *named[:2], "--tests=faithfulness", *CPU, *QUIET]) == 0
+        assert {path.stem for path in (run / "records/test").glob("*.parquet")} > {"faithfulness"}
+
+    def test_python(self, trained: Path) -> None:
+        rows = [(text, ("POS", "NEG")[number % 2]) for number, text in enumerate(TEXTS)]
+        results = attnlight.run(HuggingFaceClassifier(str(trained)), rows, tests="cheap")
+        assert list(results.table("predictions")["label"]) == [1, 0, 1, 0]
+
+    def test_other_names_of_classes(
+        self, place: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+        write_model(place / "renamed", **names)
+        command = ["test", "--model=huggingface_last", "--model.net.path=renamed"]
+        assert main([*command, "--data=films.yaml", "--experiment=x", *CPU, *QUIET]) == 2
+        assert "has the classes neg, pos, the model bad, good: rename" in capsys.readouterr().err
+
+    def test_a_head_that_is_not_trained(
+        self, place: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        command = ["test", "--model=huggingface_last", "--model.net.path=bert"]
+        assert main([*command, "--data=films.yaml", "--experiment=y", *CPU, *QUIET]) == 2
+        assert "has no trained head" in capsys.readouterr().err
+        with pytest.raises(InputError, match="has no trained head"):
+            attnlight.run(HuggingFaceClassifier("bert"), list(TEXTS), tests="cheap")
+
+
+class TestRefusals:
+    def test_no_weights_and_no_network(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        paths = ["--model.net.path=nobody/nothing", "--data.tokenizer=bert"]
+        named = ["--data=films.yaml", "--experiment=e", "--run=nothing"]
+        assert main(["fit", "--model=huggingface_last", *named, *paths, *FAST]) == 2
+        assert "there is no model in 'nobody/nothing'" in capsys.readouterr().err
+
+    def test_a_folder_without_weights(self, place: Path) -> None:
+        write_model(place / "empty", auto="AutoModel")
+        (place / "empty/model.safetensors").unlink()
+        with pytest.raises(InputError, match="no weights in empty"):
+            HuggingFaceClassifier.stored_options({"path": "empty"})
+
+    def test_tokens_of_another_model(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write_tokenizer(place / "bert-other", "bert", [*TEXTS, "quite different words"])
+        shutil.copy(place / "bert/config.json", place / "bert-other")
+        assert fit("tokens", "--data.tokenizer=bert-other") == 2
+        assert "other tokens than the model: set `tokenizer` of `data`" in capsys.readouterr().err
+
+    def test_rules_beside_a_tokenizer(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert fit("rules", "--data.max_vocabulary=100") == 2
+        assert "tokenizer makes other tokens: leave out" in capsys.readouterr().err
+
+
+def test_a_checkpoint_names_no_class_outside(place: Path) -> None:
+    """Its own class is of the package, so that it loads by its file alone."""
+    assert fit("alone") == 0
+    shutil.copy(place / "checkpoints/e/alone/best.ckpt", place / "alone.ckpt")
+    loaded: Any = attnlight.load("alone.ckpt")
+    assert isinstance(loaded.model, HuggingFaceClassifier)
+    assert loaded.model(loaded.encode(list(TEXTS))).logits.isfinite().all()

@@ -1,0 +1,101 @@
+"""`HuggingFacePooledClassifier`: a transformer below the flat classifier's attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import attnlight
+from attnlight.errors import InputError
+from attnlight.functional.patches import off
+from attnlight.huggingface import HuggingFacePooledClassifier
+from attnlight.huggingface.attention import intercept
+from tests.huggingface.models import MODELS
+from tests.huggingface.test_classifier import texts
+
+
+@pytest.fixture(params=list(MODELS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def classifier(name: str, **options: Any) -> HuggingFacePooledClassifier:
+    torch.manual_seed(0)
+    return HuggingFacePooledClassifier(MODELS[name](), 3, **options).eval()
+
+
+def test_states_are_those_of_the_model(name: str) -> None:
+    batch = texts()
+    inputs = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
+    expected = MODELS[name]()(**inputs).last_hidden_state[batch.mask]
+    torch.testing.assert_close(
+        classifier(name)(batch).states[batch.mask], expected, atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("attention", ["additive", "uniform"])
+def test_keeps_all_promises(name: str, attention: Any) -> None:
+    model = classifier(name, attention=attention)
+    assert attnlight.check(model, texts()) == []
+    output = model(texts())
+    assert output.item_logits is not None
+    sums = (output.weights.unsqueeze(-1) * output.item_logits).sum((1, 2))
+    torch.testing.assert_close(sums, output.logits)
+
+
+def test_exact_tests_run(name: str) -> None:
+    batch = texts()
+    batch.labels = torch.tensor([0, 1, 2, 0, 1])
+    table = attnlight.run(classifier(name), [batch], tests="cheap").table()
+    assert table.set_index(["test", "measure"])["n"]["adversarial_attention", "worst_js"] == 5
+
+
+@pytest.mark.parametrize("options", [{}, {"freeze": True}, {"encoder": "average"}])
+def test_each_trained_parameter_has_a_gradient(name: str, options: Any) -> None:
+    model = classifier(name, **options).train()
+    model(texts()).logits.square().sum().backward()
+    trained = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert trained == {n for n, p in model.named_parameters() if p.grad is not None}
+    assert trained >= {"decoder.weight", "attention.key.weight"}
+    assert any(n.startswith("encoder.model") for n in trained) is (not options)
+
+
+def test_frozen_models_have_no_dropout() -> None:
+    torch.manual_seed(0)
+    base = MODELS["bert"](hidden_dropout_prob=0.5)
+    model = HuggingFacePooledClassifier(base, 2, freeze=True).train()
+    first, second = model(texts()).states, model(texts()).states
+    torch.testing.assert_close(first, second, atol=0, rtol=0)
+    assert model.training
+    assert not model.encoder.training
+
+
+def test_attention_below_can_be_intercepted(name: str) -> None:
+    model = classifier(name)
+    plain = model(texts()).logits
+    with intercept(record="all", patch={0: off}) as found:
+        changed = model(texts()).logits
+    assert len(found) == len(model.attention_layers)
+    assert float((changed - plain).abs().max()) > 1e-4
+
+
+def test_average_reads_each_token_alone() -> None:
+    model, batch = classifier("bert", encoder="average"), texts()
+    states = model(batch).states
+    batch.tokens[0, 3] = 7
+    moved = (model(batch).states - states).abs().amax(-1) > 0
+    assert moved.nonzero().tolist() == [[0, 3]]
+
+
+def test_attention_that_cannot_be_intercepted() -> None:
+    import transformers
+
+    config = transformers.DebertaV2Config(
+        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=4
+    )
+    with pytest.raises(InputError, match="DebertaV2Model cannot be intercepted"):
+        HuggingFacePooledClassifier(transformers.DebertaV2Model(config), 2)

@@ -1,0 +1,142 @@
+"""Passes from a layer on against full passes with the same patches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlight.errors import InputError
+from attnlight.functional.interception import intercept
+from attnlight.functional.patches import Patch, off, restrict, uniform
+from attnlight.functional.replay import Replay, layer_modules
+
+pytest.importorskip("transformers")
+
+from tests.huggingface.layered import Layered, texts
+from tests.huggingface.models import CONFIGURATIONS, HEADS
+from tests.models import test_classifier as flat
+from tests.models.taggers import sentences, tagger
+
+
+def candidates(layers: int, heads: int) -> list[dict[int, Patch]]:
+    """Single heads, a layer, pairs of layers, all of them."""
+    single = [{n: restrict(off, heads=[h])} for n in range(layers) for h in range(heads)]
+    every = {n: uniform for n in range(layers)}
+    ends = {0: restrict(uniform, heads=[0]), layers - 1: off}
+    return [*single, *({n: uniform} for n in range(layers)), every, ends, every]
+
+
+@torch.no_grad()
+def full_passes(model: Any, batch: Any, patches: list[dict[int, Patch]]) -> Tensor:
+    logits = []
+    for patch in patches:
+        with intercept(patch=patch):
+            logits.append(model(batch).logits)
+    return torch.stack(logits, dim=1)
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_equal_full_passes(name: str, padding: str) -> None:
+    model, batch = Layered(name), texts(padding)
+    patches = candidates(len(model.attention_layers), HEADS)
+    replay = Replay(model, batch, "the test")
+    expected = full_passes(model, batch, patches)
+    assert float((expected - replay.output.logits[:, None]).abs().amax((0, 2)).min()) > 1e-3
+    for budget in (None, 1, 5 * batch.mask.numel()):
+        found = replay.logits(patches, budget)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    again = model(batch)
+    torch.testing.assert_close(again.logits, replay.output.logits)
+    for kept, weights in zip(replay.attention, again.layers, strict=True):
+        torch.testing.assert_close(kept.weights, weights)
+
+
+@pytest.mark.parametrize("encoder", ["transformer", "bilstm"])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_of_a_tagger(encoder: str, layers: int) -> None:
+    model, batch = tagger(encoder=encoder, layers=layers).double(), sentences()
+    patches = candidates(layers, 2)
+    found = Replay(model, batch, "the test").logits(patches)
+    expected = full_passes(model, batch, patches)
+    torch.testing.assert_close(found, expected)
+    assert float((expected - model(batch).logits[:, None]).abs().amax((0, 2)).min()) > 1e-3
+
+
+def test_patched_attention_of_a_tagger_is_what_it_returns() -> None:
+    model, batch = tagger(layers=2), sentences()
+    with intercept(record="all", patch={0: uniform, 1: restrict(off, heads=[1])}) as found:
+        output = model(batch)
+    text, position = torch.nonzero(batch.mask).unbind(-1)
+    assert output.layers is not None
+    torch.testing.assert_close(output.weights, found[1].weights[text, :, position])
+    assert not output.weights[:, 1].any()
+    lengths = batch.mask.sum(-1)[:, None, None]
+    mass = output.layers[0].sum(-1)[batch.mask[:, None].expand(-1, 2, -1)]
+    torch.testing.assert_close(mass, torch.ones_like(mass))
+    torch.testing.assert_close(output.layers[0].amax((-1, -2)), (1 / lengths[..., 0]).expand(-1, 2))
+    by_readout = model.readout(output, output.weights.unsqueeze(2))
+    torch.testing.assert_close(by_readout.squeeze(1), output.logits)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_layers_below_are_not_computed(name: str) -> None:
+    model, batch = Layered(name), texts()
+    calls: Counter[nn.Module] = Counter()
+    modules = layer_modules(model)
+    assert not set(modules) & set(model.attention_layers)  # whole layers, not attention alone
+    for module in model.attention_layers:
+        module.register_forward_hook(lambda module, *_: calls.update([module]))
+    replay = Replay(model, batch, "the test")
+    replay.logits([{len(modules) - 1: off}, {1: uniform}], 1)
+    counts = [calls[module] for module in model.attention_layers]
+    assert counts[0] == 1
+    assert counts[-1] == 3
+    model(batch)
+    assert [calls[module] for module in model.attention_layers] == [n + 1 for n in counts]
+
+
+def test_a_module_that_computes_several_layers() -> None:
+    import transformers
+
+    class Shared(Layered):
+        def __init__(self) -> None:
+            nn.Module.__init__(self)
+            sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+            config = transformers.AlbertConfig(
+                **sizes, vocab_size=50, embedding_size=16, num_hidden_layers=3, num_labels=3
+            )
+            torch.manual_seed(0)
+            self.net = transformers.AlbertForSequenceClassification(config).eval()
+            for parameter in self.net.parameters():
+                nn.init.normal_(parameter, std=0.3)
+            self.last = False
+            self.attention_layers = attention_layers(self.net)
+
+    from attnlight.huggingface.attention import attention_layers
+
+    model, batch = Shared(), texts()
+    assert len(set(model.attention_layers)) == 1
+    patches = candidates(3, 4)
+    found = Replay(model, batch, "the test").logits(patches)
+    torch.testing.assert_close(found, full_passes(model, batch, patches), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_without_layers() -> None:
+    with pytest.raises(
+        InputError, match=r"the test needs a model with layers .* FlatClassifier has"
+    ):
+        Replay(flat.model("bilstm"), flat.collate(flat.corpus()[:2]), "the test")
+
+
+def test_layers_and_heads_that_do_not_exist() -> None:
+    replay = Replay(tagger(layers=2), sentences(), "the test")
+    with pytest.raises(InputError, match="no layer 2; layers are 0 to 1"):
+        replay.logits([{2: off}])
+    with pytest.raises(InputError, match="no head 2; heads are 0 to 1"):
+        replay.logits([{1: restrict(off, heads=[2])}])
+    torch.testing.assert_close(replay.model(sentences()).logits, replay.output.logits)
