@@ -25,9 +25,11 @@ from tests.tasks.tagged import task_of, written
 from tests.test_api import planted_rows
 
 REFUSED = {
+    "attention_sinks": "needs a model with layers of self-attention",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "evidence_mass": "needs a corpus with a column `evidence`",
     "evidence_swap": "takes the names of classes from a corpus.* run `attnlight test`",
+    "head_ablation": "needs a model with layers of self-attention",
     "impermissible_mass": "needs a corpus with a column `impermissible`",
     "known_answers": "only PlantedEvidence without sentences has: run `attnlight test`",
     "measured_use": "only PlantedEvidence without sentences has: run `attnlight test`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -47,8 +48,8 @@ class StateTokenAgreement(InterpretabilityTest):
     each state, which is time quadratic in the length of a text.
 
     Args:
-        hidden_tokens: Measure the shares of the gradient norms, the last three columns; most of the
-            time goes into them.
+        hidden_tokens: `local`: leave the last three columns undefined for encoders of unbounded
+            reach, such as recurrent ones, where they take most of the time; `all`: measure them.
         probes: Estimate the gradient norms from so many random combinations of a state's dimensions
             (at least 2) instead of all of them: 16 give the mean within its interval at a fraction
             of the time. `hidden_token_attribution_error` then is the standard error of each row's
@@ -65,7 +66,7 @@ class StateTokenAgreement(InterpretabilityTest):
 
     def __init__(
         self,
-        hidden_tokens: bool = True,
+        hidden_tokens: Literal["all", "local"] = "all",
         probes: int | None = None,
         budget: int | None = None,
         every_n_epochs: int = 1,
@@ -77,8 +78,6 @@ class StateTokenAgreement(InterpretabilityTest):
         self._require_at_least(2, probes=probes)
         self._require_at_least(1, budget=budget)
         self.hidden_tokens, self.probes, self.budget = hidden_tokens, probes, budget
-        if not hidden_tokens:
-            self.measures = ("tau_erasure_deletion",)  # type: ignore[assignment, misc]
         self.metadata = {"tie": TIE, "probes": probes}
         self._warned = False
 
@@ -92,18 +91,19 @@ class StateTokenAgreement(InterpretabilityTest):
         deletion = leave_one_out(model, batch, output, self.budget)
         others = other_items(batch, output)
         tau, _ = kendall_tau(dense_ranks(erasure, others), dense_ranks(deletion, others), others)
-        shares = self._shares(batch, output, readout) if self.hidden_tokens else {}
-        return {"tau_erasure_deletion": tau, **shares, "items": readout.lengths}
+        columns = {"tau_erasure_deletion": tau, **self._shares(batch, output, readout)}
+        return columns | {"items": readout.lengths}
 
     def _shares(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> dict[str, Tensor]:
         """The columns of hidden token attribution."""
-        model = readout.model
-        longest = int(readout.lengths.max())
-        unbounded = self.probes is None and getattr(model, "reach", None) is None
-        if unbounded and longest > _LONG and not self._warned:  # the test would seem to hang
-            self._warned = True
+        model, longest = readout.model, int(readout.lengths.max())
+        unbounded = getattr(model, "reach", None) is None
+        if unbounded and self.hidden_tokens == "local":
+            return {name: torch.full((len(output.mask),), torch.nan) for name in self.measures[1:]}
+        if unbounded and self.probes is None and longest > _LONG and not self._warned:
+            self._warned = True  # the test would seem to hang
             print(
                 f"{self.name}: a text has {longest:,} items; exact attribution takes time quadratic "
                 "in their number. Set probes: 16 to estimate it, or max_instances.",

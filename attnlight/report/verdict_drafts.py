@@ -281,13 +281,12 @@ class Drafts:
     def words(self) -> Draft:
         """Whether erasing a state does what deleting its word does."""
         rule, test = rules()["lines"]["words"], "state_token_agreement"
-        if not self.has(test, "tau_erasure_deletion"):
+        names = ("hidden_token_attribution", "tau_erasure_deletion")
+        if not self.has(test, *names):
             return self.unmeasured("words", test)
-        if self.has(test, "hidden_token_attribution"):
-            texts, (own,) = self.columns(self.records[test], "hidden_token_attribution")
-            if (attributed := Estimate.of(texts, own)).value >= rule["own_word"]:
-                return Draft("words", "yes", "alone", estimate=attributed)
-        texts, (tau,) = self.columns(self.records[test], "tau_erasure_deletion")
-        estimate = Estimate.of(texts, tau)
+        texts, columns = self.columns(self.records[test], *names)
+        own, estimate = (Estimate.of(texts, column) for column in columns)
+        if own.value >= rule["own_word"]:
+            return Draft("words", "yes", "alone", estimate=own)
         bounds = (rule["no_below"], rule["yes_from"])
         return Draft("words", ANSWERS, "says", {"yes_from": rule["yes_from"]}, estimate, bounds)

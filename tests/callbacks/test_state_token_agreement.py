@@ -19,7 +19,6 @@ from attnlight.callbacks import StateTokenAgreement
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.report.figures import tables
 from tests.callbacks.test_base import run_test
 from tests.callbacks.token_loops import levels, tokens_of
 from tests.models import test_classifier as flat
@@ -210,20 +209,16 @@ def test_outside_model_with_two_heads(tmp_path: Path, affine: bool) -> None:
     assert list((tmp_path / "figures/test").glob("state_token_agreement.*"))
 
 
-def test_without_hidden_tokens_the_rest_is_the_same(tmp_path: Path) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    for folder, test in ((whole, {}), (part, {"hidden_tokens": False})):
-        torch.manual_seed(0)
-        task = OutsideTask(affine=True)
-        run_test(folder, StateTokenAgreement(**test), task=task, texts=Texts())  # type: ignore[arg-type]
-    every, few = (read_record(folder / RECORD).columns for folder in (whole, part))
-    left_out = {"hidden_token_attribution", "own_token_largest", "chance"}
-    assert every.keys() - few.keys() == left_out
-    for name, values in few.items():
-        np.testing.assert_array_equal(values, every[name])
-    assert list((part / "figures/test").glob("state_token_agreement.*"))
-    (table,) = tables("state_token_agreement", few)
-    assert table.rows[0][2:5] == ["\u2013"] * 3
+@pytest.mark.parametrize(("encoder", "local"), [("none", True), ("cnn", True), ("bilstm", False)])
+def test_hidden_tokens_of_local_encoders_alone(encoder: str, local: bool) -> None:
+    model, batch = flat.model(encoder), flat.collate(flat.corpus())
+    whole, part = measured(model, batch), measured(model, batch, hidden_tokens="local")
+    assert whole.keys() == part.keys()
+    for name, values in part.items():
+        if local or name in ("tau_erasure_deletion", "items"):
+            torch.testing.assert_close(values, whole[name], rtol=0, atol=0, equal_nan=True)
+        else:
+            assert values.isnan().all()
 
 
 @pytest.mark.parametrize(

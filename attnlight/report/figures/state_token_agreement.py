@@ -13,7 +13,6 @@ from attnlight.report.violins import draw_histograms
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 _EDGES = np.linspace(-1, 1, 31)
 _BINS = 12  # of the number of items, with about equally many texts
@@ -32,10 +31,10 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         top.set(xlim=(-1, 1), xlabel="Kendall's tau-b of erasure and deletion")
         top.set_ylabel("Share of texts")
         top.set_ylim(bottom=0)
-        share = _measured(rows, "hidden_token_attribution")
-        defined = ~np.isnan(share)
-        share, chance = share[defined], _measured(rows, "chance")[defined]
-        items = rows["items"][defined]
+        defined = ~np.isnan(rows["hidden_token_attribution"])
+        items, share, chance = (
+            rows[name][defined] for name in ("items", "hidden_token_attribution", "chance")
+        )
         if len(items):
             cuts = np.unique(np.quantile(items, np.linspace(0, 1, _BINS + 1), method="lower"))
             place = np.searchsorted(cuts, items, side="right")
@@ -50,8 +49,6 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             ):
                 means = [values[part].mean() for part in members]
                 bottom.plot(lengths, means, line, color=ink, label=name)
-        else:
-            bottom.text(0.5, 0.5, "not measured", transform=bottom.transAxes, ha="center")
         bottom.set(ylim=(0, 1.05), xlabel="Items of the text", ylabel="Share on the own token")
         bottom.grid(axis="y")
     return figure
@@ -64,11 +61,6 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     lines = []
     for label in [None, *np.unique(rows["prediction"]).tolist()]:
         members = rows["prediction"] == label if label is not None else np.ones_like(rows["index"])
-        columns = [np.where(members, _measured(rows, name), np.nan) for name in names]
+        columns = [np.where(members, rows[name], np.nan) for name in names]
         lines.append([class_name(label, classes), *mean_cells(columns, rows, formats)])
     return [("classes", lines, {})]
-
-
-def _measured(rows: Rows, name: str) -> NDArray[np.float64]:
-    """A column, NaN where the record lacks it (`hidden_tokens: false`)."""
-    return rows.get(name, np.full(len(rows["index"]), np.nan))
