@@ -64,7 +64,8 @@ TESTS = (  # all tests of a single model
     *("ImportanceCorrelation", "SingleErasure"),
 )
 OF_METHODS = ("faithfulness", "plausibility")  # tests of attribution methods
-METHODS = [name for name in ATTRIBUTIONS if name != "external"]
+# There is no file of scores, and the models have no layers of attention.
+METHODS = [name for name in ATTRIBUTIONS if name not in ("external", "rollout")]
 # Measures of each attribution method, and their names on the page.
 MEASURES = {
     "comprehensiveness": "comprehensiveness ↑",
