@@ -13,12 +13,13 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.functional.attribution.layers import layer_attention
 from attnlight.functional.attribution.leave_one_out import prediction_change
 from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE, ranking
 from attnlight.functional.readout.instances import rows_are_texts
-from attnlight.functional.replay import Replay, layered
+from attnlight.functional.replay import layered
 from attnlight.models.readout import Readout
 
 _SINKS = ("special", "first", "punctuation")
@@ -103,7 +104,7 @@ class AttentionSinks(InterpretabilityTest):
             ids = batch.tokens.new_tensor(self._punctuation)
             sinks["punctuation"] = batch.mask & torch.isin(batch.tokens, ids)
         text, items = text_of_rows(batch, output), output.mask
-        attention = Replay(readout.model, batch, self.name).attention
+        attention = layer_attention(layered(readout.model, self.name), batch)
         weights = torch.cat([one.weights for one in attention], dim=1).double()  # (B, L H, N, N)
         if rows_are_texts(batch, output):
             queries = batch.mask / batch.mask.sum(-1, keepdim=True).double()
@@ -111,6 +112,7 @@ class AttentionSinks(InterpretabilityTest):
         else:
             weights = weights[text, :, output.rows[:, 1]]
         change = prediction_change(readout.erase(), readout.logits)
+        rows = torch.arange(len(items), device=items.device)
         columns: dict[str, Tensor] = {}
         for name, tokens in sinks.items():
             sink = tokens[text] & items
@@ -119,7 +121,6 @@ class AttentionSinks(InterpretabilityTest):
             columns |= {f"mass_{name}": mass.mean(1), f"mass_{name}_by_layer": by_layer}
             columns[f"mass_{name}_by_head"] = mass
             columns |= _of_items(readout.weights, change, items & ~sink, f"_without_{name}")
-            rows = torch.arange(len(items), device=items.device)
             erased = prediction_change(readout.keep(rows, (items & ~sink)[:, None]), readout.logits)
             columns[f"erased_{name}"] = erased[:, 0].masked_fill(~sink.any(-1), torch.nan)
         return columns | _of_items(readout.weights, change, items)

@@ -48,13 +48,13 @@ class StateTokenAgreement(InterpretabilityTest):
     each state, which is time quadratic in the length of a text.
 
     Args:
-        hidden_tokens: `local`: leave the last three columns undefined for encoders of unbounded
-            reach, such as recurrent ones, where they take most of the time; `all`: measure them.
         probes: Estimate the gradient norms from so many random combinations of a state's dimensions
             (at least 2) instead of all of them: 16 give the mean within its interval at a fraction
             of the time. `hidden_token_attribution_error` then is the standard error of each row's
             estimate. Null: exact.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        hidden_tokens: `local`: leave the last three columns undefined for encoders of unbounded
+            reach, such as recurrent ones, where they take most of the time; `all`: measure them.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances and of the probes.
@@ -66,9 +66,9 @@ class StateTokenAgreement(InterpretabilityTest):
 
     def __init__(
         self,
-        hidden_tokens: Literal["all", "local"] = "all",
         probes: int | None = None,
         budget: int | None = None,
+        hidden_tokens: Literal["all", "local"] = "all",
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,

@@ -284,7 +284,7 @@ class TextDataModule(CorpusDataModule):
         if self.rationale is not None:
             recipe["rationale"] = [self.rationale, self.rationale_labels]
         if self.tokenizer_path is not None:
-            text = self._model_tokenizer().to_str()
+            text = self._model_tokenizer.to_str()
             recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         if self.remove is not None:
             recipe["remove"] = self.remove
@@ -314,7 +314,7 @@ class TextDataModule(CorpusDataModule):
             if self.encoding is not None:
                 tokenizer = self.encoding.tokenizer
             elif self.tokenizer_path is not None:
-                tokenizer = self._model_tokenizer()
+                tokenizer = self._model_tokenizer
             else:
                 vocabulary = (self.min_document_frequency, self.max_vocabulary, capped)
                 words = learn_vocabulary(self.rules, parts["train"].texts, *vocabulary)
@@ -330,18 +330,21 @@ class TextDataModule(CorpusDataModule):
         extras = list(dict.fromkeys(name for part in parts.values() for name in part.reader.extras))
         describe_splits(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
 
+    @cached_property
     def _model_tokenizer(self) -> Tokenizer:
         """The pretrained model's tokenizer, with the truncation of this corpus."""
         assert self.tokenizer_path is not None
         config = json.loads(
             find_file(self.tokenizer_path, "config.json").read_text(encoding="utf-8")
         )
-        lengths = [longest_text(config), self.rules.truncate]
-        boundary = read_tokenizer(self.tokenizer_path)[0].num_special_tokens_to_add(False)
-        if lengths[1] is not None:
-            lengths[1] += boundary
+        tokenizer, _ = read_tokenizer(self.tokenizer_path)
+        lengths = [longest_text(config)]
+        if self.rules.truncate is not None:
+            lengths.append(self.rules.truncate + tokenizer.num_special_tokens_to_add(False))
         length = min((length for length in lengths if length is not None), default=None)
-        return read_tokenizer(self.tokenizer_path, length)[0]
+        if length is not None:
+            tokenizer.enable_truncation(length)
+        return tokenizer
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None

@@ -20,6 +20,7 @@ from attnlight.functional.attribution.leave_one_out import last_places
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import (
     class_names,
+    configuration,
     open_model,
     require_head,
     stored_options,
@@ -150,7 +151,7 @@ class HuggingFaceClassifier(nn.Module):
         Raises:
             InputError: There is no such model, or its classes have other names.
         """
-        config = AutoConfig.from_pretrained(options["path"])
+        config = configuration(options["path"])
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(options["path"], longest_text(settings))
         names = class_names(config, classes)

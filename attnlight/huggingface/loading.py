@@ -51,7 +51,7 @@ def fingerprint_of(path: str) -> str:
     """
     place = Path(path)
     if not place.is_dir():
-        return str(getattr(_configuration(path), "_commit_hash", None) or path)
+        return str(getattr(configuration(path), "_commit_hash", None) or path)
     files = sorted(file for pattern in _WEIGHTS for file in place.glob(pattern))
     if not files:
         raise InputError(f"there are no weights in {path}; expected {' or '.join(_WEIGHTS)}.")
@@ -68,7 +68,7 @@ def stored_options(path: str) -> dict[str, Any]:
     Raises:
         InputError: There is no such model, or it has no weights.
     """
-    config = _configuration(path).to_dict()
+    config = configuration(path).to_dict()
     config.pop("_name_or_path", None)
     return {"config": config, "fingerprint": fingerprint_of(path)}
 
@@ -160,7 +160,12 @@ def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[s
     return [spelt[name.casefold()] for name in names]
 
 
-def _configuration(path: str) -> PretrainedConfig:
+def configuration(path: str) -> PretrainedConfig:
+    """The configuration of a model in a folder or on the hub.
+
+    Raises:
+        InputError: There is no such model.
+    """
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
@@ -179,7 +184,7 @@ def _read(
     try:
         if fingerprint is not None and fingerprint_of(path) != fingerprint:
             raise InputError(f"the weights in {path} are not those that training started from.")
-        config = _configuration(path)
+        config = configuration(path)
         own = torch.tensor(read_tokenizer(path)[1])
     except InputError as error:
         if stored is None or vocab_size is None:

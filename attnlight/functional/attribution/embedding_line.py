@@ -56,9 +56,7 @@ class EmbeddingLine:
         place = low[:, None] + width[:, None] * (0.5 + nodes)
         weight = (width[:, None] * weights).flatten()
         part = torch.arange(len(row), device=row.device).repeat_interleave(steps)
-        found = torch.zeros((len(row), self.batch.mask.shape[1]), dtype=torch.float64).to(
-            ends.device
-        )
+        found = ends.new_zeros(len(row), self.batch.mask.shape[1])
         for texts, at, rows, asked in self._points(row[part], place.flatten()):
             way = self.way[texts]
             values = row_gradients(

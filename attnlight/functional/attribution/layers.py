@@ -56,9 +56,8 @@ def rolled_out(
         rows = matrix.double()
         total = rows.sum(-1, keepdim=True)
         rows = rows / total.where(total > 0, 1.0)
-        passed = (
-            shares * torch.where(total > 0, 0.5, 0.0)[text, :, 0]
-        )  # all stays without attention
+        half = torch.where(total > 0, 0.5, 0.0)  # without attention all stays
+        passed = shares * half[text, :, 0]
         shares = shares - passed + torch.einsum("rq,rqn->rn", passed, rows[text])
     return shares
 

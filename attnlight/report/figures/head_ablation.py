@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ABLATIONS = ("uniform", "shuffled", "off")
+_MEASURES = ("tvd", "flip_rate")
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
@@ -42,19 +43,17 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     lines = []
     for name in _ablations(rows):
         of_heads = rows[f"tvd_head_{name}_by_head"]
-        layers = rows[f"tvd_layer_{name}_by_layer"].shape[1]
-        heads, strongest = (
-            of_heads.shape[1] // layers,
-            int(np.nan_to_num(column_means(of_heads)).argmax()),
-        )
+        heads = of_heads.shape[1] // rows[f"tvd_layer_{name}_by_layer"].shape[1]
+        strongest = int(np.nan_to_num(column_means(of_heads)).argmax())
         place = f"head {strongest % heads + 1} of layer {strongest // heads + 1}"
-        cells = {"one head, mean": (f"tvd_head_{name}", f"flip_rate_head_{name}")}
-        columns = {part: [rows[column] for column in pair] for part, pair in cells.items()}
-        columns[f"one head, most: {place}"] = [
-            rows[f"{measure}_head_{name}_by_head"][:, strongest] for measure in ("tvd", "flip_rate")
-        ]
-        for part, words in {"last": "the last layer", "all": "all layers"}.items():
-            columns[words] = [rows[f"{measure}_{part}_{name}"] for measure in ("tvd", "flip_rate")]
+        columns = {
+            "one head, mean": [rows[f"{measure}_head_{name}"] for measure in _MEASURES],
+            f"one head, most: {place}": [
+                rows[f"{measure}_head_{name}_by_head"][:, strongest] for measure in _MEASURES
+            ],
+            "the last layer": [rows[f"{measure}_last_{name}"] for measure in _MEASURES],
+            "all layers": [rows[f"{measure}_all_{name}"] for measure in _MEASURES],
+        }
         lines += [
             [f"{name}: {part}", *mean_cells(pair, rows, [estimate, percent])]
             for part, pair in columns.items()
