@@ -5,7 +5,7 @@
     python docs/build_known_answers.py --keep checkpoints
                                                   archive the study known_answers below it first
     python docs/build_known_answers.py --cards checkpoints
-                                                  archive the verdict cards of those set aside first,
+                                                  archive the cards of the study verdict_card first,
                                                   after `test` and `validate RUN --tests card` of each
 
 Scores of the trained models come from docs/results/known_answers.csv; the measures that may be used
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         left_out += archive_checkpoints(arguments.keep, CHECKPOINTS)
     points, total = Checkpoints.read(CHECKPOINTS), planned()
     if arguments.cards is not None:
-        left_out += archive_cards(arguments.cards, points, CARDS)
+        left_out += archive_cards(arguments.cards, CARDS)
     print("".join(f"{line}\n" for line in left_out), end="")
     thresholds = deciders(points, total)
     stale = DECIDERS.read_text("utf-8") != thresholds if DECIDERS.exists() else True

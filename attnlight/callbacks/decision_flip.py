@@ -13,6 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
+from attnlight.functional.attribution.log_odds import log_odds, opposing_items
 from attnlight.functional.ranking import TIE, random_rankings
 from attnlight.models.readout import SCORES, Gradient, Readout
 
@@ -40,6 +41,11 @@ class DecisionFlip(InterpretabilityTest):
     is unknown and its columns are undefined. Ties in a ranking go to the item further left; rows
     without items are undefined.
 
+    With `keep_opposing` no ranking erases an item that speaks against the prediction, one whose erasure
+    by itself raises the log odds of the predicted class by more than a tenth of the row's largest
+    effect; a ranking that must erase one never flips. The smallest set can do without these items too,
+    which a ranking without sign, such as attention, cannot know.
+
     With several heads an item is erased from all of them, rankings are by the mean of their scores,
     and the minimum is an upper bound, the best of the greedy orders. `<column>_by_head` (R, H) is of
     each head alone, ranked by its scores, the others fixed: the minimum is exact then, and `random`
@@ -50,6 +56,7 @@ class DecisionFlip(InterpretabilityTest):
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
         emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
             from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
+        keep_opposing: Erase no item that speaks against the prediction.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the random orders and of the choice of instances.
@@ -67,6 +74,7 @@ class DecisionFlip(InterpretabilityTest):
         draws: int = 5,
         gradient: Gradient = "signed",
         emptied: Literal["bias", "uniform"] = "bias",
+        keep_opposing: bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,
@@ -77,10 +85,12 @@ class DecisionFlip(InterpretabilityTest):
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
+        self.keep_opposing = keep_opposing
         self.metadata = {
             "draws": draws,
             "gradient": gradient,
             "emptied": emptied,
+            "keep_opposing": keep_opposing,
             "tie": TIE,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
@@ -109,7 +119,7 @@ class DecisionFlip(InterpretabilityTest):
         output = readout.output
         random = random_rankings(output.mask, output.rows, draws, self.seed)
         orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
-        counts = readout.first_flips(orders)
+        orders, counts = self._flips(readout, orders)
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
             *score_columns, first = values[:, : len(SCORES) + 1].unbind(-1)
@@ -134,6 +144,20 @@ class DecisionFlip(InterpretabilityTest):
             name: column.to(dtype).masked_fill(undefined, torch.nan)
             for name, column in columns.items()
         }
+
+    def _flips(self, readout: Readout, orders: Tensor) -> tuple[Tensor, Tensor]:
+        """Orders (R, K, N), kept items last, and the items erased at the first flip, (R, K), or -1."""
+        items = readout.output.mask
+        if not self.keep_opposing:
+            return orders, readout.first_flips(orders)
+        target = readout.logits.argmax(-1)
+        effects = log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
+        opposing = opposing_items(effects, items)
+        kept = (opposing | ~items).unsqueeze(1).expand_as(orders).gather(-1, orders)
+        orders = orders.gather(-1, kept.byte().argsort(dim=-1, stable=True))
+        counts = readout.first_flips(orders)
+        most = (items & ~opposing).sum(-1, keepdim=True)
+        return orders, counts.masked_fill(counts > most, -1)
 
 
 def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:

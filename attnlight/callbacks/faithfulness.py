@@ -11,6 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
+from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
@@ -22,6 +23,7 @@ from attnlight.functional.attribution.faithfulness import (
     random_sets,
     share_counts,
 )
+from attnlight.functional.attribution.log_odds import log_odds, opposing_items
 from attnlight.functional.attribution.subsets import Replacement, subset_logits
 from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import other_items, rows_are_texts
@@ -65,6 +67,11 @@ class Faithfulness(InterpretabilityTest):
     recorded as `<column>_<method>`. `length` is the number of items. A method is undefined in rows of
     several items whose scores it does not all know.
 
+    With `keep_opposing` the items that speak against p always remain and are none of the items that
+    are ranked, counted and drawn: those whose removal by itself raises the log odds of p by more than
+    a tenth of the text's largest effect of an item. A ranking without sign, such as attention, is
+    then not charged for items whose removal raises the probability of p.
+
     Where rows are tokens (a tagger), a row's own token is not one of its items: it always remains.
     With `max_instances`, as many rows at most are measured: of that many sentences one token, of
     fewer sentences several; the other rows of these sentences are undefined. A text without items is
@@ -78,6 +85,7 @@ class Faithfulness(InterpretabilityTest):
             without them (if none remains, the logits are those of an empty context); `unk` or `pad`,
             their tokens are replaced by the unknown or by the padding token, without features of the
             removed words; `attention`, they are erased from attention alone, the rest renormalised.
+        keep_opposing: Rank all items but those that speak against the prediction.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
@@ -98,6 +106,7 @@ class Faithfulness(InterpretabilityTest):
         normalized: bool = False,
         draws: int = 5,
         budget: int | None = None,
+        keep_opposing: bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,
@@ -114,6 +123,7 @@ class Faithfulness(InterpretabilityTest):
         self.normalized = normalized
         self.draws = draws
         self.budget = budget
+        self.keep_opposing = keep_opposing
         named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
         self.methods = build_attributions([*named, RANDOM], self.name, least=2)
         del self.methods[RANDOM]  # its expectation is computed here
@@ -127,6 +137,7 @@ class Faithfulness(InterpretabilityTest):
             "target": "predicted class of the complete text",
             "shares": self.shares,
             "replacement": replacement,
+            "keep_opposing": keep_opposing,
             "random": f"exact expectation for at most {EXACT} items, else mean of {draws} draws",
             "tie": TIE,
             "direction": {name: MEASURES[name][0] for name in self._names},
@@ -145,6 +156,8 @@ class Faithfulness(InterpretabilityTest):
         chosen = torch.ones_like(target, dtype=torch.bool)
         if self._rows_of_text is not None and not rows_are_texts(batch, output):
             chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
+        if self.keep_opposing:
+            items = items & ~opposing_items(self._effects(batch, output, readout, target), items)
         orders, unknown = [], []
         columns: dict[str, Tensor] = {}
         for label, method in self.methods.items():
@@ -173,6 +186,15 @@ class Faithfulness(InterpretabilityTest):
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
         columns = {name: column.to(dtype) for name, column in columns.items()}
         return columns | {"length": items.sum(-1)}
+
+    def _effects(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout, target: Tensor
+    ) -> Tensor:
+        """Log odds of a class (R,) less those without each item, (R, N) float64."""
+        if self.replacement == "attention":
+            return log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
+        occlusion = Occlusion(replacement=self.replacement, budget=self.budget)
+        return occlusion(readout.model, batch, output, target)
 
     def _measured(
         self, readout: Readout, rows: Tensor, items: Tensor, orders: Tensor, target: Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,10 @@ class Drafts:
         }
         complete = attention and others.keys() == {*rule["methods"]}
         names = [f"excess_comprehensiveness_{x}" for x in (*attention[:1], *others.values())]
-        deleted = entry.get("replacement") == "delete"
-        if not (complete and deleted and self.has(test, *names)):
+        compared = entry.get("replacement") == "delete" and entry.get("keep_opposing")
+        if not (complete and compared and self.has(test, *names)):
             return self.unmeasured("ranks", test)
-        judged = self._judged(names)
+        judged = self._judged([*names, "prediction"])
         if judged is None:
             return self.unmeasured("ranks", test)
         chosen, best, texts, values = judged
@@ -121,16 +122,36 @@ class Drafts:
             empty = Estimate(np.nan, effect.replicates[:0], effect.texts)
             return Draft("ranks", NOT_SHOWN, "no_effect", fields, empty)
         ratio = Estimate.of(texts, values[:, 0], values[:, best])
-        if ratio.interval(1 - rules()["level"])[0] > rule["no_measure_above"]:
-            return Draft("ranks", NOT_SHOWN, "no_measure", fields, ratio)
+        least = self._least_by_class(values[:, -1], values[:, best])
+        if least is not None and least[1] <= rule["least_effect"]:
+            fields["class"], fields["effect"] = self._class(test, least[0]), least[1]
+            return Draft("ranks", NOT_SHOWN, "no_effect_in_class", fields, ratio)
         says, bounds = "worse" if ratio.value < 0 else "says", (rule["no_below"], rule["yes_from"])
         return Draft("ranks", ANSWERS, says, fields, ratio, bounds)
+
+    def _least_by_class(self, classes: Floats, values: Floats) -> tuple[int, float] | None:
+        """The predicted class with the least mean, and that, among classes of enough rows.
+
+        Args:
+            classes: The predicted class of each row, (R,).
+            values: The values of the rows, (R,); rows without one do not count.
+        """
+        known = ~np.isnan(values)
+        named, counts = np.unique(classes[known], return_counts=True)
+        enough = named[counts >= rules()["least_texts"]]
+        means = [float(values[known & (classes == one)].mean()) for one in enough]
+        return min(zip(enough.astype(int), means, strict=True), key=itemgetter(1), default=None)
+
+    def _class(self, test: str, number: int) -> str:
+        """The name of a class, in quotation marks, or its number."""
+        classes = self.metadata[test].get("classes") or []
+        return f'"{classes[number]}"' if number < len(classes) else f"class {number}"
 
     def _judged(self, names: Sequence[str]) -> tuple[str, int, Texts, Floats] | None:
         """Texts that judge by the best of some columns, of which others have chosen it.
 
         Args:
-            names: Columns of the record of faithfulness; the first is none to choose.
+            names: Columns of the record of faithfulness; the first and the last are none to choose.
 
         Returns:
             What has chosen, in words; the place of the chosen column; texts (R,) and columns (R, K)
@@ -156,7 +177,7 @@ class Drafts:
             texts, values = texts[~chooses], values[~chooses]
         if not len(selection) or not len(texts):
             return None
-        return chosen, 1 + int(selection[:, 1:].mean(axis=0).argmax()), texts, values
+        return chosen, 1 + int(selection[:, 1:-1].mean(axis=0).argmax()), texts, values
 
     def _same_checkpoint(self, path: Path, test: str) -> bool:
         """Whether a record exists and is of the checkpoint and the corpus of a test's record."""
@@ -175,9 +196,12 @@ class Drafts:
         names = ["minimal_count", "removed_count_attention", "never_flips_minimal"]
         if self.has(test, *(by_head := [f"{name}_by_head" for name in names])):
             names = by_head
-        if not self.has(test, *names, "length"):
+        kept = self.metadata.get(test, {}).get("keep_opposing")
+        if not (kept and self.has(test, *names, "length")):
             return self.unmeasured("smallest_set", test)
-        texts, columns = self.columns(self.records[test], *names, "length")
+        texts, (*columns, classes) = self.columns(
+            self.records[test], *names, "length", "prediction"
+        )
         least, removed, never, length = (column.reshape(len(texts), -1) for column in columns)
         flips = never == 0
         if not flips.any():
@@ -189,6 +213,12 @@ class Drafts:
         fields["heads"] = ", of each head alone," if names is by_head else ""
         if share.value > rule["most_nearly_all"]:
             return Draft("smallest_set", NOT_APPLICABLE, "needs_all", fields, share)
+        by_some = (flips & ~nearly_all).mean(1)
+        rarest = self._least_by_class(classes, by_some)
+        if rarest is not None and rarest[1] < rule["least_flips"]:
+            fields["class"] = self._class(test, rarest[0])
+            rarely = Estimate.of(texts[classes == rarest[0]], by_some[classes == rarest[0]])
+            return Draft("smallest_set", NOT_APPLICABLE, "rarely", fields, rarely)
         slack = np.maximum(rule["slack_items"], rule["slack_share"] * least)
         counted = flips & ~nearly_all
         found = counted & (removed <= least + slack)  # attention may never flip what others do
