@@ -283,7 +283,7 @@ class Drafts:
         return found
 
     def notices(self, label: str) -> Draft:
-        """On which side of its threshold the best decider lies, if the kind of model has any.
+        """On which side of its threshold the best decider lies, if the kind of model has one.
 
         Args:
             label: What the decider must have been scored against, `words` or `states`.
@@ -295,10 +295,10 @@ class Drafts:
         found = [decider for decider in self.deciders if known and decider["label"] == label]
         if not found:
             return Draft("notices", NOT_CALIBRATED, "none")
-        ordered = sorted(found, key=lambda decider: -decider["held_out_auc"][0])
-        best = next((one for one in ordered if self.has(one["test"], one["measure"])), None)
-        if best is None:
-            return self.unmeasured("notices", ordered[0]["test"])
+        # The best alone: thresholds of others hold for the settings that they were fitted with.
+        best = max(found, key=lambda decider: float(decider["held_out_auc"][0]))
+        if not self.has(best["test"], best["measure"]):
+            return self.unmeasured("notices", best["test"])
         texts, columns = self.columns(self.records[best["test"]], best["measure"])
         above = best["follows"] == "above"
         answers = ("noticed", NOT_SHOWN, "not noticed")[:: 1 if above else -1]
