@@ -14,10 +14,11 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds, opposing_items
-from attnlight.functional.ranking import TIE, random_rankings
+from attnlight.functional.ranking import TIE, random_rankings, ranking
 from attnlight.models.readout import SCORES, Gradient, Readout
 
 RANKINGS = (*SCORES, "random")
+UNOPPOSED = "attention_unopposed"
 _MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")
 _MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]))
 
@@ -41,10 +42,10 @@ class DecisionFlip(InterpretabilityTest):
     is unknown and its columns are undefined. Ties in a ranking go to the item further left; rows
     without items are undefined.
 
-    With `keep_opposing` no ranking erases an item that speaks against the prediction, one whose erasure
-    by itself raises the log odds of the predicted class by more than a tenth of the row's largest
-    effect; a ranking that must erase one never flips. The smallest set can do without these items too,
-    which a ranking without sign, such as attention, cannot know.
+    With `unopposed` there is another ranking, `attention_unopposed`: by attention, without the items
+    that speak against the prediction (`functional.attribution.log_odds.opposing_items`, of erasing each
+    by itself). The smallest set does without them too, which attention cannot know, having no sign. It
+    never flips where it would have to erase them.
 
     With several heads an item is erased from all of them, rankings are by the mean of their scores,
     and the minimum is an upper bound, the best of the greedy orders. `<column>_by_head` (R, H) is of
@@ -56,14 +57,14 @@ class DecisionFlip(InterpretabilityTest):
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
         emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
             from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
-        keep_opposing: Erase no item that speaks against the prediction.
+        unopposed: Also rank by attention without the items that speak against the prediction.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
         seed: Seed of the random orders and of the choice of instances.
         figures: Draw the items that each ranking removes, and its excess over the minimum.
     """
 
-    measures = (
+    measures: tuple[str, ...] = (  # type: ignore[misc]  # one option adds some
         *(f"{measure}_{name}" for measure in _MEASURES[1:] for name in (*RANKINGS, "minimal")),
         "minimal_count",
         *(f"excess_{name}" for name in RANKINGS),
@@ -74,7 +75,7 @@ class DecisionFlip(InterpretabilityTest):
         draws: int = 5,
         gradient: Gradient = "signed",
         emptied: Literal["bias", "uniform"] = "bias",
-        keep_opposing: bool = False,
+        unopposed: bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,
@@ -85,12 +86,18 @@ class DecisionFlip(InterpretabilityTest):
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
-        self.keep_opposing = keep_opposing
+        self.unopposed = unopposed
+        if unopposed:
+            added = [
+                *(f"{measure}_{UNOPPOSED}" for measure in _MEASURES[1:]),
+                f"excess_{UNOPPOSED}",
+            ]
+            self.measures = (*type(self).measures, *added)
         self.metadata = {
             "draws": draws,
             "gradient": gradient,
             "emptied": emptied,
-            "keep_opposing": keep_opposing,
+            "unopposed": unopposed,
             "tie": TIE,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
@@ -119,7 +126,7 @@ class DecisionFlip(InterpretabilityTest):
         output = readout.output
         random = random_rankings(output.mask, output.rows, draws, self.seed)
         orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
-        orders, counts = self._flips(readout, orders)
+        counts = readout.first_flips(orders)
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
             *score_columns, first = values[:, : len(SCORES) + 1].unbind(-1)
@@ -136,7 +143,9 @@ class DecisionFlip(InterpretabilityTest):
             order = (~members).byte().argsort(dim=-1, stable=True)
             removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
             columns |= zip(_MINIMAL, (column.squeeze(1) for column in removed), strict=True)
-        for name in RANKINGS:
+        if self.unopposed:
+            columns |= self._unopposed(readout)
+        for name in (*RANKINGS, *[UNOPPOSED] * self.unopposed):
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
         undefined = readout.undefined(fewest=1)
         dtype = torch.promote_types(output.logits.dtype, torch.float32)
@@ -145,19 +154,16 @@ class DecisionFlip(InterpretabilityTest):
             for name, column in columns.items()
         }
 
-    def _flips(self, readout: Readout, orders: Tensor) -> tuple[Tensor, Tensor]:
-        """Orders (R, K, N), kept items last, and the items erased at the first flip, (R, K), or -1."""
-        items = readout.output.mask
-        if not self.keep_opposing:
-            return orders, readout.first_flips(orders)
-        target = readout.logits.argmax(-1)
+    def _unopposed(self, readout: Readout) -> dict[str, Tensor]:
+        """Columns of attention's order without the items that speak against the prediction."""
+        items, target = readout.output.mask, readout.logits.argmax(-1)
         effects = log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
-        opposing = opposing_items(effects, items)
-        kept = (opposing | ~items).unsqueeze(1).expand_as(orders).gather(-1, orders)
-        orders = orders.gather(-1, kept.byte().argsort(dim=-1, stable=True))
+        ranked = items & ~opposing_items(effects, items)
+        orders = ranking(readout.weights, ranked).unsqueeze(1)
         counts = readout.first_flips(orders)
-        most = (items & ~opposing).sum(-1, keepdim=True)
-        return orders, counts.masked_fill(counts > most, -1)
+        counts = counts.masked_fill(counts > ranked.sum(-1, keepdim=True), -1)
+        found = _removed(readout, orders, counts).items()
+        return {f"{measure}_{UNOPPOSED}": column.squeeze(1) for measure, column in found}
 
 
 def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:

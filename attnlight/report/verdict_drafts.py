@@ -193,11 +193,10 @@ class Drafts:
         Of several heads each is taken alone, since only then the minimum is exact.
         """
         rule, test = rules()["lines"]["smallest_set"], "decision_flip"
-        names = ["minimal_count", "removed_count_attention", "never_flips_minimal"]
+        names = ["minimal_count", "removed_count_attention_unopposed", "never_flips_minimal"]
         if self.has(test, *(by_head := [f"{name}_by_head" for name in names])):
             names = by_head
-        kept = self.metadata.get(test, {}).get("keep_opposing")
-        if not (kept and self.has(test, *names, "length")):
+        if not self.has(test, *names, "length"):
             return self.unmeasured("smallest_set", test)
         texts, (*columns, classes) = self.columns(
             self.records[test], *names, "length", "prediction"

@@ -97,7 +97,11 @@ def shares(cards: pd.DataFrame) -> Iterator[Row]:
     for (line, label), part in rows.groupby(["line", "judged_by"]):
         yield {"line": LINES[str(line)], "label of": label, **judged(part)}
     flags = ["follows", "misleads", "decided", "wrong", "wrong_yes"]
-    yield {"line": "both, by checkpoint", "label of": "", **judged(rows.groupby([*KEYS])[flags].any())}
+    yield {
+        "line": "both, by checkpoint",
+        "label of": "",
+        **judged(rows.groupby([*KEYS])[flags].any()),
+    }
     yield {"line": "both, by answer", "label of": "", **judged(rows)}
     applies = rows[rows["answer"] != "not applicable"]
     yield {"line": "both, by answer, where applicable", "label of": "", **judged(applies)}

@@ -113,6 +113,27 @@ def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
     return sorted(items, key=lambda place: (-groups[place], place))
 
 
+def opposing(probability: Prediction, items: Sequence[int], alone: bool) -> frozenset[int]:
+    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median.
+
+    Args:
+        probability: The probability of the class when only some of the items remain.
+        items: The items.
+        alone: An only item cannot be removed.
+    """
+    if alone and len(items) == 1:
+        return frozenset()
+
+    def log_odds(left: set[int]) -> float:
+        share = probability(frozenset(left))
+        return math.log(share) - math.log1p(-share)
+
+    effects = {place: log_odds({*items}) - log_odds({*items} - {place}) for place in items}
+    median = sorted(effects.values())[(len(items) - 1) // 2]
+    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
+    return frozenset(place for place in items if effects[place] < least)
+
+
 def faithfulness(
     model: AttentionModel,
     single: TextBatch,
@@ -122,6 +143,7 @@ def faithfulness(
     replacement: str = "delete",
     draws: int = 5,
     own: bool = False,
+    keep_opposing: bool = False,
 ) -> dict[str, list[float]]:
     """Each measure of each method and of random at each share, by `<measure>_<method>`.
 
@@ -134,12 +156,19 @@ def faithfulness(
         replacement: What becomes of the other items.
         draws: Random orders of more than 7 items.
         own: The row is a token, which is not among its items.
+        keep_opposing: Leave the items that speak against the prediction out of the rankings.
     """
     with torch.no_grad():
         output = model(single)
     place = int(output.rows[row, 1])
     items = [int(i) for i in output.mask[row].nonzero() if not (own and int(i) == place)]
     probability = predictor(model, single, row, items, replacement)
+    kept: frozenset[int] = frozenset()
+    if keep_opposing:
+        kept = opposing(probability, items, alone=replacement == "delete" and not own)
+        items = [place for place in items if place not in kept]
+        if not items:
+            return {}
     orders: dict[str, list[list[int]]] = {}
     for name in methods:
         method = build_attribution(name)
@@ -153,13 +182,13 @@ def faithfulness(
         mask[0, items] = True
         drawn = random_rankings(mask, output.rows[row : row + 1], draws, seed=0)[0]
         orders["random"] = [order[: len(items)].tolist() for order in drawn]
-    full, empty = probability(frozenset(items)), probability(frozenset())
+    full, empty = probability(frozenset(items) | kept), probability(kept)
     values: dict[str, list[float]] = {}
     for name, of_name in orders.items():
         for share in shares:
             count = max(1, math.ceil(share * len(items)))
-            rest = [full - probability(frozenset(order[count:])) for order in of_name]
-            top = [full - probability(frozenset(order[:count])) for order in of_name]
+            rest = [full - probability(frozenset(order[count:]) | kept) for order in of_name]
+            top = [full - probability(frozenset(order[:count]) | kept) for order in of_name]
             found = {"comprehensiveness": rest, "sufficiency": top}
             if full - empty < 1e-5:
                 found["normalized_comprehensiveness"] = [math.nan]

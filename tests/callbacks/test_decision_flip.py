@@ -77,6 +77,54 @@ def test_rankings_equal_plain_loops(heads: int, classes: int, absolute: bool) ->
     assert ((partly > 0) & (partly < 1)).any()
 
 
+def unopposed(oracle: Oracle) -> list[int]:
+    """Attention's order without the items whose erasure raises the log odds of the prediction."""
+
+    def odds(erased: list[int]) -> float:
+        logits = oracle.without(erased)
+        target = int(oracle.without([]).argmax())
+        others = torch.cat([logits[:target], logits[target + 1 :]])
+        return float(logits[target] - others.logsumexp(0))
+
+    effects = {n: odds([]) - odds([n]) for n in oracle.items}
+    median = sorted(effects.values())[(len(effects) - 1) // 2]
+    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
+    return [n for n in oracle.order("attention") if effects[n] >= least]
+
+
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
+def test_attention_without_opposing_items_equals_a_loop(heads: int, classes: int) -> None:
+    output = random_output(heads, classes)
+    found = columns_of(output, unopposed=True)
+    shorter = 0
+    for row in range(60):
+        oracle = Oracle(output, row)
+        order = unopposed(oracle)
+        expected = followed(oracle, order)
+        expected[1] *= len(order) / len(oracle.items)
+        if not math.isnan(expected[3]):
+            gone = order[: int(expected[0])]
+            rest = [head[n] for head in oracle.heads for n in oracle.items if n not in gone]
+            expected[3] = float(not any(rest))
+        for measure, value in zip(MEASURES, expected, strict=True):
+            assert near(found[f"{measure}_attention_unopposed"][row], value), (row, measure)
+        excess = expected[0] - float(found["minimal_count"][row])
+        assert near(found["excess_attention_unopposed"][row], excess)
+        shorter += len(order) < len(oracle.items)
+    assert shorter > 20
+    assert 0 < found["never_flips_attention_unopposed"].mean() < 1
+
+
+def test_unopposed_columns_are_measures_only_if_asked() -> None:
+    added = {
+        name
+        for name in DecisionFlip(unopposed=True).measures
+        if name not in DecisionFlip().measures
+    }
+    found = columns_of(random_output(), unopposed=True).keys() - columns_of(random_output()).keys()
+    assert added == found - {"removed_count_attention_unopposed"}
+
+
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_the_minimum_equals_brute_force(classes: int) -> None:
     output = random_output(classes=classes)

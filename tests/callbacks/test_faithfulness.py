@@ -105,6 +105,35 @@ def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None
     assert moved > 0.02
 
 
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+@pytest.mark.parametrize("scene", ["bilstm", "cnn", "study tagger"])
+def test_opposing_items_are_kept(scene: str, replacement: Any) -> None:
+    model, batch = SCENES[scene]()
+    methods = ["attention", "input_gradient"]
+    test = Faithfulness(methods, replacement=replacement, draws=3, keep_opposing=True)
+    found, of_tokens, number, fewer = columns_of(test, model, batch), "tagger" in scene, 0, 0
+    for text in range(len(batch)):
+        single = one_text(batch, text)
+        with torch.no_grad():
+            output = model(single)
+        for row in range(len(output.rows)):
+            expected = {}
+            if not (of_tokens and len(output.rows) == 1):
+                expected = faithfulness(
+                    model, single, row, methods, SHARES, replacement, 3, of_tokens, True
+                )
+            for measure in ("comprehensiveness", "sufficiency"):
+                for method in (*methods, "random"):
+                    at = expected.get(f"{measure}_{method}", [torch.nan] * len(SHARES))
+                    assert found[f"{measure}_{method}_at"][number].tolist() == pytest.approx(
+                        at, abs=1e-8, nan_ok=True
+                    )
+            fewer += int(found["length"][number]) < int(output.mask[row].sum()) - of_tokens
+            number += 1
+    assert number == len(found["length"])
+    assert fewer > 1
+
+
 def test_the_readout_and_item_logits_erase_alike() -> None:
     """The same attention-layer erasure by algebra and through the readout."""
 

@@ -143,9 +143,8 @@ def spec(label: str) -> dict[str, Any]:
 
 def faithfulness(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> None:
     methods = {name: spec(name) for name in METHODS}
-    write(
-        folder, "faithfulness", rows, stage, **{"methods": methods, "replacement": "delete", **more}
-    )
+    settings = {"methods": methods, "replacement": "delete", "keep_opposing": True}
+    write(folder, "faithfulness", rows, stage, **{**settings, **more})
 
 
 def by_loop(rows: Rows, texts: NDArray[np.int64], best: str) -> tuple[float, list[float]]:
@@ -258,6 +257,24 @@ class TestRanks:
         faithfulness(tmp_path, comprehensiveness(), replacement="attention")
         assert verdict_of(tmp_path)["ranks"].answer == "not measured"
 
+    def test_what_speaks_against_the_prediction_is_kept(self, tmp_path: Path) -> None:
+        faithfulness(tmp_path, comprehensiveness(), keep_opposing=False)
+        assert verdict_of(tmp_path)["ranks"].answer == "not measured"
+
+    @pytest.mark.parametrize(("texts", "shown"), [(29, True), (30, False)])
+    def test_a_class_that_no_deletion_lowers(self, tmp_path: Path, texts: int, shown: bool) -> None:
+        """Where the best ranking has no effect in enough texts of one class, the others do not answer."""
+        rows = comprehensiveness(400, ratio=0.95) | {"prediction": np.zeros(400, np.int64)}
+        judged = np.setdiff1d(np.arange(400), choose(np.arange(400), 200, 0))[:texts]
+        rows["prediction"][judged] = 1
+        for name in METHODS:
+            gain = f"excess_comprehensiveness_{name}"
+            rows[gain][judged] = 0.01 * np.resize([0.5, 1.5], texts) - 1e-6
+        faithfulness(tmp_path, rows, classes=["dull", "fine"])
+        line = verdict_of(tmp_path)["ranks"]
+        assert line.answer == ("yes" if shown else "not shown")
+        assert ('In the texts predicted as "fine"' in line.says) != shown
+
     def test_rows_without_all_methods_do_not_count(self, tmp_path: Path) -> None:
         rows = comprehensiveness(100)
         rows["excess_comprehensiveness_occlusion_by_size"][::2] = np.nan
@@ -280,7 +297,7 @@ def flips(texts: int = 300, seed: int = 0, hardness: float = 0.3) -> Rows:
     least[never], removed[never] = np.nan, np.nan
     return {
         "minimal_count": least,
-        "removed_count_attention": removed,
+        "removed_count_attention_unopposed": removed,
         "never_flips_minimal": never * 1.0,
         "length": np.full(texts, 10),
     }
@@ -290,7 +307,10 @@ def share_by_loop(rows: Rows) -> tuple[float, float, int]:
     """Share of the texts that count where attention is near the minimum; of nearly all; their number."""
     near, counted, nearly_all = 0, 0, 0
     for least, removed, length in zip(
-        rows["minimal_count"], rows["removed_count_attention"], rows["length"], strict=True
+        rows["minimal_count"],
+        rows["removed_count_attention_unopposed"],
+        rows["length"],
+        strict=True,
     ):
         if np.isnan(least):
             continue
@@ -321,7 +341,10 @@ class TestSmallestSet:
     def test_answers(self, tmp_path: Path, miss: float, answer: str) -> None:
         missed = np.arange(400) % 100 < 100 * miss
         rows = {"minimal_count": np.full(400, 2.0), "length": np.full(400, 10)}
-        rows |= {"removed_count_attention": 2.0 + 4 * missed, "never_flips_minimal": np.zeros(400)}
+        rows |= {
+            "removed_count_attention_unopposed": 2.0 + 4 * missed,
+            "never_flips_minimal": np.zeros(400),
+        }
         write(tmp_path, "decision_flip", rows)
         assert verdict_of(tmp_path)["smallest_set"].answer == answer
 
@@ -333,6 +356,27 @@ class TestSmallestSet:
         assert line.answer == "not applicable"
         assert line.value == pytest.approx(share_by_loop(rows)[1])
         assert line.p is None
+
+    @pytest.mark.parametrize(("flipping", "answer"), [(9, "not applicable"), (10, "yes")])
+    def test_a_class_that_rarely_flips(self, tmp_path: Path, flipping: int, answer: str) -> None:
+        """Of 50 texts of one class a fifth must flip before nearly all is erased."""
+        least = np.full(400, 2.0)
+        least[:50] = np.where(np.arange(50) < flipping, 2.0, np.nan)
+        rows = {
+            "minimal_count": least,
+            "removed_count_attention_unopposed": least,
+            "length": np.full(400, 10),
+        }
+        rows |= {
+            "never_flips_minimal": 1.0 * np.isnan(least),
+            "prediction": (np.arange(400) < 50) * 1,
+        }
+        write(tmp_path, "decision_flip", rows, classes=["no"])
+        line = verdict_of(tmp_path)["smallest_set"]
+        assert line.answer == answer
+        if answer == "not applicable":
+            assert "Of the texts predicted as class 1" in line.says
+            assert (line.value, line.texts) == (pytest.approx(flipping / 50), 50)
 
     def test_not_applicable_where_nothing_flips_or_the_minimum_is_unknown(
         self, tmp_path: Path
@@ -595,7 +639,11 @@ class TestWithoutRecords:
         assert [
             spec if isinstance(spec, str) else spec["name"] for spec in json.loads(methods)
         ] == ([name.removesuffix("_by_size") for name in METHODS])
-        assert command[6:] == ["--trainer.callbacks.max_instances=500", "--overwrite"]
+        assert command[6:] == [
+            "--trainer.callbacks.keep_opposing=True",
+            "--trainer.callbacks.max_instances=500",
+            "--overwrite",
+        ]
         assert card["smallest_set"].command == f"attnlight test {tmp_path} --tests decision_flip"
 
     def test_on_another_corpus(self, tmp_path: Path) -> None:
