@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import torch
 
@@ -138,7 +139,7 @@ def faithfulness(
     model: AttentionModel,
     single: TextBatch,
     row: int,
-    methods: Sequence[str],
+    methods: Sequence[str | dict[str, Any]],
     shares: Sequence[Fraction],
     replacement: str = "delete",
     draws: int = 5,
@@ -151,7 +152,7 @@ def faithfulness(
         model: The model.
         single: A batch of one text.
         row: The row of its output.
-        methods: Names of attribution methods.
+        methods: Attribution methods.
         shares: Shares of the items.
         replacement: What becomes of the other items.
         draws: Random orders of more than 7 items.
@@ -174,7 +175,7 @@ def faithfulness(
         method = build_attribution(name)
         scores = method(model, single, output, output.logits.argmax(-1))[row].tolist()
         scores = scores if method.signed else [abs(score) for score in scores]
-        orders[name] = [ranked(scores, items)]
+        orders[method.label] = [ranked(scores, items)]
     if len(items) <= 7:
         orders["random"] = [list(order) for order in itertools.permutations(items)]
     else:

@@ -109,7 +109,14 @@ def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None
 @pytest.mark.parametrize("scene", ["bilstm", "cnn", "study tagger"])
 def test_opposing_items_are_kept(scene: str, replacement: Any) -> None:
     model, batch = SCENES[scene]()
-    methods = ["attention", "input_gradient"]
+    methods: list[str | dict[str, Any]] = ["attention", "input_gradient"]
+    if replacement != "attention":  # its scores are those that tell which items oppose
+        occlusion = {"name": "occlusion", "replacement": replacement}
+        methods += [
+            {**occlusion, "label": "signed"},
+            {**occlusion, "label": "size", "by_size": True},
+        ]
+    labels = [x if isinstance(x, str) else x["label"] for x in methods]
     test = Faithfulness(methods, replacement=replacement, draws=3, keep_opposing=True)
     found, of_tokens, number, fewer = columns_of(test, model, batch), "tagger" in scene, 0, 0
     for text in range(len(batch)):
@@ -123,7 +130,7 @@ def test_opposing_items_are_kept(scene: str, replacement: Any) -> None:
                     model, single, row, methods, SHARES, replacement, 3, of_tokens, True
                 )
             for measure in ("comprehensiveness", "sufficiency"):
-                for method in (*methods, "random"):
+                for method in (*labels, "random"):
                     at = expected.get(f"{measure}_{method}", [torch.nan] * len(SHARES))
                     assert found[f"{measure}_{method}_at"][number].tolist() == pytest.approx(
                         at, abs=1e-8, nan_ok=True
