@@ -163,9 +163,10 @@ class Faithfulness(InterpretabilityTest):
         orders, unknown = [], []
         columns: dict[str, Tensor] = {}
         for label, method in self.methods.items():
+            more: dict[str, Tensor] = {}
             occludes = isinstance(method, Occlusion) and method.replacement == self.replacement
             if effects is not None and occludes:  # the same removals, which take most of the time
-                scores, more = effects, {}
+                scores = effects
             else:
                 scores, more = method.explain(readout.model, batch, output, target)
             signed = method.signed and not method.by_size
