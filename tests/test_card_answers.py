@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from attnlight.studies.plan import plan
+from attnlight.studies.spec import read_studies
 from tests.kept import DOCS, PLACE, page
 from tests.report.fake import write_record
 
@@ -34,46 +36,80 @@ def archived() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_shares_by_a_loop() -> None:
-    """Of each line and label, of both lines, the shares that the page prints."""
+def tally(rows: list[dict[str, str]]) -> dict[str, int]:
+    """How many of some answers follow, do not, are decided, right and a wrong yes."""
+    found = dict.fromkeys(("follow", "do not", "decided", "wrong", "wrong yes"), 0)
+    for row in rows:
+        least, most = BOUNDS[row["judged_by"]]
+        label, answer = float(row[row["judged_by"]]), row["answer"]
+        if most < label < least:
+            continue
+        found["follow"] += label >= least
+        found["do not"] += label <= most
+        found["decided"] += answer in ("yes", "no")
+        found["wrong"] += (answer, label >= least) in (("yes", False), ("no", True))
+        found["wrong yes"] += answer == "yes" and label <= most
+    return found
+
+
+def require(row: dict[str, str], labelled: int, found: dict[str, int]) -> None:
+    """The row of the page prints these counts."""
+    decided, mislead = found["decided"], found["do not"]
+    right = decided - found["wrong"]
+    assert (row["follow"], row["do not"]) == (str(found["follow"]), str(mislead))
+    assert row["decided"] == f"{decided / labelled:.2f} ({decided} of {labelled})"
+    assert row["right"] == f"{right / decided:.2f} ({right} of {decided})"
+    wrong = found["wrong yes"]
+    assert row["wrong yes"] == f"{wrong / mislead:.2f} ({wrong} of {mislead})"
+
+
+def test_shares_of_answers_by_a_loop() -> None:
+    """Of each line and label, and of both lines, the shares that the page prints."""
     chosen: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in archived():
         line = {"ranks": "ranks by importance", "smallest_set": "smallest set"}[row["line"]]
         spoken = row | {"judged_by": row["speaks_of"]}
         chosen.setdefault((line, row["judged_by"]), []).append(row)
-        chosen.setdefault(("both", ""), []).append(row)
-        chosen.setdefault(("both", "what the card speaks of"), []).append(spoken)
+        chosen.setdefault(("both, by answer", ""), []).append(row)
+        if row["answer"] != "not applicable":
+            chosen.setdefault(("both, by answer, where applicable", ""), []).append(row)
+        chosen.setdefault(("both, by answer", "what the card speaks of"), []).append(spoken)
     shown = {(row["line"], row["label of"]): row for row in rows_of("cards")}
-    assert shown.keys() == chosen.keys() | {("aim", "")}
+    assert shown.keys() == chosen.keys() | {("both, by checkpoint", ""), ("aim", "")}
     for key, rows in chosen.items():
-        follow = mislead = decided = right = wrong_yes = 0
-        for row in rows:
-            least, most = BOUNDS[row["judged_by"]]
-            label, answer = float(row[row["judged_by"]]), row["answer"]
-            if most < label < least:
-                continue
-            follow += label >= least
-            mislead += label <= most
-            decided += answer in ("yes", "no")
-            right += (answer, label >= least) in (("yes", True), ("no", False))
-            wrong_yes += answer == "yes" and label <= most
-        labelled = follow + mislead
-        assert shown[key]["follow"] == str(follow)
-        assert shown[key]["do not"] == str(mislead)
-        assert shown[key]["decided"] == f"{decided / labelled:.2f} ({decided} of {labelled})"
-        assert shown[key]["right"] == f"{right / decided:.2f} ({right} of {decided})"
-        assert shown[key]["wrong yes"] == f"{wrong_yes / mislead:.2f} ({wrong_yes} of {mislead})"
+        found = tally(rows)
+        require(shown[key], found["follow"] + found["do not"], found)
 
 
-def test_all_are_set_aside_and_have_the_labels_of_the_archive() -> None:
+def test_shares_of_checkpoints_by_a_loop() -> None:
+    """A checkpoint is decided by one of its lines, and right if none of them is wrong."""
+    by_checkpoint: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in archived():
+        by_checkpoint.setdefault((row["setting"], row["treatment"], row["seed"]), []).append(row)
+    total, labelled = dict.fromkeys(tally([]), 0), 0
+    for rows in by_checkpoint.values():
+        assert {row["line"] for row in rows} == {"ranks", "smallest_set"}
+        found = tally(rows)
+        labelled += found["follow"] + found["do not"] > 0
+        for name, count in found.items():
+            total[name] += count > 0
+    shown = next(row for row in rows_of("cards") if row["line"] == "both, by checkpoint")
+    require(shown, labelled, total)
+
+
+def test_all_are_of_the_study_and_none_is_of_the_known_answers() -> None:
     points = trained.Checkpoints.read(build.CHECKPOINTS)
-    known = points.aside.set_index(["setting", "treatment", "seed"])
-    rows = archived()
-    assert len({(r["setting"], r["treatment"], r["seed"], r["line"]) for r in rows}) == len(rows)
-    for row in rows:
-        found = known.loc[(row["setting"], row["treatment"], int(row["seed"]))]
-        for label in BOUNDS:
-            assert float(row[label]) == found[f"measured_use/agreement_{label}"]
+    known = {tuple(row) for row in points.all[["setting", "treatment", "seed"]].to_numpy().tolist()}
+    expected = {
+        (*study.condition.split("-"), run.seed)
+        for study in read_studies(DOCS.parent / "configs/studies/verdict_card.yaml")
+        for run in plan(study)
+    }
+    found = {(row["setting"], row["treatment"], int(row["seed"])) for row in archived()}
+    assert len(archived()) == 2 * len(found)
+    assert found == expected
+    assert not found & known
+    for row in archived():
         assert row["judged_by"] == ("words" if row["line"] == "ranks" else row["speaks_of"])
 
 
@@ -95,8 +131,9 @@ def test_counts_by_setting() -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Two checkpoints set aside: of one the tests of the card, of the other nothing."""
-    run = tmp_path / "known_answers-short_1_none-plain/base-s8"
+    """Two checkpoints: of one the tests of the card, of the other nothing."""
+    run = tmp_path / "verdict_card-short_1_none-plain/base-s8"
+    (tmp_path / "verdict_card-short_1_none-plain/base-s9").mkdir(parents=True)
     size, random = 100, np.random.default_rng(0)
     keys = {"index": np.arange(size), "position": np.zeros(size, np.int64)}
     base = 0.5 + 0.01 * random.random(size)
@@ -108,15 +145,19 @@ def runs(tmp_path: Path) -> Path:
     tests: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "faithfulness": (
             {f"excess_comprehensiveness_{name}": base for name in methods},
-            {"methods": methods, "replacement": "delete"},
+            {"methods": methods, "replacement": "delete", "keep_opposing": True},
         ),
         "decision_flip": (
             {
                 "minimal_count": np.ones(size),
-                "removed_count_attention": np.full(size, 5.0),
+                "removed_count_attention_unopposed": np.full(size, 5.0),
                 "never_flips_minimal": np.zeros(size),
                 "length": np.full(size, 20),
             },
+            {},
+        ),
+        "measured_use": (
+            {"agreement_states": np.full(size, 0.9), "agreement_words": np.full(size, 0.2)},
             {},
         ),
         "state_token_agreement": (
@@ -136,36 +177,47 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_the_archive_has_answers_with_what_they_are_judged_against(runs: Path) -> None:
-    frame = pd.DataFrame(
-        [
-            {"setting": "short_1_none", "treatment": "plain", "seed": seed}
-            | {trained.LABELS["states"]: 0.9, trained.LABELS["words"]: 0.2, "decision_flip/x": 1.0}
-            for seed in (0, 8, 9)
-        ]
-    )
     target = runs / "cards.csv"
-    (left_out,) = cards.archive_cards(runs, trained.Checkpoints(frame), target)
+    (left_out,) = cards.archive_cards(runs, target)
     assert "base-s9 has not all tests" in left_out
     ranks, smallest = pd.read_csv(target).to_dict("records")
     assert (ranks["seed"], ranks["line"], ranks["answer"]) == (8, "ranks", "yes")
     assert (ranks["judged_by"], ranks["words"], ranks["value"]) == ("words", 0.2, 1.0)
     assert (smallest["line"], smallest["answer"], smallest["texts"]) == ("smallest_set", "no", 100)
     assert (smallest["judged_by"], smallest["states"]) == ("states", 0.9)
-    both = cards.judged(pd.read_csv(target))
+    both = cards.judged(cards.graded(pd.read_csv(target)))
     assert (both["follow"], both["do not"]) == (1, 1)
     assert (both["decided"], both["right"]) == ("1.00 (2 of 2)", "0.00 (0 of 2)")
     assert both["wrong yes"] == "1.00 (1 of 1)"
 
 
-def test_what_the_page_says_of_the_ranks() -> None:
-    """No follower gets a no, and all wrong yes but one are of two kinds of model."""
-    wrong = []
-    for row in archived():
-        follows, misleads = float(row["words"]) >= 0.7, float(row["words"]) <= 0.5
-        if row["line"] == "ranks" and (follows or misleads):
-            assert not (follows and row["answer"] == "no")
-            if misleads and row["answer"] == "yes":
-                wrong.append((row["setting"], row["treatment"][:7]))
-    known = [("short_1_none", "deceive"), ("short_10_bilstm", "plain")]
-    assert len([one for one in wrong if one not in known]) == 1
-    assert {*known} <= {*wrong}
+def test_what_the_page_says_of_the_answers() -> None:
+    """Aims by checkpoint; no wrong yes; one wrong answer of the first line; the second on states."""
+    shown = {row["line"]: row for row in rows_of("cards") if not row["label of"]}
+
+    def shares(line: str) -> list[float]:
+        return [float(shown[line][name].split()[0]) for name in ("decided", "right", "wrong yes")]
+
+    def met(line: str) -> bool:
+        decided, right, wrong_yes = shares(line)
+        return decided >= 0.8 and right >= 0.9 and wrong_yes <= 0.05
+
+    assert met("both, by checkpoint")
+    assert not met("both, by answer")
+    assert met("both, by answer, where applicable")
+    (by_states,) = (r for r in rows_of("cards") if r["label of"] == "what the card speaks of")
+    assert float(by_states["right"].split()[0]) < 0.9
+    assert tally(archived())["wrong yes"] == 0
+    ranks = [row for row in archived() if row["line"] == "ranks"]
+    assert tally(ranks)["wrong"] == 1
+    on_states = [r for r in archived() if (r["line"], r["judged_by"]) == ("smallest_set", "states")]
+    labelled = [r for r in on_states if not 0.65 < float(r["states"]) < 0.8]
+    no = [row for row in labelled if row["answer"] == "no"]
+    assert no
+    assert all(float(row["states"]) >= 0.8 for row in no)
+    assert "yes" not in {row["answer"] for row in labelled}
+    absent = {
+        r["answer"] for r in ranks if r["setting"] == "short_1_none" and "deceive" in r["treatment"]
+    }
+    assert "not shown" in absent
+    assert len({(row["setting"], row["treatment"], row["seed"]) for row in archived()}) == 96

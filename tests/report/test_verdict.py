@@ -701,6 +701,10 @@ def test_the_guide_has_the_rules() -> None:
     )
     assert f"minimum is {100 * smallest['nearly_all']:g} % of their items" in said
     assert f"over {100 * smallest['most_nearly_all']:g} %, the line is *not applicable*" in said
+    assert (
+        f"where under {100 * smallest['least_flips']:g} % of the texts of a predicted class" in said
+    )
+    assert f"predicted class of at least {rules()['least_texts']} texts" in said
     assert f"fewer than {rules()['least_texts']} texts" in said
     assert f"less than {RULES['ranks']['least_effect']:g} over random" in said
     assert f"together at {100 * (1 - rules()['level']):g} %" in said
