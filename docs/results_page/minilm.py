@@ -106,10 +106,10 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
                 for seed in range(len(flips["length"]))
             ]
             left = [erasure.removed(rows, "removed_fraction", ranking, "one") for rows in runs]
-            never = [erasure.removed(rows, "never_flips", ranking, "one") for rows in runs]
-            word = WORDS[ranking]
-            row[f"removed, {word}"] = mean({"removed": np.array(left)}, "removed")
-            row[f"never, {word}"] = mean({"never": np.array(never)}, "never")
+            row[f"removed, {WORDS[ranking]}"] = mean({"removed": np.array(left)}, "removed")
+            if ranking in SCORES:
+                never = [erasure.removed(rows, "never_flips", ranking, "column") for rows in runs]
+                row[f"never, {WORDS[ranking]}"] = mean({"never": np.array(never)}, "never")
         yield row
 
 
