@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 pytest.importorskip("transformers")
 
 import attnlight.huggingface.states as kept_states
+from attnlight.__main__ import main
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.collate import collate_ids
 from attnlight.data.dataset import TokenDataset
@@ -21,7 +23,11 @@ from attnlight.errors import InputError
 from attnlight.functional.patches import off
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
+from attnlight.huggingface.pooled import TransformerEncoder
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS
+from tests.huggingface.test_commands import write_corpus
 
 
 @pytest.fixture
@@ -244,3 +250,33 @@ def test_models_that_are_trained_keep_nothing(
         model.keep_states([texts])
         model(batches[0])
     assert not list(texts.folder.parents[1].glob("states-*"))
+
+
+def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))
+    write_corpus(tmp_path / "films")
+    write_model(tmp_path / "bert", auto="AutoModel")
+    read, forward = [], TransformerEncoder.forward
+
+    def counted(
+        encoder: TransformerEncoder, embeddings: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        read.append(len(mask))
+        return forward(encoder, embeddings, mask)
+
+    monkeypatch.setattr(TransformerEncoder, "forward", counted)
+    shared = ["--data=films.yaml", "--data.tokenizer=bert", "--experiment=e", *CPU, *QUIET]
+    shared += ["--trainer.max_epochs=2"]
+    model = ["--model=huggingface_pooled", "--model.net.path=bert"]
+    assert main(["fit", *model, "--run=first", *shared]) == 0
+    assert sum(read) == 48 + 16  # training and validation texts, in two epochs
+    assert main(["fit", *model, "--run=second", "--seed_everything=1", *shared]) == 0
+    variant = ["--model=adversarial", "--model.base=checkpoints/e/first/best.ckpt"]
+    assert main(["fit", *variant, "--run=third", *shared]) == 0
+    assert sum(read) == 48 + 16
+    for run in ("first", "third"):
+        tests = "predictions" if run == "first" else "base_divergence"
+        assert main(["test", f"checkpoints/e/{run}", f"--tests={tests}", *CPU, *QUIET]) == 0
+    assert sum(read) == 48 + 16 + 16
