@@ -112,6 +112,8 @@ def blocks(records: Path) -> dict[str, str]:
     content |= studies.study_blocks(records / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / cards.FOLDER)
+    for place in minilm.LEFT_OUT:
+        content.pop(place, None)
     return content | findings(content)
 
 

@@ -21,6 +21,10 @@ MODELS = {
     "minilm_last": "last layer of MiniLM, fine-tuned",
 }
 STUDIES = ("minilm_pooled", "minilm_last")  # archived whole, too
+# Places of tables that the study of the last layer, which has adversaries alone, leaves empty.
+LEFT_OUT = tuple(
+    f"minilm_last_{name}" for name in ("table2", "table3", "table4", "seeds", "verdict")
+)
 _ABLATIONS = {"uniform": "uniform", "shuffled": "shuffled", "off": "off"}
 _PARTS = {"last": "last layer", "all": "all layers", "head": "one head, mean"}
 _RANKINGS = (*SCORES, "random_first", "minimal")
