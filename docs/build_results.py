@@ -28,6 +28,7 @@ from results_page import (
     cards,
     claims,
     importance,
+    minilm,
     pairs,
     papers,
     planted,
@@ -51,7 +52,7 @@ HERE = Path(__file__).parent
 RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
-    *("saliency", "pruthi", "planted", "commands"),
+    *("saliency", "pruthi", "planted", "minilm", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
@@ -90,6 +91,10 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "saliency_complete": (saliency.completeness, 2),
     "saliency_sanity": (saliency.sanity, 3),
     "pruthi": (pruthi.deception, 3),
+    "minilm_accuracy": (minilm.accuracy, 1),
+    "minilm_jain_wallace": (minilm.jain_wallace, 1),
+    "minilm_serrano_smith": (minilm.serrano_smith, 1),
+    "minilm_control": (minilm.control, 1),
     "pruthi_reasons": (pruthi.reasons, 5),
 }
 
@@ -107,6 +112,8 @@ def blocks(records: Path) -> dict[str, str]:
     content |= studies.study_blocks(records / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / cards.FOLDER)
+    for place in minilm.LEFT_OUT:
+        content.pop(place, None)
     return content | findings(content)
 
 

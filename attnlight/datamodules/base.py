@@ -251,6 +251,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Number of training texts of each class, for class weights."""
         return self.dataset("train").label_counts(len(self.classes))
 
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that the corpus has."""
+        return list(self._corpus["splits"])
+
     def dataset(self, split: str) -> TokenDataset:
         """One split of the corpus.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 import torch
@@ -11,10 +11,13 @@ from transformers import PreTrainedModel
 from typing_extensions import override
 
 from attnlight.batch import PAD, TextBatch
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.pieces import longest_text
+from attnlight.functional.interception import is_intercepting
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.huggingface.states import KeptStates, weights_digest
 from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier
 from attnlight.models.encoders import Average, Encoder
@@ -61,7 +64,8 @@ class HuggingFacePooledClassifier(ContextClassifier):
         attention: The scoring function of a state.
         attention_size: Size of additive attention's hidden layer; None: half a state.
         dropout: Dropout of the classification layer.
-        freeze: Whether the model of transformers is not trained.
+        freeze: Whether the model of transformers is not trained. Its states of a text are then computed
+            once, see `keep_states`.
         encoder: `transformer`, or `average`: an affine map and tanh of the model's token embeddings, for
             variants that read each token alone.
         hidden_size: Size of that map.
@@ -118,6 +122,8 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.attention = ATTENTIONS[attention](size, attention_size=attention_size)
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
         self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
+        self._kept: tuple[KeptStates, ...] = ()
+        self._digest: tuple[Any, str] = (), ""
 
     @staticmethod
     def stored_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -127,6 +133,15 @@ class HuggingFacePooledClassifier(ContextClassifier):
     def require_tokenizer(self, tokenizer: str | None) -> None:
         """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
         require_tokenizer(self.path, tokenizer)
+
+    def keep_states(self, splits: Iterable[TokenDataset]) -> None:
+        """Compute the states of the texts of these splits once, if the model is frozen.
+
+        They lie beside the prepared corpus, for all runs with the same model. Texts with other
+        tokens, given embeddings and an intercepted model are computed as ever.
+        """
+        if isinstance(self.encoder, TransformerEncoder) and self.encoder.freeze:
+            self._kept = tuple(KeptStates(texts) for texts in splits if not texts.paired)
 
     @torch.no_grad()
     def draw_parameters(self) -> None:
@@ -145,3 +160,28 @@ class HuggingFacePooledClassifier(ContextClassifier):
     def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
         require_readable(self, batch)
         return {}
+
+    @override
+    def _known_states(self, batch: TextBatch) -> Tensor | None:
+        parts = self.embedding, self.encoder
+        tensors = [*self.embedding.parameters(), *self.encoder.parameters()]
+        if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
+            return None
+        # A tensor's version counts the changes of its values.
+        version = [(id(tensor), tensor._version) for tensor in tensors]
+        if self._digest[0] != version:
+            self._digest = version, weights_digest(parts, repr(self.architecture))
+        device = self.embedding.weight.device
+
+        @torch.no_grad()
+        def encode(texts: TextBatch) -> Tensor:
+            texts = texts.to(device)
+            require_readable(self, texts)
+            states: Tensor = self.encoder(self.embed(texts), texts.mask)
+            return states
+
+        read = (
+            kept.read(batch, self._digest[1], self.encoder.output_size, encode)
+            for kept in self._kept
+        )
+        return next((states for states in read if states is not None), None)

@@ -144,7 +144,8 @@ class ContextClassifier(nn.Module, ABC):
         items, seen, mask, places, layers = self._items(batch, embeddings)
         encoder, attention = (getattr(self, self.levels[-1] + part) for part in PARTS)
         # Under autocast, states and logits are in half precision; tests need the full one.
-        states: Tensor = encoder(items, seen).to(items.dtype)
+        known = self._known_states(batch) if embeddings is None else None
+        states: Tensor = encoder(items, seen).to(items.dtype) if known is None else known
         if places is not None:
             states = states.gather(1, places.expand_as(states))
             mask = mask.gather(1, places.squeeze(-1))
@@ -234,6 +235,10 @@ class ContextClassifier(nn.Module, ABC):
             )
         embeddings = self.embed(batch) if embeddings is None else embeddings
         return self.embedding_dropout(embeddings), batch.mask, batch.attendable(), None, None
+
+    def _known_states(self, batch: TextBatch) -> Tensor | None:
+        """States (B, N, D) of a batch that need not be computed; None: they must be."""
+        return None
 
     @abstractmethod
     def _memory(self, batch: TextBatch) -> dict[str, Tensor]:

@@ -120,6 +120,8 @@ class FrozenBase:
         print(f"{self.path}: evaluating {len(texts):,} {split} texts, once", file=sys.stderr)
         description = {"base": str(self.path), "split": split}
         model: Any = base.model
+        if hasattr(model, "keep_states"):
+            model.keep_states([texts])
         write_outputs(model.to(device), texts, folder, **description)
 
     def _frozen(self) -> BaseModel:

@@ -169,6 +169,8 @@ class AttentionTask(pl.LightningModule):
             self.raw = RawText.of_corpus(corpus)
             if hasattr(self.model, "require_tokenizer"):
                 self.model.require_tokenizer(self.raw.tokenizer)
+        if hasattr(self.model, "keep_states") and hasattr(corpus, "splits"):
+            self.model.keep_states(map(corpus.dataset, corpus.splits))
         if stage == "fit" and hasattr(corpus, "dataset"):
             self.penalties.require_marks(corpus.dataset("train"))
         if stage != "fit" or self.trainer.ckpt_path:

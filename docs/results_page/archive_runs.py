@@ -18,6 +18,7 @@ from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
 from results_page import (
     importance,
+    minilm,
     pairs,
     planted,
     predictions,
@@ -63,14 +64,23 @@ for _experiments, _test, _columns in (
     ),
     *(
         ((name,), test, (*KEYS, *columns))
-        for name, model in saliency.MODELS.items()
-        for test, columns in model.tests.items()
+        for name, tests in {
+            **{name: model.tests for name, model in saliency.MODELS.items()},
+            **minilm.TESTS,
+        }.items()
+        for test, columns in tests.items()
     ),
 ):
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
-# Studies whose bases are all that is kept.
-STUDIED = {**pairs.MODELS, **pruthi.MODELS, **pruthi.REASONS, **saliency.MODELS}
+# Studies whose bases are all that is kept, but for `minilm.STUDIES`.
+STUDIED = {
+    **pairs.MODELS,
+    **pruthi.MODELS,
+    **pruthi.REASONS,
+    **saliency.MODELS,
+    **minilm.MODELS,
+}
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -105,7 +115,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
             table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
             _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT)
     for path in sorted(runs.glob("*/study.json")):
-        if path.parent.name in NEEDED:  # its bases alone are archived, above
+        if path.parent.name in NEEDED.keys() - {*minilm.STUDIES}:  # bases are archived above
             continue
         archive_study(path.parent, records / studies.FOLDER / path.parent.name)
     return left_out

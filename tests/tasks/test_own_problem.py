@@ -63,6 +63,7 @@ OTHERS = (
     ),
     "saliency",
     *("known_answers", "measured_use"),  # for the planted corpus
+    "minilm",
     *("attention_sinks", "head_ablation"),  # for layers of attention
     "card",
 )

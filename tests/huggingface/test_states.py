@@ -1,0 +1,282 @@
+"""States of a frozen model that are computed once: the same as without, in any process."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import attnlight.huggingface.states as kept_states
+from attnlight.__main__ import main
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.data.collate import collate_ids
+from attnlight.data.dataset import TokenDataset
+from attnlight.datamodules import PlantedEvidence
+from attnlight.errors import InputError
+from attnlight.functional.patches import off
+from attnlight.huggingface import HuggingFacePooledClassifier
+from attnlight.huggingface.attention import intercept
+from attnlight.huggingface.pooled import TransformerEncoder
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import write_model
+from tests.huggingface.models import MODELS
+from tests.huggingface.test_commands import write_corpus
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> TokenDataset:
+    corpus = PlantedEvidence(
+        train_size=40, validation_size=16, test_size=16, vocabulary=60, cache_dir=str(tmp_path)
+    )
+    return corpus.dataset("train")
+
+
+def classifier(name: str = "bert", seed: int = 0) -> HuggingFacePooledClassifier:
+    torch.manual_seed(seed)
+    return HuggingFacePooledClassifier(MODELS[name](vocab_size=200), 2, freeze=True).eval()
+
+
+def caching(texts: TokenDataset, name: str = "bert", seed: int = 0) -> HuggingFacePooledClassifier:
+    model = classifier(name, seed)
+    model.keep_states([texts])
+    return model
+
+
+class Passes:
+    """How many texts an encoder has read."""
+
+    def __init__(self, model: HuggingFacePooledClassifier) -> None:
+        self.texts = 0
+        model.encoder.register_forward_hook(self.count)
+
+    def count(self, module: object, args: tuple[torch.Tensor, ...], result: object) -> None:
+        self.texts += len(args[0])
+
+
+@pytest.fixture
+def batches(texts: TokenDataset) -> list[TextBatch]:
+    order = np.random.default_rng(0).permutation(len(texts))
+    return [texts[part.tolist()] for part in np.array_split(order, 4)]
+
+
+def equal(found: AttentionOutput, expected: AttentionOutput, atol: float = 1e-5) -> None:
+    mask = expected.mask
+    for name in ("logits", "weights"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=atol, rtol=0)
+    torch.testing.assert_close(found.states[mask], expected.states[mask], atol=atol, rtol=0)
+    assert torch.equal(found.mask, mask)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+@pytest.mark.parametrize("tokens", [1, 100, 1 << 20])
+def test_same_as_without(
+    texts: TokenDataset,
+    batches: list[TextBatch],
+    name: str,
+    tokens: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_states, "_CPU_TOKENS", tokens)
+    monkeypatch.setattr(kept_states, "_PIECE_TEXTS", 7)
+    model, plain = caching(texts, name), classifier(name)
+    passes = Passes(model)
+    for _ in range(2):
+        for batch in batches:
+            equal(model(batch), plain(batch))
+    assert passes.texts == len(texts)
+
+
+def test_nothing_is_read_again(texts: TokenDataset, batches: list[TextBatch]) -> None:
+    model = caching(texts).train()
+    for batch in batches:
+        model(batch)
+    other = caching(texts)  # another run: attention and decoder of its own, the same model below
+    with torch.no_grad():
+        other.decoder.weight.mul_(2)
+    for network in (model, other, copy.deepcopy(model)):
+        passes = Passes(network)
+        for batch in batches:
+            network(batch)
+        assert passes.texts == 0
+    loss = model(batches[0]).logits.sum()
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+
+
+def test_wider_batches_and_repeats(texts: TokenDataset) -> None:
+    model, plain = caching(texts), classifier()
+    alone = texts[[3]]
+    wide = collate_ids([alone.tokens[0].tolist(), texts[[5]].tokens[0].tolist() * 2])
+    wide = wide.select(torch.tensor([0]))
+    wide.index = alone.index
+    passes = Passes(model)
+    equal(model(wide), plain(wide))
+    assert passes.texts == len(texts)
+    repeated = texts[[2, -3]]
+    assert repeated.index.tolist() == [int(texts.index[2]), -1]
+    equal(model(repeated), plain(repeated))
+
+
+def read(
+    model: HuggingFacePooledClassifier, batch: TextBatch, **options: torch.Tensor
+) -> AttentionOutput:
+    output: AttentionOutput = model(batch, **options)
+    return output
+
+
+def changed_token(model: HuggingFacePooledClassifier, batch: TextBatch) -> AttentionOutput:
+    batch.tokens[0, 2] = batch.tokens[0, 2] % 30 + 6
+    return read(model, batch)
+
+
+def deleted_token(model: HuggingFacePooledClassifier, batch: TextBatch) -> AttentionOutput:
+    shorter = collate_ids(
+        [row[mask].tolist()[:-1] for row, mask in zip(batch.tokens, batch.mask, strict=True)]
+    )
+    shorter.index = batch.index
+    return read(model, shorter)
+
+
+def given_embeddings(model: HuggingFacePooledClassifier, batch: TextBatch) -> AttentionOutput:
+    return read(model, batch, embeddings=model.embed(batch) * 1.5)
+
+
+def intercepted(model: HuggingFacePooledClassifier, batch: TextBatch) -> AttentionOutput:
+    with intercept(patch={0: off}):
+        return read(model, batch)
+
+
+def other_weights(model: HuggingFacePooledClassifier, batch: TextBatch) -> AttentionOutput:
+    torch.manual_seed(3)
+    model.draw_parameters()
+    return read(model, batch)
+
+
+@pytest.mark.parametrize(
+    "differing", [changed_token, deleted_token, given_embeddings, intercepted, other_weights]
+)
+def test_what_differs_is_computed(
+    texts: TokenDataset,
+    batches: list[TextBatch],
+    differing: Callable[[HuggingFacePooledClassifier, TextBatch], AttentionOutput],
+) -> None:
+    model, plain, batch = caching(texts), classifier(), batches[0]
+    before = model(batch)
+    found, expected = (differing(net, copy.deepcopy(batch)) for net in (model, plain))
+    equal(found, expected)
+    assert found.logits.shape == before.logits.shape
+    assert float((found.logits - before.logits).abs().max().detach()) > 1e-5
+
+
+def test_gradients_pass_through_embeddings(texts: TokenDataset, batches: list[TextBatch]) -> None:
+    gradients = []
+    for model in (caching(texts), classifier()):
+        embeddings = model.embed(batches[0]).detach().requires_grad_()
+        model(batches[0], embeddings=embeddings).logits.sum().backward()
+        assert embeddings.grad is not None
+        gradients.append(embeddings.grad)
+    torch.testing.assert_close(*gradients)
+    assert float(gradients[0].abs().max()) > 0
+
+
+def test_another_model_has_its_own(texts: TokenDataset, batches: list[TextBatch]) -> None:
+    caching(texts)(batches[0])
+    other = HuggingFacePooledClassifier(
+        MODELS["bert"](vocab_size=200, initializer_range=0.3), 2, freeze=True
+    ).eval()
+    other.keep_states([texts])
+    plain = copy.deepcopy(other)
+    plain._kept = ()
+    equal(other(batches[0]), plain(batches[0]))
+
+
+@pytest.fixture
+def folder(texts: TokenDataset, batches: list[TextBatch]) -> Path:
+    caching(texts)(batches[0])
+    (found,) = texts.folder.parents[1].glob("states-*-train")
+    return found
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_a_damaged_file_is_not_used(
+    texts: TokenDataset,
+    batches: list[TextBatch],
+    folder: Path,
+    damage: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = folder / "states"
+    content = bytearray(file.read_bytes())
+    file.unlink()
+    if damage != "gone":
+        content[: 1 << 10] = bytes(1 << 10)
+        file.write_bytes(content if damage == "changed" else content[:-4])
+    model, plain = caching(texts), classifier()
+    equal(model(batches[0]), plain(batches[0]))
+    assert "is damaged" in capsys.readouterr().err
+    assert file.stat().st_size == len(content)
+
+
+def test_a_full_disk(
+    texts: TokenDataset,
+    batches: list[TextBatch],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*arguments: object) -> None:
+        raise InputError("states cannot be written: No space left on device.")
+
+    monkeypatch.setattr(kept_states.KeptStates, "_write", full)
+    model, plain = caching(texts), classifier()
+    for _ in range(2):
+        equal(model(batches[0]), plain(batches[0]))
+    said = capsys.readouterr().err
+    assert said.count("states are computed every time: states cannot be written: No space") == 1
+    assert not list(texts.folder.parents[1].glob("states-*-train"))
+
+
+def test_models_that_are_trained_keep_nothing(
+    texts: TokenDataset, batches: list[TextBatch]
+) -> None:
+    for options in ({"freeze": False}, {"freeze": True, "encoder": "average"}):
+        model = HuggingFacePooledClassifier(MODELS["bert"](vocab_size=200), 2, **options)
+        model.keep_states([texts])
+        model(batches[0])
+    assert not list(texts.folder.parents[1].glob("states-*"))
+
+
+def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))
+    write_corpus(tmp_path / "films")
+    write_model(tmp_path / "bert", auto="AutoModel")
+    read, forward = [], TransformerEncoder.forward
+
+    def counted(
+        encoder: TransformerEncoder, embeddings: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        read.append(len(mask))
+        return forward(encoder, embeddings, mask)
+
+    monkeypatch.setattr(TransformerEncoder, "forward", counted)
+    shared = ["--data=films.yaml", "--data.tokenizer=bert", "--experiment=e", *CPU, *QUIET]
+    shared += ["--trainer.max_epochs=2"]
+    model = ["--model=huggingface_pooled", "--model.net.path=bert"]
+    assert main(["fit", *model, "--run=first", *shared]) == 0
+    assert sum(read) == 48 + 16  # training and validation texts, in two epochs
+    assert main(["fit", *model, "--run=second", "--seed_everything=1", *shared]) == 0
+    variant = ["--model=adversarial", "--model.base=checkpoints/e/first/best.ckpt"]
+    assert main(["fit", *variant, "--run=third", *shared]) == 0
+    assert sum(read) == 48 + 16
+    for run in ("first", "third"):
+        tests = "predictions" if run == "first" else "base_divergence"
+        assert main(["test", f"checkpoints/e/{run}", f"--tests={tests}", *CPU, *QUIET]) == 0
+    assert sum(read) == 48 + 16 + 16
