@@ -45,7 +45,8 @@ class HuggingFaceClassifier(nn.Module):
 
     Args:
         path: Folder or hub id of a model, or a model of transformers. One that was not trained to
-            classify gets its architecture's head with random parameters.
+            classify gets its architecture's head with random parameters, or an affine map of the state
+            of the token that is tested if transformers has no such head.
         num_classes: Number of classes C; None: the model's.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         special_tokens: `fixed`: special tokens, such as [CLS], and the first token of a decoder keep
