@@ -34,7 +34,7 @@ class _Tensors:
 
 @dataclass
 class TextBatch(_Tensors):
-    """B texts of at most N tokens (S sentences of N tokens for hierarchical models).
+    """B texts of at most N tokens (S sentences, or words, of N tokens where items are these).
 
     Attributes:
         index: Dataset row of each text, (B,). -1 marks a repeat that a padded sampler added to give

@@ -48,6 +48,7 @@ from attnlight.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.from_base import FromBase
+from attnlight.tasks.options import LATER
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
 
@@ -128,8 +129,11 @@ class AttnlightCLI(LightningCLI):
                 if options.get("filename") == "best" and "save_weights_only" in options:
                     options["save_weights_only"] = False
             # Options added later: a run without them keeps the name that it had before.
-            later = ("remove", "marks", "mark_columns", "tokenizer")
-            for section, option in (("model", "objective"), *(("data", name) for name in later)):
+            later = {
+                "model": ("objective", *(f"optimizer.{name}" for name in LATER)),
+                "data": ("remove", "marks", "mark_columns", "tokenizer"),
+            }
+            for section, option in ((key, name) for key, names in later.items() for name in names):
                 arguments = hashed.get(section, {}).get("init_args", {})
                 if arguments.get(option, 0) is None:
                     del arguments[option]

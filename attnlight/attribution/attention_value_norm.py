@@ -18,6 +18,7 @@ from attnlight.functional.attribution.layers import (
     value_norms,
 )
 from attnlight.functional.attribution.row_gradients import text_of_rows
+from attnlight.functional.flat_texts import FlatTexts
 from attnlight.functional.masking import allowed_classes
 
 
@@ -53,7 +54,8 @@ class AttentionValueNorm(Attribution):
         if transformed_states is None and isinstance(model, LayeredModel):
             last, output_map = layer_attention(model, batch)[-1], output_maps(model, batch)[-1]
             norms = value_norms(last, output_map)[text_of_rows(batch, output)]
-            return torch.einsum("rq,rqn->rn", read_shares(model, batch, output), norms), {}
+            of_tokens = torch.einsum("rq,rqn->rn", read_shares(model, batch, output), norms)
+            return FlatTexts.of(batch).sums(of_tokens), {}
         if transformed_states is None:
             raise InputError(
                 f"{self.name} needs logits that are affine in attention or a model with the method "

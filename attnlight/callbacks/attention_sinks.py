@@ -17,6 +17,7 @@ from attnlight.functional.attribution.layers import layer_attention
 from attnlight.functional.attribution.leave_one_out import prediction_change
 from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.correlation import rank_agreement
+from attnlight.functional.flat_texts import FlatTexts
 from attnlight.functional.ranking import TIE, ranking
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.functional.replay import layered
@@ -96,18 +97,20 @@ class AttentionSinks(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
+        flat = FlatTexts.of(batch)  # of words, sinks are among their pieces
+        texts, read = flat.batch, flat.batch.mask
         sinks = {
-            "special": batch.mask & ~batch.attendable(),
-            "first": batch.mask & (batch.mask.cumsum(-1) == 1),
+            "special": read & ~texts.attendable(),
+            "first": read & (read.cumsum(-1) == 1),
         }
         if self._punctuation is not None:
-            ids = batch.tokens.new_tensor(self._punctuation)
-            sinks["punctuation"] = batch.mask & torch.isin(batch.tokens, ids)
+            ids = texts.tokens.new_tensor(self._punctuation)
+            sinks["punctuation"] = read & torch.isin(texts.tokens, ids)
         text, items = text_of_rows(batch, output), output.mask
         attention = layer_attention(layered(readout.model, self.name), batch)
         weights = torch.cat([one.weights for one in attention], dim=1).double()  # (B, L H, N, N)
         if rows_are_texts(batch, output):
-            queries = batch.mask / batch.mask.sum(-1, keepdim=True).double()
+            queries = read / read.sum(-1, keepdim=True).double()
             weights = torch.einsum("bkqn,bq->bkn", weights, queries)
         else:
             weights = weights[text, :, output.rows[:, 1]]
@@ -115,7 +118,7 @@ class AttentionSinks(InterpretabilityTest):
         rows = torch.arange(len(items), device=items.device)
         columns: dict[str, Tensor] = {}
         for name, tokens in sinks.items():
-            sink = tokens[text] & items
+            sink = (flat.sums(tokens.int()) > 0)[text] & items
             mass = (weights * tokens[text].unsqueeze(1)).sum(-1)
             by_layer = mass.view(len(mass), len(attention), -1).mean(-1)
             columns |= {f"mass_{name}": mass.mean(1), f"mass_{name}_by_layer": by_layer}

@@ -109,7 +109,7 @@ class EvidenceMass(InterpretabilityTest):
         if texts is not None:
             marking_column(self.name, [EVIDENCE], texts.extras)
             corpus: CorpusDataModule = trainer.datamodule  # type: ignore[attr-defined]
-            self._stops = [] if texts.nested else full_stops(corpus)
+            self._stops = [] if texts.nested or texts.whole_words else full_stops(corpus)
             self._name_measures()
             if self.swap and texts.labels is None:
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")

@@ -108,7 +108,8 @@ class Plausibility(InterpretabilityTest):
         texts = tested_split(trainer, stage)
         if texts is not None:
             column = self._rationale(texts.extras)
-            self.metadata |= {"items": "sentences" if texts.nested else "tokens"}
+            items = "words" if texts.whole_words else "tokens"
+            self.metadata |= {"items": "sentences" if texts.nested else items}
             self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
 
     def _rationale(self, columns: Sequence[str]) -> str:

@@ -114,7 +114,7 @@ class StateTokenAgreement(InterpretabilityTest):
         )
         own = shares.diagonal(dim1=1, dim2=2)
         largest = (own >= (1 - TIE) * shares.amax(-1)).double()
-        read = batch.mask if batch.mask.ndim == 2 else batch.attendable().any(-1)
+        read = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
         text = text_of_rows(batch, output)
         known = output.mask & ~own[text].isnan()
         count = known.sum(-1)

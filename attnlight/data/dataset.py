@@ -20,6 +20,7 @@ from attnlight.data.collate import allow_classes, collate, pad_ragged, with_quer
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import surface_forms
+from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError
 from attnlight.files import named_errors
 
@@ -89,6 +90,7 @@ class TokenDataset(Dataset[TextBatch]):
         folder: The split's folder in a prepared corpus (`CorpusDataModule`).
         nested: Keep the sentences of a text separate: tokens, mask and extras of a batch are
             (B, S, N) instead of (B, N).
+        whole_words: Keep words that the tokenizer divides separate in the same way.
 
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
@@ -102,11 +104,11 @@ class TokenDataset(Dataset[TextBatch]):
         InputError: `nested`, but the corpus was prepared without sentences.
     """
 
-    def __init__(self, folder: str | Path, nested: bool = False) -> None:
+    def __init__(self, folder: str | Path, nested: bool = False, whole_words: bool = False) -> None:
         import datasets
 
         self.folder = Path(folder)
-        self.nested = nested
+        self.nested, self.whole_words = nested, whole_words
         rows = datasets.load_from_disk(str(folder), keep_in_memory=False)
         self.table: pyarrow.Table = rows.data.table
         names = self.table.column_names
@@ -133,7 +135,7 @@ class TokenDataset(Dataset[TextBatch]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens its own memory map instead of receiving a copy of the corpus.
-        return type(self), (self.folder, self.nested)
+        return type(self), (self.folder, self.nested, self.whole_words)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -171,8 +173,8 @@ class TokenDataset(Dataset[TextBatch]):
         rows = np.where(requested < 0, -1 - requested, requested)
         listed = rows.tolist()
         lengths = self.lengths[rows]
-        if self.nested:
-            sizes = [self._sentences[row] for row in listed]
+        if self.nested or self.whole_words:
+            sizes = [self._sizes(row) for row in listed]
             counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
             lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
         batch = collate(
@@ -193,6 +195,16 @@ class TokenDataset(Dataset[TextBatch]):
         if "allowed" in pair:
             batch = allow_classes(batch, pair["allowed"], self._num_classes)
         return batch
+
+    def _sizes(self, position: int) -> NDArray[np.integer]:
+        """Number of ids of each sentence of a text, or of each word."""
+        if not self.whole_words:
+            return self._sentences[position]
+        return self._words.sizes(self._tokens[position])
+
+    @cached_property
+    def _words(self) -> WholeWords:
+        return WholeWords((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
 
     def sentences(self, position: int) -> list[list[int]]:
         """Ids of each sentence of a text; a text that was not split is one, and so is a query."""

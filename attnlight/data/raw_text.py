@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 
 from attnlight.batch import TextBatch
@@ -15,6 +16,7 @@ from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
 from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tokenization import encode_texts, surface_forms
+from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class RawText:
             (`nested`); None if it did not split texts.
         features: Features of tokens beside the word as plain values, see `TokenFeatures`; None: no
             features.
+        whole_words: Whether words that the tokenizer divides are kept separate, see `TokenDataset`.
     """
 
     tokenizer: str | None = None
@@ -41,6 +44,7 @@ class RawText:
     corpus: str | None = None
     sentences: dict[str, Any] | None = None
     features: dict[str, Any] | None = None
+    whole_words: bool = False
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
@@ -53,6 +57,7 @@ class RawText:
             datamodule.fingerprint,
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
             None if features is None else features.as_dict(),
+            datamodule.whole_words,
         )
 
     @classmethod
@@ -73,6 +78,11 @@ class RawText:
         if self.tokenizer is None:
             raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
         return Tokenizer.from_str(self.tokenizer)
+
+    @cached_property
+    def divided_words(self) -> WholeWords:
+        """Where words begin among the tokenizer's tokens."""
+        return WholeWords(self.parsed_tokenizer.to_str())
 
     def encode(
         self,
@@ -101,7 +111,13 @@ class RawText:
                     f"{len(texts)} texts have {len(column)} {name}; expected one for each."
                 )
         if self.sentences is None:
-            batch = collate_ids(encode_texts(self.parsed_tokenizer, texts)[0])
+            ids, _ = encode_texts(self.parsed_tokenizer, texts)
+            sizes = (
+                [self.divided_words.sizes(row).tolist() for row in ids]
+                if self.whole_words
+                else None
+            )
+            batch = collate_ids(ids, sizes)
         else:
             rules = SentenceRules.from_identity(self.sentences)
             encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
@@ -143,7 +159,7 @@ class RawText:
         return surface_forms(tokenizer, encoded.ids[0], parts)
 
     def items(self, text: str) -> list[str]:
-        """The pieces of a text that attention weighs: its tokens as they stand, or its sentences.
+        """The parts of a text that attention weighs: its tokens or words as they stand, or sentences.
 
         They are in the order of the attended items of `encode([text])`; a text without a token is one
         piece.
@@ -151,8 +167,15 @@ class RawText:
 
         def tokens(part: str, most: int | None) -> list[str]:
             encoding = self.parsed_tokenizer.encode(part)
-            places = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
-            return [part[start:stop] for (start, stop), special in places if not special][:most]
+            count = len(encoding.ids)
+            sizes = self.divided_words.sizes(encoding.ids) if self.whole_words else [1] * count
+            stops = np.cumsum(sizes)
+            places = [
+                (encoding.offsets[start][0], encoding.offsets[stop - 1][1])
+                for start, stop in zip(stops - sizes, stops, strict=True)
+                if not encoding.special_tokens_mask[start]
+            ]
+            return [part[start:stop] for start, stop in places][:most]
 
         if self.sentences is None:
             return tokens(text, None) or [text]

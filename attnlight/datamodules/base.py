@@ -13,6 +13,7 @@ from typing import Any, Literal
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
+from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
@@ -59,6 +60,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         max_pairs: Pairs of tokens at which `OnceSampler` divides a batch; None: no limit.
         sentence_rules: How raw and test texts become sentences; None where they are not split.
         nested: Whether batches keep sentences separate, (B, S, N).
+        whole_words: Whether batches keep words that the tokenizer divides separate, (B, W, N); the
+            model of the Trainer says so (`whole_words`).
         paired: Whether texts are passages with a query each.
         target: What a tagger predicts, where a corpus has a choice.
         encoding: Encoding of a trained model, used in place of the corpus's own.
@@ -72,6 +75,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     max_pairs: int | None = None
     sentence_rules: SentenceRules | None = None
     nested: bool = False
+    whole_words: bool = False
     paired: bool = False
     target: TargetName = "tokens"
     encoding: Encoding | None = None
@@ -111,6 +115,14 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: The source cannot be read as configured.
         """
+
+    @override
+    def setup(self, stage: str) -> None:
+        network = getattr(getattr(self.trainer, "lightning_module", None), "model", None)
+        whole_words = getattr(network, "whole_words", False)
+        if whole_words != self.whole_words:
+            self.whole_words = whole_words
+            self._datasets.clear()
 
     @property
     def corpus_name(self) -> str:
@@ -269,7 +281,8 @@ class CorpusDataModule(LightningDataModule, ABC):
                 f"{self.corpus_name} has no {split} split; it has {available}{advice}."
             )
         if split not in self._datasets:
-            self._datasets[split] = TokenDataset(self.prepare() / split, self.nested)
+            folder = self.prepare() / split
+            self._datasets[split] = TokenDataset(folder, self.nested, self.whole_words)
         return self._datasets[split]
 
     @property

@@ -130,7 +130,7 @@ def layered(model: AttentionModel, name: str) -> LayeredModel:
     Raises:
         InputError: It has no layers of attention; the message says that `name` needs them.
     """
-    if not isinstance(model, LayeredModel):
+    if not isinstance(model, LayeredModel) or not model.attention_layers:
         raise InputError(
             f"{name} needs a model with layers of self-attention (`attention_layers`), such as a "
             f"transformer; {type(model).__name__} has none."

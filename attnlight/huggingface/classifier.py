@@ -17,6 +17,7 @@ from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import last_places
+from attnlight.functional.flat_texts import SHARE
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import (
     class_names,
@@ -29,10 +30,11 @@ from attnlight.huggingface.reading import require_readable, require_tokenizer, w
 from attnlight.problems import Classification
 
 SpecialTokens = Literal["fixed", "attended"]
+Items = Literal["pieces", "words"]
 # In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
-# (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); and the weight
-# that all items have together, (B, H, 1).
-_QUERY, _VALUES, _FIXED, _MASS = "query", "values", "fixed", "mass"
+# (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); the weight that all
+# items have together, (B, H, 1); and, where items are words, `SHARE` and the item of each token, (B, N).
+_QUERY, _VALUES, _FIXED, _MASS, _ITEM = "query", "values", "fixed", "mass", "item"
 
 
 class HuggingFaceClassifier(nn.Module):
@@ -43,12 +45,16 @@ class HuggingFaceClassifier(nn.Module):
 
     Args:
         path: Folder or hub id of a model, or a model of transformers. One that was not trained to
-            classify gets its architecture's head with random parameters.
+            classify gets its architecture's head with random parameters, or an affine map of the state
+            of the token that is tested if transformers has no such head.
         num_classes: Number of classes C; None: the model's.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         special_tokens: `fixed`: special tokens, such as [CLS], and the first token of a decoder keep
             their weights whatever is done to attention, and the weights of the others sum to 1;
             `attended`: they are items like all others.
+        items: `pieces`: tokens are items; `words`: the pieces of a word are one. Its weight is the
+            sum of theirs, and what it is given is shared among them in proportion to their original
+            weights, equally if these are 0. Batches then are (B, W, P), see `TokenDataset`.
         layers: Whether outputs have the attention of all `layers`.
         uniform_heads: Heads of the last layer with uniform attention.
         freeze: Whether only the last layer and what follows it are trained.
@@ -58,6 +64,7 @@ class HuggingFaceClassifier(nn.Module):
     Attributes:
         transformer: The model of transformers, whose attention `intercept` reaches.
         last_layer: Passes through the model, and through its last layer alone.
+        whole_words: Whether items are words.
         pairwise: Whether the output for a text takes memory for each pair of its items.
 
     Raises:
@@ -76,6 +83,7 @@ class HuggingFaceClassifier(nn.Module):
         num_classes: int | None = None,
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
+        items: Items = "pieces",
         layers: bool = False,
         uniform_heads: Sequence[int] = (),
         freeze: bool = False,
@@ -89,6 +97,7 @@ class HuggingFaceClassifier(nn.Module):
         self.transformer = source.model
         self.last_layer = LastLayer(source.model)
         self.special_tokens = special_tokens
+        self.whole_words = items == "words"
         self.layers = layers
         self.new = source.new
         self.path = path if isinstance(path, str) else None
@@ -170,7 +179,8 @@ class HuggingFaceClassifier(nn.Module):
                 "a model in memory has no tokenizer: give the path of its folder to read raw text."
             )
         encoding = self.encoding_of({"path": self.path}, ())
-        return RawText(encoding.tokenizer_json, list(encoding.classes), None)
+        classes = list(encoding.classes)
+        return RawText(encoding.tokenizer_json, classes, whole_words=self.whole_words)
 
     @property
     def problem(self) -> Classification:
@@ -208,7 +218,7 @@ class HuggingFaceClassifier(nn.Module):
             own.copy_(drawn)
 
     def embed(self, batch: TextBatch) -> Tensor:
-        """Embeddings of the batch's tokens without their positions, (B, N, E), zero on padding."""
+        """Embeddings of the tokens without their positions, (*batch.tokens.shape, E), 0 on padding."""
         embeddings: Tensor = self.transformer.get_input_embeddings()(self.numbers[batch.tokens])
         return embeddings.masked_fill(~batch.mask.unsqueeze(-1), 0.0)
 
@@ -223,35 +233,40 @@ class HuggingFaceClassifier(nn.Module):
         """Read a batch.
 
         Args:
-            batch: B texts of N tokens, special tokens included.
+            batch: B texts of N tokens, or of W words of tokens, special tokens included.
             weights: Attention of the last layer's query over the items that replaces the model's,
                 (B, H, N).
-            embeddings: Token embeddings that replace `embed(batch)`, (B, N, E).
+            embeddings: Token embeddings that replace `embed(batch)`, of the same shape.
 
         Returns:
-            One row per text, R = B. `states` (B, N, D) are the input of the last layer. `item_logits`
-            is None: what follows attention is not affine. In training, `bias` is NaN.
+            One row per text, R = B. `states` (B, N, D) are the input of the last layer, of words the
+            mean of their tokens'. `item_logits` is None: what follows attention is not affine. In
+            training, `bias` is NaN.
 
         Raises:
-            InputError: The batch has sentences or queries, or a text is longer than the model reads;
+            InputError: The batch has other items or queries, or a text is longer than the model reads;
                 or the model's weights are missing.
         """
-        require_readable(self, batch)
-        embeddings = self.embed(batch) if embeddings is None else embeddings
+        flat = require_readable(self, batch)
+        embeddings = flat.tokens(self.embed(batch) if embeddings is None else embeddings)
+        batch = flat.batch
         states, found = self.last_layer.read(
             self.transformer, embeddings, batch.mask, every=self.layers
         )
         last = found[len(self.attention_layers) - 1]
         texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
         row, values = last.weights[texts, :, query], last.values
-        mask = self._items(batch) & last.allowed[texts, 0, query]
-        chosen = row * mask.unsqueeze(1)
+        reached = self._items(batch) & last.allowed[texts, 0, query]
+        chosen, mask = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
         mass = chosen.sum(-1, keepdim=True)
-        own = chosen / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+        own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
         if self.uniform.any():
             equal = mask / mask.sum(-1, keepdim=True).clamp(min=1)
             own = torch.where(self.uniform, equal.unsqueeze(1).to(own), own)
         memory = {_QUERY: states[texts, query], _VALUES: values, _MASS: mass, _FIXED: row - chosen}
+        if self.whole_words:
+            memory |= {_ITEM: flat.item, SHARE: flat.shares(chosen, reached)}
+            states = flat.means(states)
         output = AttentionOutput(
             rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
             logits=row,
@@ -277,14 +292,22 @@ class HuggingFaceClassifier(nn.Module):
 
         Weights of special tokens that are no items stay what they are.
         """
-        memory = output.memory
-        rows = memory[_FIXED].unsqueeze(2) + memory[_MASS].unsqueeze(2) * weights
+        memory, rows = output.memory, self.substituted(output, weights)
         logits = self.last_layer.logits(self.transformer, memory[_QUERY], rows, memory[_VALUES])
         return logits if logits.shape[-1] > 1 else pad(logits, (1, 0))
 
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        """The query's weights over all tokens (B, H, N) for attention over the items (B, H, N)."""
-        return output.memory[_FIXED] + output.memory[_MASS] * weights
+        """The query's weights over all tokens, (B, H, [K,] N), for attention over items of that shape."""
+        memory = output.memory
+
+        def wide(values: Tensor) -> Tensor:
+            """Values (B, H, N) in the shape of `weights`."""
+            return values if weights.ndim == values.ndim else values.unsqueeze(2)
+
+        if self.whole_words:
+            item = wide(memory[_ITEM].unsqueeze(1)).expand(*weights.shape[:-1], -1)
+            weights = weights.gather(-1, item) * wide(memory[SHARE])
+        return wide(memory[_FIXED]) + wide(memory[_MASS]) * weights
 
     def _items(self, batch: TextBatch) -> Tensor:
         """Tokens that are items, (B, N) bool."""

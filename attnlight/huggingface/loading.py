@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoConfig,
+    AutoModel,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
@@ -20,6 +22,7 @@ from transformers.utils import logging
 
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError, one_line
+from attnlight.huggingface.head import LinearForSequenceClassification
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 _HEAD = "ForSequenceClassification"
@@ -102,6 +105,11 @@ def open_model(
         source = Source(path.eval(), torch.arange(path.config.get_text_config().vocab_size))
     else:
         source = _read(path, num_classes, vocab_size, config, fingerprint)
+    if source.model.config.is_encoder_decoder:
+        raise InputError(
+            f"{type(source.model).__name__} is an encoder with a decoder: expected one of the two, which "
+            "a text goes through once."
+        )
     settings = source.model.config.get_text_config()
     if settings.pad_token_id is None:
         settings.pad_token_id = 0  # not used: padding is masked
@@ -193,7 +201,10 @@ def _read(
         config = AutoConfig.for_model(options.pop("model_type"), **options)
         if num_classes is not None and config.num_labels != num_classes:
             config.num_labels = num_classes
-        model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+        if type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+            model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
+        else:
+            model = LinearForSequenceClassification(config).float()
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     trained = any(_HEAD in name for name in config.architectures or ())
     if num_classes is not None and not trained:
@@ -201,8 +212,10 @@ def _read(
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # of a new head
     logging.disable_progress_bar()
+    known = type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    kind: Any = AutoModelForSequenceClassification if known else AutoModel
     try:
-        model, found = AutoModelForSequenceClassification.from_pretrained(
+        model, found = kind.from_pretrained(
             path,
             config=config,
             dtype=torch.float32,
@@ -217,4 +230,8 @@ def _read(
         logging.set_verbosity(verbosity)
         if bar:
             logging.enable_progress_bar()
-    return Source(model.eval(), own, tuple(sorted(found["missing_keys"])))
+    new = set(found["missing_keys"])
+    if not known:
+        model = LinearForSequenceClassification(config, model)
+        new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
+    return Source(model.eval(), own, tuple(sorted(new)))

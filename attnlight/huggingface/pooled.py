@@ -82,6 +82,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
 
     encoder: Encoder
     missing: str | None
+    whole_words: bool = False
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 from attnlight.batch import TextBatch
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
+from attnlight.functional.flat_texts import FlatTexts
 from attnlight.models.context import refuse_queries
 
 
@@ -16,28 +17,36 @@ def weights_are_there(network: Any, incompatible: Any) -> None:  # noqa: ANN401
     network.missing, network.new = None, ()
 
 
-def require_readable(network: Any, batch: TextBatch) -> None:  # noqa: ANN401
-    """Check that a network has its weights and can read a batch.
+def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN401
+    """The texts of a batch, if a network has its weights and can read them.
 
     Args:
-        network: A network with the attributes `missing` and `longest`, the most tokens of a text.
+        network: A network with the attributes `missing`, `longest`, the most tokens of a text, and
+            `whole_words`.
         batch: The batch.
 
     Raises:
-        InputError: Its weights are missing; the batch has sentences or queries; or a text is longer
-            than the model reads.
+        InputError: Its weights are missing; the batch has sentences, queries or other items; or a text
+            is longer than the model reads.
     """
     if network.missing is not None:
         raise InputError(f"the model has no weights: {network.missing}")
     refuse_queries(batch)
-    if batch.tokens.ndim != 2:
-        raise InputError("a transformer reads flat texts: set `sentences` to none in `data`.")
-    most: int | None = network.longest
-    if most is not None and batch.tokens.shape[1] > most and batch.mask[:, most:].any():
+    if network.whole_words and batch.tokens.ndim != 3:
         raise InputError(
-            f"a text has {int(batch.mask.sum(-1).max())} tokens, but the model reads {most} at most: set "
-            "`truncate` of `data`."
+            "the model reads words (items: words), but the batch has tokens (B, N): encode texts by "
+            "`encode`, or give tokens and mask as (B, W, P), of W words with P pieces each."
         )
+    if not network.whole_words and batch.tokens.ndim != 2:
+        raise InputError("a transformer reads flat texts: set `sentences` to none in `data`.")
+    flat = FlatTexts.of(batch)
+    most: int | None = network.longest
+    longest = int(flat.batch.mask.sum(-1).amax()) if len(batch) else 0
+    if most is not None and flat.batch.mask[:, most:].any():
+        raise InputError(
+            f"a text has {longest} tokens, but the model reads {most} at most: set `truncate` of `data`."
+        )
+    return flat
 
 
 def require_tokenizer(path: object, tokenizer: str | None) -> None:

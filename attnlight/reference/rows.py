@@ -28,12 +28,14 @@ class GivenTexts:
 
     Attributes:
         index: Dataset index of each text.
+        whole_words: Whether batches keep words that the tokenizer divides separate.
     """
 
     def __init__(
         self, batches: Sequence[TextBatch], reader: TrainedModel | None, rows: Sequence[Any]
     ) -> None:
         self.index = torch.cat([batch.index for batch in batches]).cpu().numpy()
+        self.whole_words = reader is not None and reader.raw.whole_words
         self._batches, self._reader, self._rows = batches, reader, rows
 
     def words(self, position: int) -> list[str]:

@@ -36,6 +36,7 @@ from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,
     GROUPS,
+    LATER,
     PLATEAU_MONITOR,
     Loss,
     Objective,
@@ -190,7 +191,10 @@ class AttentionTask(pl.LightningModule):
     @override
     def configure_optimizers(self) -> OptimizerLRScheduler:
         size = self.hparams["net"].get("hidden_size")
-        return Optimizer(**self.hparams["optimizer"]).scheduled(self.model, size)
+        optimizer = Optimizer(**self.hparams["optimizer"])
+        return optimizer.scheduled(
+            self.model, size, lambda: self.trainer.estimated_stepping_batches
+        )
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -332,6 +336,9 @@ class AttentionTask(pl.LightningModule):
         plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
+        for name in LATER:  # the hyperparameters of a task without these options
+            if plain["optimizer"][name] is None:
+                del plain["optimizer"][name]
         self.penalties = Penalties(Objective(**plain["objective"]))
         if not self.penalties.weights:  # the hyperparameters of a task without this group
             del plain["objective"]

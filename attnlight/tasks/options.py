@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 import torch
@@ -14,8 +15,11 @@ from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from attnlight.errors import InputError
+from attnlight.functional.replay import layer_modules, layered
 
 PLATEAU_MONITOR = "val/accuracy"
+# Options of the optimiser that came later: not in the hyperparameters of tasks without them.
+LATER = ("warmup", "layerwise_lr_decay")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class Optimizer:
         warmup_steps: Number of steps in which the learning rate rises linearly, to fall with the
             inverse square root of the step afterwards (Vaswani et al., 2017; Yang 500, with a factor
             of 0.2); null: constant.
+        warmup: Linear rise of the learning rate, which is constant afterwards: the share of all steps
+            up to `max_epochs`, below 1, or their number; null or 0: none.
+        layerwise_lr_decay: Factor of the learning rate from each layer of self-attention to the one
+            below (Clark et al., 2020): d^(L + 1 - n) in layer n of L, from 1, d^(L + 1) below all
+            layers, 1 above them; null or 1: none.
         weight_decay: L2 penalty, one for all or by part of the network: embedding, encoder,
             attention, decoder; in a hierarchical one embedding, word_encoder, word_attention,
             sentence_encoder, sentence_attention, decoder; of pairs also query_embedding,
@@ -50,12 +59,15 @@ class Optimizer:
     amsgrad: bool = False
     fused: bool = True
     momentum: float = 0.0
+    warmup: float | None = None
+    layerwise_lr_decay: float | None = None
 
     def build(self, model: nn.Module) -> TorchOptimizer:
-        """One optimiser with a parameter group per part of the model.
+        """One optimiser with a parameter group per part of the model, or per part of each layer.
 
         Raises:
-            InputError: `weight_decay` names a part that the model does not have.
+            InputError: `weight_decay` names a part that the model does not have, or
+                `layerwise_lr_decay` is out of range or the model has no layers.
         """
         parts = {n: p for n, p in model.named_children() if not isinstance(p, nn.Dropout)}
         decay = self.weight_decay
@@ -65,11 +77,16 @@ class Optimizer:
             raise InputError(
                 f"weight_decay names the part {unknown[0]!r}; the model has {', '.join(parts)}."
             )
-        trained = {n: [w for w in p.parameters() if w.requires_grad] for n, p in parts.items()}
-        groups = [
+        scale = self.layerwise_lr_decay
+        scales = {} if scale is None else _learning_rate_scales(model, scale)
+        members: dict[tuple[str, float], list[nn.Parameter]] = {}
+        for name, part in parts.items():
+            for weight in (weight for weight in part.parameters() if weight.requires_grad):
+                members.setdefault((name, scales.get(weight, 1.0)), []).append(weight)
+        groups: list[dict[str, Any]] = [
             {"params": weights, "weight_decay": decay.get(name, 0.0)}
-            for name, weights in trained.items()
-            if weights
+            | ({} if scale is None else {"lr": self.learning_rate * factor})
+            for (name, factor), weights in members.items()
         ]
         if self.name == "sgd":
             return SGD(groups, self.learning_rate, momentum=self.momentum)
@@ -78,23 +95,44 @@ class Optimizer:
         return kind(groups, self.learning_rate, betas, amsgrad=self.amsgrad, fused=self.fused)
 
     def scheduled(
-        self, model: nn.Module, size: int | None
+        self, model: nn.Module, size: int | None, steps: Callable[[], float] = lambda: inf
     ) -> TorchOptimizer | OptimizerLRSchedulerConfig:
         """The optimiser of a model with its schedule, as `configure_optimizers` returns them.
 
         With W `warmup_steps` the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5) at step
-        s, from 1.
+        s, from 1; with W steps of `warmup` by min(1, s / W).
 
         Args:
             model: The model.
             size: Size D of its states, which scales the schedule of `warmup_steps`; None: unknown.
+            steps: Number of steps of training, which is asked for where `warmup` is a share of them.
 
         Raises:
-            InputError: An option is out of range, or both schedules are given.
+            InputError: An option is out of range, or two schedules are given.
         """
         optimizer, factor, warmup = self.build(model), self.plateau_factor, self.warmup_steps
-        if factor is not None and warmup is not None:
-            raise InputError("plateau_factor and warmup_steps exclude each other: leave one out.")
+        linear = self.warmup or None
+        given = {"plateau_factor": factor, "warmup_steps": warmup, "warmup": linear}
+        if len(several := [name for name, value in given.items() if value is not None]) > 1:
+            raise InputError(f"{' and '.join(several)} exclude each other: leave one out.")
+        if linear is not None:
+            if linear < 0 or (linear > 1 and linear != int(linear)):
+                raise InputError(
+                    f"warmup is {linear:g}; expected a share of the steps, 0 to 1, or their number."
+                )
+            count = (
+                linear if linear >= 1 else ceil(linear * total) if isfinite(total := steps()) else 0
+            )
+            if not count:
+                raise InputError(
+                    f"warmup is {linear:g} of the steps, but max_epochs does not bound their number: "
+                    "give the number of steps of warmup."
+                )
+            rising = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / count))
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": rising, "interval": "step"},
+            }
         if factor is not None:
             if not 0 < factor < 1:
                 raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
@@ -112,6 +150,27 @@ class Optimizer:
         scale, rise = size**-0.5, warmup**-1.5
         noam = LambdaLR(optimizer, lambda step: scale * min((step + 1) ** -0.5, (step + 1) * rise))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": noam, "interval": "step"}}
+
+
+def _learning_rate_scales(model: nn.Module, decay: float) -> dict[nn.Parameter, float]:
+    """Factor of each parameter's learning rate, see `layerwise_lr_decay`.
+
+    Raises:
+        InputError: The factor is out of range, or the model has no layers.
+    """
+    if not 0 < decay <= 1:
+        raise InputError(f"layerwise_lr_decay is {decay}; it must be above 0 and at most 1.")
+    layers = layer_modules(layered(model, "layerwise_lr_decay"))  # type: ignore[arg-type]
+    numbers = {
+        weight: number for number, layer in enumerate(layers, 1) for weight in layer.parameters()
+    }
+    # What is in no layer, in the order of the model: before all layers, of the next one, or above all.
+    weights, number, scales = list(model.parameters()), len(layers) + 1, {}
+    first = next(place for place, weight in enumerate(weights) if weight in numbers)
+    for place, weight in reversed(list(enumerate(weights))):
+        number = numbers.get(weight, number)
+        scales[weight] = decay ** (len(layers) + 1 - (number if place >= first else 0))
+    return scales
 
 
 @dataclass(frozen=True)

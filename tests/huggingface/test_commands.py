@@ -95,6 +95,40 @@ def test_fit_test_and_read_texts(
     assert predicted.tolist() == list(record["prediction"])
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_words(place: Path, name: str) -> None:
+    run = f"words-{name}"
+    assert fit(run, "--model.net.items=words", name=name) == 0
+    tests = "--tests=cheap,texts,faithfulness,attention_sinks"
+    assert main(["test", f"checkpoints/e/{run}", tests, *CPU, *QUIET]) == 0
+    assert main(["report", f"checkpoints/e/{run}"]) == 0
+    trained = attnlight.load(f"checkpoints/e/{run}")
+    rows = list(csv.DictReader((place / "films/test.csv").open()))
+    shown = read_record(place / f"checkpoints/e/{run}/records/test/texts.parquet").columns
+    record = read_record(place / f"checkpoints/e/{run}/records/test/predictions.parquet").columns
+    for number, text in enumerate(row["text"] for row in rows):
+        words = [word for word in shown["tokens"][number] if not word.startswith("[")]
+        *whole, last = (word.strip() for word in words)
+        assert whole == text.split()[: len(whole)]
+        assert text.split()[len(whole)].startswith(last)  # one text is cut
+        assert len(text.split()) == len(words) or number == 3
+        output = trained.model(trained.encode([text]))
+        spans = [(int(start), int(stop)) for start, stop in shown["items"][number]]
+        assert spans == [(n, n + 1) for n in output.mask[0].nonzero().flatten().tolist()]
+        torch.testing.assert_close(
+            output.probabilities[0], torch.tensor(record["probabilities"][number]).float()
+        )
+        (weights,) = output.weights.detach()
+        for head, own in enumerate(shown["attention"][number]):
+            torch.testing.assert_close(weights[head][output.mask[0]], torch.tensor(own))
+    explained = attnlight.explain(trained, [rows[0]["text"]])[0]
+    assert [word.strip() for word in explained.items] == rows[0]["text"].split()
+    batch = trained.encode([row["text"] for row in rows[:3]])
+    assert attnlight.check(trained.model, batch) == []
+    results = attnlight.run(trained, [row["text"] for row in rows[:3]], tests="cheap")
+    assert len(results.table("predictions")) == 3
+
+
 def test_checkpoints_need_no_folder(place: Path) -> None:
     shutil.copytree(place / "bert", place / "gone")
     assert fit("moved", name="gone") == 0

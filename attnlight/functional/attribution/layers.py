@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.attribution.row_gradients import text_of_rows
+from attnlight.functional.flat_texts import SHARE, FlatTexts
 from attnlight.functional.interception import LayerAttention, intercept
 from attnlight.functional.readout.instances import rows_are_texts
 
@@ -25,31 +26,36 @@ def layer_attention(model: LayeredModel, batch: TextBatch) -> list[LayerAttentio
 def read_shares(model: LayeredModel, batch: TextBatch, output: AttentionOutput) -> Tensor:
     """How much each row reads of each token's last state, (R, N) float64, rows sum to 1.
 
+    Where items are words, tokens are their pieces, in the order of `FlatTexts`.
+
     A row that is a token reads its own state; a text that of the token which the model's
     `read_tokens(batch)` names or, without that method, all states by the attention of the output.
     """
+    flat = FlatTexts.of(batch)
     if not rows_are_texts(batch, output):
         read = output.rows[:, 1]
     elif hasattr(model, "read_tokens"):
-        read = model.read_tokens(batch)
+        read = model.read_tokens(flat.batch)
     else:
-        return output.weights.double().mean(1)
-    places = torch.arange(batch.mask.shape[1], device=read.device)
+        weights = flat.of_items(output.weights.double())
+        return (weights * output.memory.get(SHARE, 1.0)).mean(1)
+    places = torch.arange(flat.batch.mask.shape[1], device=read.device)
     return (places == read[:, None]).double()
 
 
 def rolled_out(
     model: LayeredModel, batch: TextBatch, output: AttentionOutput, matrices: Sequence[Tensor]
 ) -> Tensor:
-    """Share of each token in what each row reads after several layers, (R, N) float64.
+    """Share of each item in what each row reads after several layers, (R, N) float64.
 
     A state is taken to be the mean of its token's state below and of what the layer's matrix mixes.
 
     Args:
         model: The model.
-        batch: B texts of N tokens.
+        batch: B texts.
         output: The model's output for them.
-        matrices: Of each layer, layer 0 first, (B, N, N), not negative; rows are scaled to sum to 1.
+        matrices: Between tokens in each layer, layer 0 first, (B, N, N), not negative; rows are scaled
+            to sum to 1.
     """
     text, shares = text_of_rows(batch, output), read_shares(model, batch, output)
     for matrix in reversed(matrices):
@@ -59,7 +65,7 @@ def rolled_out(
         half = torch.where(total > 0, 0.5, 0.0)  # without attention all stays
         passed = shares * half[text, :, 0]
         shares = shares - passed + torch.einsum("rq,rqn->rn", passed, rows[text])
-    return shares
+    return FlatTexts.of(batch).sums(shares)
 
 
 def value_norms(attention: LayerAttention, output_map: Tensor) -> Tensor:

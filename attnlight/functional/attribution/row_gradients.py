@@ -65,8 +65,15 @@ def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Itera
 
 
 def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
-    """Scores of items (B, N) from those of tokens, (B, N), or (B, S, N) without boundary tokens."""
-    return values if values.ndim == 2 else values.masked_fill(~batch.attendable(), 0.0).sum(-1)
+    """Scores of items (B, N) from those of tokens, (B, N) or (B, S, N).
+
+    Boundary tokens do not count among the tokens of an item that has others.
+    """
+    if values.ndim == 2:
+        return values
+    counted = batch.attendable()
+    counted = counted | (batch.mask & ~counted.any(-1, keepdim=True))
+    return values.masked_fill(~counted, 0.0).sum(-1)
 
 
 def gradient_scores(

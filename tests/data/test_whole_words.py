@@ -1,0 +1,79 @@
+"""Words among the tokens of pretrained tokenizers, against the words of the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from attnlight.data.pieces import read_tokenizer
+from attnlight.data.raw_text import RawText
+from attnlight.data.tokenization import TextRules, make_tokenizer
+from attnlight.data.whole_words import WholeWords
+from attnlight.errors import InputError
+from tests.huggingface.folders import write_tokenizer
+
+TEXTS = (
+    "an unfunny , overlong mess",
+    "It's thin... but the cast (all of it) shines!",
+    "overlong,overlong plots:  gripping",
+    "caf\u00e9 na\u00efve \u00fcber",
+    "\u201cfunny\u201d films",
+    "x",
+)
+# Of a run of punctuation marks, word pieces make a word of each.
+PATTERNS = {"bert": r"\w+|[^\w\s]", "gpt2": r"'s|\w+|[^\w\s]+", "llama": r"\w+|[^\w\s]+"}
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+class TestWords:
+    def test_are_those_of_the_text(self, tmp_path: Path, name: str) -> None:
+        write_tokenizer(tmp_path, name, [*TEXTS[:3], *5 * TEXTS[4:]])
+        raw = RawText(read_tokenizer(str(tmp_path))[0].to_str(), whole_words=True)
+        for text in TEXTS:
+            expected = re.findall(PATTERNS[name], text)
+            assert [word.strip() for word in raw.items(text)] == expected
+            batch = raw.encode([text])
+            assert int(batch.attendable().any(-1).sum()) == len(expected)
+            ids = raw.parsed_tokenizer.encode(text).ids
+            assert batch.tokens[batch.mask].tolist() == ids
+        assert max(int(raw.encode([text]).mask.sum(-1).max()) for text in TEXTS) > 2
+        special = raw.encode([TEXTS[0]])
+        alone = special.mask.any(-1) & ~special.attendable().any(-1)
+        assert special.mask[alone].sum() == alone.sum() == {"bert": 2, "gpt2": 0, "llama": 1}[name]
+
+    def test_an_empty_text_is_a_word(self, tmp_path: Path, name: str) -> None:
+        write_tokenizer(tmp_path, name)
+        raw = RawText(read_tokenizer(str(tmp_path))[0].to_str(), whole_words=True)
+        assert int(raw.encode([""]).attendable().any(-1).sum()) == 1
+        assert raw.items("") == [""]
+
+
+def test_of_bert_are_those_of_the_library(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path, "bert")
+    tokenizer, _ = read_tokenizer(str(tmp_path))
+    words = WholeWords(tokenizer.to_str())
+    for text in TEXTS:
+        encoding = tokenizer.encode(text)
+        numbers = [n for n in encoding.word_ids if n is not None]
+        expected = [numbers.count(n) for n in sorted(set(numbers))]
+        assert words.sizes(encoding.ids).tolist() == [1, *expected, 1]
+
+
+def test_each_word_of_a_vocabulary_of_words_is_one() -> None:
+    tokenizer = make_tokenizer(TextRules(), ["a", "film"])
+    assert WholeWords(tokenizer.to_str()).sizes([2, 4, 5, 1, 3]).tolist() == [1] * 5
+
+
+def test_tokens_without_marks(tmp_path: Path) -> None:
+    tokenizer: Any = write_tokenizer(tmp_path, "gpt2")
+    content = json.loads(tokenizer.to_str())
+    content["model"] |= {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
+    content["added_tokens"] = []
+    with pytest.raises(InputError, match="do not say where a word begins"):
+        WholeWords(json.dumps(content))

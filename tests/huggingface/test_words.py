@@ -1,0 +1,195 @@
+"""Words of several pieces as items, against full passes and loops over texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("transformers")
+
+import attnlight
+from attnlight.attribution import build_attribution
+from attnlight.batch import BOS, EOS, TextBatch
+from attnlight.data.collate import collate_ids
+from attnlight.errors import InputError
+from attnlight.functional.flat_texts import FlatTexts
+from attnlight.functional.interception import intercept
+from attnlight.huggingface import HuggingFaceClassifier
+from tests.huggingface.models import HEADS, MODELS
+from tests.huggingface.test_classifier import classifier, full_pass, random_weights
+
+# Pieces of each word of each text, special tokens included.
+SIZES = ((1, 3, 1, 2, 1), (1, 2, 1), (1, 1, 4, 1), (1, 1, 1), (1, 2, 2, 1, 1, 1))
+
+
+def words(sizes: Any = SIZES) -> TextBatch:
+    """Texts of words, with a token before and one after each."""
+    generator = torch.Generator().manual_seed(1)
+    ids = [torch.randint(4, 50, (sum(row),), generator=generator).tolist() for row in sizes]
+    batch = collate_ids([[BOS, *row[1:-1], EOS] for row in ids], sizes)
+    return replace(batch, index=batch.index + 3, labels=torch.tensor([0, 1, 2, 0, 1])[: len(ids)])
+
+
+def by_loop(values: Tensor, sizes: Any = SIZES) -> list[Tensor]:
+    """Values of tokens (B, ..., N) by word, as a tensor (..., P) of each word of each text."""
+    return [
+        part
+        for row, text in zip(values, sizes, strict=True)
+        for part in torch.split(row[..., : sum(text)], text, dim=-1)
+    ]
+
+
+@pytest.fixture(params=list(MODELS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class TestLastLayer:
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_weights_are_sums_over_pieces(self, name: str, special_tokens: Any) -> None:
+        model = classifier(name, special_tokens=special_tokens, items="words")
+        pieces = classifier(name, special_tokens=special_tokens)
+        batch = words()
+        output, expected = model(batch), pieces(FlatTexts.of(batch).batch)
+        torch.testing.assert_close(output.logits, expected.logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(output.bias, expected.bias, atol=1e-5, rtol=1e-5)
+        parts = iter(by_loop(expected.weights))
+        states = iter(by_loop(expected.states.mT))
+        for text, row in enumerate(SIZES):
+            for word in range(len(row)):
+                torch.testing.assert_close(output.weights[text, :, word], next(parts).sum(-1))
+                torch.testing.assert_close(output.states[text, word], next(states).mean(-1))
+            assert not output.weights[text, :, len(row) :].any()
+        reached = [bool(part.any()) for part in by_loop(expected.mask)]
+        assert output.mask[batch.mask.any(-1)].tolist() == reached
+
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_readout_is_full_passes_with_shared_weights(
+        self, name: str, special_tokens: Any
+    ) -> None:
+        model = classifier(name, special_tokens=special_tokens, items="words")
+        batch = words()
+        flat, output = FlatTexts.of(batch).batch, model(batch)
+        own = classifier(name, special_tokens=special_tokens)(flat).weights
+        candidates = random_weights(output, 3)
+        logits = model.readout(output, candidates)
+        _, row = full_pass(model, flat)
+        for number in range(3):
+            rows = row.clone()
+            for text, sizes in enumerate(SIZES):
+                for head in range(HEADS):
+                    total = float(row[text, head][own[text, head] > 0].sum())
+                    start = 0
+                    for word, size in enumerate(sizes):
+                        at = slice(start, start + size)
+                        start += size
+                        pieces = own[text, head, at]
+                        if pieces.any():
+                            new = float(candidates[text, head, number, word]) * total
+                            rows[text, head, at] = new * pieces / pieces.sum()
+            expected, _ = full_pass(model, flat, rows)
+            torch.testing.assert_close(logits[:, number], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model.substituted(output, output.weights), row, atol=1e-6, rtol=0
+        )
+
+    def test_words_of_one_piece_are_pieces(self, name: str) -> None:
+        sizes = [[1] * sum(row) for row in SIZES]
+        batch = words(sizes)
+        model, pieces = classifier(name, items="words"), classifier(name)
+        output, expected = model(batch), pieces(FlatTexts.of(batch).batch)
+        for key in ("weights", "logits", "bias", "mask"):
+            torch.testing.assert_close(getattr(output, key), getattr(expected, key))
+        candidates = random_weights(output, 2)
+        torch.testing.assert_close(
+            model.readout(output, candidates), pieces.readout(expected, candidates)
+        )
+
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    def test_keeps_all_promises(self, name: str, special_tokens: Any) -> None:
+        model = classifier(name, special_tokens=special_tokens, items="words")
+        assert attnlight.check(model, words()) == []
+
+    def test_a_word_without_weight_is_shared_equally(self) -> None:
+        batch = words(((1, 3, 2, 1),))
+        flat = FlatTexts.of(batch)
+        reached = torch.tensor([[False, True, True, False, True, True, False]])
+        weights = torch.tensor([[[0.0, 0.0, 0.0, 0.0, 0.3, 0.1, 0.0]]])
+        expected = [[[0, 0.5, 0.5, 0, 0.75, 0.25, 0]]]
+        torch.testing.assert_close(flat.shares(weights, reached), torch.tensor(expected))
+
+
+class TestExplanations:
+    """Scores of words against loops over words."""
+
+    def test_leave_one_out_deletes_all_pieces(self) -> None:
+        model, pieces, batch = classifier("bert", items="words"), classifier("bert"), words()
+        output = model(batch)
+        scores = build_attribution({"name": "occlusion", "replacement": "delete"})
+        found = scores(model, batch, output, output.logits.argmax(-1))
+        ids = FlatTexts.of(batch).batch
+        for text, sizes in enumerate(SIZES):
+            starts = [sum(sizes[:n]) for n in range(len(sizes))]
+            tokens = ids.tokens[text, : sum(sizes)].tolist()
+            target = int(output.logits[text].argmax())
+            for word in range(1, len(sizes) - 1) if len(sizes) > 3 else ():
+                rest = tokens[: starts[word]] + tokens[starts[word] + sizes[word] :]
+                logits = pieces(collate_ids([rest])).logits[0].double()
+                odds = logits[target] - logits[torch.arange(3) != target].logsumexp(0)
+                full = output.logits[text].double()
+                change = full[target] - full[torch.arange(3) != target].logsumexp(0) - odds
+                torch.testing.assert_close(found[text, word], change, atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
+    @pytest.mark.parametrize(
+        "method",
+        [
+            "attention",
+            "attention_value_norm",
+            "rollout",
+            {"name": "rollout", "of": "value_norm"},
+            {"name": "integrated_gradients", "max_steps": 512},
+        ],
+    )
+    def test_scores_are_sums_over_pieces(self, special_tokens: Any, method: Any) -> None:
+        model = classifier("bert", items="words", special_tokens=special_tokens)
+        pieces, batch = classifier("bert", special_tokens=special_tokens), words()
+        flat = FlatTexts.of(batch).batch
+        output, expected = model(batch), pieces(flat)
+        target = output.logits.argmax(-1)
+        found = build_attribution(method)(model, batch, output, target)
+        values = build_attribution(method)(pieces, flat, expected, target)
+        sums = torch.stack([part.sum() for part in by_loop(values)])
+        torch.testing.assert_close(found[batch.mask.any(-1)], sums, atol=1e-5, rtol=1e-4)
+
+    def test_layers_are_those_of_the_tokens(self) -> None:
+        model, batch = classifier("bert", items="words"), words()
+        with intercept(record="all") as found:
+            model(batch)
+        assert found[0].weights.shape[-1] == max(map(sum, SIZES))
+
+
+class TestRefusals:
+    def test_batches_of_tokens(self) -> None:
+        flat = FlatTexts.of(words()).batch
+        with pytest.raises(InputError, match=r"reads words \(items: words\), but the batch has"):
+            classifier("bert", items="words")(flat)
+
+    def test_words_that_are_too_long(self) -> None:
+        batch = collate_ids([[5] * 70], [[7] * 10])
+        with pytest.raises(InputError, match="70 tokens, but the model reads 64 at most"):
+            classifier("bert", items="words")(batch)
+
+    def test_padding_is_no_word(self) -> None:
+        model = HuggingFaceClassifier(
+            MODELS["bert"]("AutoModelForSequenceClassification"), items="words"
+        ).eval()
+        batch = words()
+        alone = [model(batch.select(torch.tensor([n]))) for n in range(len(batch))]
+        together = model(batch)
+        for text, one in enumerate(alone):
+            torch.testing.assert_close(one.logits[0], together.logits[text])
