@@ -21,6 +21,7 @@ from attnlight.huggingface.attention import (
     attend_with,
     attention_layers,
     intercept,
+    until_recorded,
 )
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 
@@ -110,7 +111,7 @@ class LastLayer:
             patch: What replaces weights, as for `intercept`.
         """
         last = len(self.attentions) - 1
-        with intercept("all" if every else [last], patch) as found:
+        with intercept("all" if every else [last], patch) as found, until_recorded(found, last):
             model.base_model(inputs_embeds=embeddings, attention_mask=mask.long())
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
@@ -149,9 +150,9 @@ class LastLayer:
                 logits: Tensor = short(input_ids=tokens).logits
         finally:
             _THREAD.given = None
-        return logits.unflatten(0, (len(states), -1))
+        return logits.view(len(states), -1, logits.shape[-1])
 
     def _shortened(self, model: PreTrainedModel) -> Any:  # noqa: ANN401
         """A model that has the last layer alone and shares all modules with this one."""
-        last = nn.ModuleList([model.get_submodule(self.place)[-1]])  # type: ignore[index]
+        last = nn.ModuleList([model.get_submodule(self.place)[-1]])
         return replace_modules(replace_modules(model, {self.place: last}), self._blanks)

@@ -79,3 +79,14 @@ def test_a_norm_that_the_feed_forward_layer_reads_too() -> None:
         expected, _ = full_pass(model, batch, model.substituted(output, rows))
         found = model.readout(output, candidates)[:, number]
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_text_is_read_up_to_the_attention_of_its_last_layer() -> None:
+    model, batch = classifier("bert"), texts()
+    sizes: list[int] = []
+    last = model.transformer.bert.encoder.layer[-1]
+    last.intermediate.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[1]))
+    expected, _ = full_pass(model, batch)
+    assert sizes == [9]
+    torch.testing.assert_close(model(batch).logits, expected, atol=1e-5, rtol=1e-5)
+    assert sizes == [9, 1, 1]  # for the logits and the empty context the classifying token alone
