@@ -153,9 +153,9 @@ def weights_of(
     else:
         allowed = mask if mask.dtype == torch.bool else mask > _LOWEST
     if mask is not None and mask.dtype == torch.bool:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
     elif mask is not None:
-        scores = scores + mask
+        scores = scores.add_(mask)
     if (sinks := options.get("s_aux")) is not None:
         scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand_as(scores[..., :1])], dim=-1)
     precise = torch.promote_types(scores.dtype, torch.float32)
