@@ -58,6 +58,7 @@ class HuggingFaceClassifier(nn.Module):
     Attributes:
         transformer: The model of transformers, whose attention `intercept` reaches.
         last_layer: Passes through the model, and through its last layer alone.
+        scope: What pages and the terminal say of its attention.
         pairwise: Whether the output for a text takes memory for each pair of its items.
 
     Raises:
@@ -65,6 +66,7 @@ class HuggingFaceClassifier(nn.Module):
             intercepted, or a head does not exist.
     """
 
+    scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
     numbers: Tensor
     uniform: Tensor
