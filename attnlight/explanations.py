@@ -227,6 +227,7 @@ def _explanations(
                 )
                 if js[number].isfinite().all()
                 else None,
+                scope=getattr(reader.model, "scope", None),
                 verdict=verdict,
             )
         )

@@ -287,9 +287,11 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
 
 def _model(module: pl.LightningModule) -> dict[str, Any]:
-    """The problem of a task and the options of its network; empty if it says nothing of them."""
+    """The problem of a task, the options and the `scope` of its network; empty if it has none."""
     hparams = getattr(module, "hparams", None) or {}
     found = {name: hparams[name] for name in ("problem", "net") if name in hparams}
+    if scope := getattr(module.model, "scope", None):
+        found["scope"] = scope
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 

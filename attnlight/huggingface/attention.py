@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -34,9 +34,10 @@ _LOWEST = -9e3  # masks add at least this to the scores of what may be reached
 
 
 class _Thread(threading.local):
-    """Within `attend_with`, its arguments."""
+    """Arguments of `attend_with` and of `until_recorded`, within these."""
 
     rows: tuple[Tensor, Tensor] | None = None
+    awaited: tuple[Mapping[int, LayerAttention], int] | None = None
 
 
 _THREAD = _Thread()
@@ -105,6 +106,26 @@ def attend_with(weights: Tensor, values: Tensor) -> Iterator[None]:
         _THREAD.rows = outer
 
 
+class _RecordedError(Exception):
+    """Ends a forward pass of which the rest is not needed."""
+
+
+@contextmanager
+def until_recorded(found: Mapping[int, LayerAttention], layer: int) -> Iterator[None]:
+    """End a forward pass of this thread once a layer's attention has been recorded.
+
+    Args:
+        found: What `intercept` yields.
+        layer: The layer's number.
+    """
+    outer, _THREAD.awaited = _THREAD.awaited, (found, layer)
+    try:
+        with suppress(_RecordedError):
+            yield
+    finally:
+        _THREAD.awaited = outer
+
+
 def weights_of(
     module: nn.Module,
     query: Tensor,
@@ -132,9 +153,9 @@ def weights_of(
     else:
         allowed = mask if mask.dtype == torch.bool else mask > _LOWEST
     if mask is not None and mask.dtype == torch.bool:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
     elif mask is not None:
-        scores = scores + mask
+        scores = scores.add_(mask)
     if (sinks := options.get("s_aux")) is not None:
         scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand_as(scores[..., :1])], dim=-1)
     precise = torch.promote_types(scores.dtype, torch.float32)
@@ -168,7 +189,7 @@ def attention(
     asked = interception_of(module)
     plain = options.get("softcap") is None and options.get("s_aux") is None
     if plain and asked is None:
-        found: tuple[Tensor, None] = sdpa_attention_forward(
+        computed: tuple[Tensor, None] = sdpa_attention_forward(
             module,
             query,
             key,
@@ -179,13 +200,17 @@ def attention(
             is_causal=is_causal,
             **options,
         )
-        return found
+        return computed
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
     weights, allowed = weights_of(module, query, key, attention_mask, scaling, is_causal, options)
     if asked is not None:
         weights = asked(weights, value, allowed)
+        if _THREAD.awaited is not None:
+            found, layer = _THREAD.awaited
+            if layer in found:
+                raise _RecordedError
     contexts = (drop(weights, dropout) if dropout else weights) @ value
     return contexts.transpose(1, 2).contiguous(), weights
 

@@ -65,6 +65,7 @@ class HuggingFaceClassifier(nn.Module):
         transformer: The model of transformers, whose attention `intercept` reaches.
         last_layer: Passes through the model, and through its last layer alone.
         whole_words: Whether items are words.
+        scope: What pages and the terminal say of its attention.
         pairwise: Whether the output for a text takes memory for each pair of its items.
 
     Raises:
@@ -72,6 +73,7 @@ class HuggingFaceClassifier(nn.Module):
             intercepted, or a head does not exist.
     """
 
+    scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
     numbers: Tensor
     uniform: Tensor

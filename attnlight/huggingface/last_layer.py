@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from copy import copy
 from typing import Any
 
 import torch
@@ -22,10 +21,12 @@ from attnlight.huggingface.attention import (
     attend_with,
     attention_layers,
     intercept,
+    until_recorded,
 )
+from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 
-# Elements of the states of queries in a block: 16 MiB in single precision.
-_BLOCK = 1 << 22
+# Elements of the states of queries in a block: 8 MiB in single precision.
+_BLOCK = 1 << 21
 
 
 class _Thread(threading.local):
@@ -81,7 +82,16 @@ class LastLayer:
         tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
         with torch.no_grad(), intercept(record=[len(self.attentions) - 1]) as found:
             model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
-        self.causal = not bool(found[len(self.attentions) - 1].allowed[0, 0, 0, 1])
+        states, _THREAD.found = _THREAD.found, None
+        assert states is not None
+        last = found[len(self.attentions) - 1]
+        self.causal = not bool(last.allowed[0, 0, 0, 1])
+        # The layer's input, weights and values are given: nothing need compute them.
+        self._blanks: dict[str, Blank] = {}
+        short, weights = self._shortened(model), last.weights[:, :, :1]
+        self._blanks = blanks_for_unused(
+            short, lambda: self._candidates(short, states[:, 0], weights, last.values)
+        )
 
     def read(
         self,
@@ -101,7 +111,7 @@ class LastLayer:
             patch: What replaces weights, as for `intercept`.
         """
         last = len(self.attentions) - 1
-        with intercept("all" if every else [last], patch) as found:
+        with intercept("all" if every else [last], patch) as found, until_recorded(found, last):
             model.base_model(inputs_embeds=embeddings, attention_mask=mask.long())
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
@@ -119,30 +129,30 @@ class LastLayer:
             values: What they are over, (B, H, N, D / H).
         """
         short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
-        token = int(model.config.get_text_config().pad_token_id == 0)  # any but padding
-        texts = torch.arange(len(states), device=states.device)
         parts = []
-        for block in torch.split(texts, max(1, most // weights.shape[2])):
-            row = []
-            for candidates in torch.split(weights[block], most, dim=2):
-                copies = states[block].repeat_interleave(candidates.shape[2], dim=0).unsqueeze(1)
-                _THREAD.given = copies
-                try:
-                    with attend_with(candidates, values[block]):
-                        logits = short(input_ids=texts.new_full(copies.shape[:2], token)).logits
-                finally:
-                    _THREAD.given = None
-                row.append(logits.unflatten(0, (len(block), -1)))
+        for block in torch.split(torch.arange(len(states)), max(1, most // weights.shape[2])):
+            row = [
+                self._candidates(short, states[block], candidates, values[block])
+                for candidates in torch.split(weights[block], most, dim=2)
+            ]
             parts.append(torch.cat(row, dim=1))
         return torch.cat(parts)
 
+    @staticmethod
+    def _candidates(short: Any, states: Tensor, weights: Tensor, values: Tensor) -> Tensor:  # noqa: ANN401
+        """`logits` of a shortened model, all at once."""
+        token = int(short.config.get_text_config().pad_token_id == 0)  # any but padding
+        copies = states.repeat_interleave(weights.shape[2], dim=0).unsqueeze(1)
+        tokens = torch.full(copies.shape[:2], token, device=states.device)
+        _THREAD.given = copies
+        try:
+            with attend_with(weights, values):
+                logits: Tensor = short(input_ids=tokens).logits
+        finally:
+            _THREAD.given = None
+        return logits.view(len(states), -1, logits.shape[-1])
+
     def _shortened(self, model: PreTrainedModel) -> Any:  # noqa: ANN401
         """A model that has the last layer alone and shares all modules with this one."""
-        short = part = copy(model)
-        *above, layers = self.place.split(".")
-        for name in above:
-            part._modules = dict(part._modules)
-            part._modules[name] = copy(part._modules[name])
-            part = part._modules[name]
-        part._modules = dict(part._modules) | {layers: nn.ModuleList([part._modules[layers][-1]])}
-        return short
+        last = nn.ModuleList([model.get_submodule(self.place)[-1]])
+        return replace_modules(replace_modules(model, {self.place: last}), self._blanks)

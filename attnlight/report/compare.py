@@ -134,9 +134,12 @@ def _cards(groups: Sequence[Group]) -> Table:
             for of_group in lines
         ]
         rows.append([" / ".join(questions), *cells])
-    return Table(
-        "Verdict cards", ["line", *(group.name for group in groups)], rows, rules()["note"]
-    )
+    names = [group.name for group in groups]
+    scopes = [
+        f"{name}: {of[0].scope}" for name, of in zip(names, cards, strict=True) if of[0].scope
+    ]
+    note = " ".join([rules()["note"], *scopes])
+    return Table("Verdict cards", ["line", *names], rows, note)
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

@@ -109,6 +109,7 @@ class Explanation:
             method has none.
         flip_set: None if no erasure changes the decision.
         worst_case: None if the worst case is not defined.
+        scope: What the model says of the scope of its attention; None if it says nothing.
         verdict: What the verdict card of the model's run says of attention as a ranking of words;
             None if the model was not read from a file.
     """
@@ -123,6 +124,7 @@ class Explanation:
     scores: dict[str, list[float | None]]
     flip_set: FlipSet | None
     worst_case: WorstCase | None
+    scope: str | None = None
     verdict: str | None = None
 
     def layers(self) -> Iterator[tuple[str, list[tuple[str, str, tuple[int, int, int]]], str]]:
@@ -158,6 +160,8 @@ class Explanation:
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
         shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
         sentences = [f"Prediction{of}: {self.prediction} ({shares})."]
+        if self.scope is not None:
+            sentences.append(self.scope)
         if self.flip_set is None:
             sentences.append("Erasing items from attention never changes the decision.")
         else:

@@ -65,12 +65,14 @@ class Verdict:
         lines: Its lines.
         note: How to read them.
         checkpoint: Hash of the checkpoint that was tested; None if unknown.
+        scope: What the model says of the scope of its attention; "" if it says nothing.
     """
 
     heading: str
     lines: tuple[Line, ...]
     note: str
     checkpoint: str | None = None
+    scope: str = ""
 
     def __getitem__(self, name: str) -> Line:
         """The line of a name."""
@@ -78,7 +80,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """The card in 80 columns."""
-        parts = [self.heading]
+        parts = list(filter(None, (self.heading, self.scope)))
         for line in self.lines:
             text = textwrap.fill(str(line), 80, subsequent_indent="  ", break_on_hyphens=False)
             parts.append("\n  ".join([text, *line.command.splitlines()]))
@@ -127,7 +129,8 @@ def verdict_of(folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> Ver
             break
     hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
     heading = " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}.")))
-    return Verdict(heading, tuple(lines), rules()["note"], next(filter(None, hashes), None))
+    checkpoint, scope = next(filter(None, hashes), None), str(found.model.get("scope", ""))
+    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope)
 
 
 def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:

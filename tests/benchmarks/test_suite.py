@@ -80,6 +80,10 @@ def test_a_group_is_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.M
     assert "torch" in libraries
 
 
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY |= {"intermediate_size": 24, "vocab_size": 50}
+
+
 def small(group: str, folder: Path) -> dict[str, Any]:
     """Arguments with which a group takes seconds."""
     planted = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
@@ -97,6 +101,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "variants": {"repetitions": 2, "corpus": planted},
         "tagging": {"corpus": chunks, "epochs": 1, "sentences": 3, "steps": 3, "epoch": epoch},
+        "huggingface": {"repetitions": 2, "shape": TINY, "sizes": ((2, 6), (2, 9), (3, 4), (3, 5))},
         "tagging_cheap": {"corpus": chunks, "epochs": 1},
     }
     return every.get(group, sizes)
@@ -105,6 +110,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 # The others take minutes: their parts are tested by themselves.
 @pytest.mark.parametrize("group", sorted(GROUPS.keys() - {"training", "memory", "startup"}))
 def test_a_group_measures_its_benchmarks(group: str, tmp_path: Path) -> None:
+    if group == "huggingface":
+        pytest.importorskip("transformers")
     function = resolve_name(f"tests.benchmarks.{GROUPS[group]['run']}")
     found = function(**small(group, tmp_path))
     assert found.values.keys() == GROUPS[group]["benchmarks"].keys()

@@ -16,7 +16,7 @@ _HIDDEN = {**_PLAIN, "hidden_size": HIDDEN, "num_attention_heads": HEADS}
 _BASE = {**_HIDDEN, "intermediate_size": 48, "max_position_embeddings": LENGTH}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _BOUNDARIES = {"bos_token_id": 1, "eos_token_id": 2}
-_GROUPED = {**_BASE, **_BOUNDARIES, "num_key_value_heads": 2, "head_dim": 8}
+GROUPED = {**_BASE, **_BOUNDARIES, "num_key_value_heads": 2, "head_dim": 8}
 # Class of the configuration, layers, and the rest of its arguments. What differs between layers is
 # there: sliding windows shorter than the texts of the tests, scaling by layer.
 CONFIGURATIONS: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
@@ -46,12 +46,12 @@ CONFIGURATIONS: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
         | {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
         | {"scale_attn_by_inverse_layer_idx": True},
     ),
-    "llama": ("LlamaConfig", 2, _GROUPED),
-    "qwen3": ("Qwen3Config", 2, _GROUPED),
+    "llama": ("LlamaConfig", 2, GROUPED),
+    "qwen3": ("Qwen3Config", 2, GROUPED),
     "gemma3": (
         "Gemma3TextConfig",
         3,
-        {**_GROUPED, "sliding_window": 3, "query_pre_attn_scalar": 8}
+        {**GROUPED, "sliding_window": 3, "query_pre_attn_scalar": 8}
         | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     ),
     "gpt_neox": ("GPTNeoXConfig", 2, {**_BASE, **_BOUNDARIES}),

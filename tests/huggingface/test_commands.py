@@ -129,6 +129,33 @@ def test_words(place: Path, name: str) -> None:
     assert len(results.table("predictions")) == 3
 
 
+@pytest.mark.parametrize(("model", "said"), [("last", True), ("pooled", False)])
+def test_the_last_layer_is_named_on_every_page(
+    place: Path, model: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, sentence = f"checkpoints/e/scope-{model}", "Its attention is of the last layer only."
+    assert fit(f"scope-{model}", model=f"huggingface_{model}") == 0
+    commands = [
+        ["test", run, "--tests=predictions,attention_permutation", *CPU, *QUIET],
+        ["report", run],
+        ["explain", run, TEXTS[0]],
+    ]
+    for command in commands:
+        capsys.readouterr()
+        assert main(command) == 0
+        assert (sentence in capsys.readouterr().out) is said
+    pages = [place / run / "report/index.html", place / run / "report/verdict.json"]
+    assert [sentence in page.read_text() for page in pages] == [said, said]
+    task = attnlight.load(run)
+    results = attnlight.run(task, list(TEXTS), tests="predictions")
+    assert (sentence in str(results.verdict())) is said
+    shutil.copytree(place / run, place / f"{run}-again")
+    assert main(["report", run, f"{run}-again"]) == 0
+    (page,) = {*place.glob("checkpoints/**/index.html")} - {*place.glob("checkpoints/e/*/report/*")}
+    assert (sentence in page.read_text()) is said
+    page.unlink()
+
+
 def test_checkpoints_need_no_folder(place: Path) -> None:
     shutil.copytree(place / "bert", place / "gone")
     assert fit("moved", name="gone") == 0

@@ -1,0 +1,92 @@
+"""What candidate attentions of the last layer do not compute, since it is given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from attnlight.huggingface.classifier import HuggingFaceClassifier
+from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
+from tests.huggingface.models import GROUPED, MODELS
+from tests.huggingface.test_classifier import classifier, full_pass, random_weights, texts
+
+
+class Parallel(nn.Module):
+    """A query that nothing uses, a norm and a gate that are used, the gate by a zero factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 4)
+        self.norm = nn.LayerNorm(4)
+        self.query, self.gate = nn.Linear(4, 6), nn.Linear(4, 4)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        states = self.norm(self.table(tokens))
+        self.query(states)
+        out: Tensor = states + self.gate(states)
+        return out.sum(-1)
+
+
+def test_what_has_no_effect_for_now_is_used() -> None:
+    model, tokens = Parallel(), torch.tensor([[1, 2, 3]])
+    blanks = blanks_for_unused(model, lambda: model(tokens))
+    assert {name: blank.size for name, blank in blanks.items()} == {"query": 6}
+    short = replace_modules(model, blanks)
+    torch.testing.assert_close(short(tokens), model(tokens), atol=0, rtol=0)
+    assert isinstance(short.query, Blank)
+    assert isinstance(model.query, nn.Linear)
+    assert short.norm is model.norm
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_candidates_project_nothing_but_their_contexts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = classifier(name)
+    output = model(texts())
+    called: list[int] = []
+    for module in model.modules():  # projections; GPT-2's are `Conv1D`
+        if type(module).__name__ in ("Linear", "Conv1D", "Embedding"):
+            module.register_forward_hook(lambda *_: called.append(1))
+    model.readout(output, random_weights(output, 2))
+    # One or two of attention's output, two or three of the feed-forward layer, and the head's.
+    head = {"bert": 2, "distilbert": 2, "roberta": 2, "electra": 2, "modernbert": 2}.get(name, 1)
+    gated = name in ("llama", "qwen3", "gemma3")
+    assert len(called) == 1 + 2 + gated + head
+
+
+def test_a_norm_that_the_feed_forward_layer_reads_too() -> None:
+    config = transformers.PhiConfig(
+        **{**GROUPED, "num_hidden_layers": 2, "num_labels": 3, "num_key_value_heads": 4}
+    )
+    torch.manual_seed(0)
+    model = HuggingFaceClassifier(transformers.PhiForSequenceClassification(config).eval()).eval()
+    blanked = {name.rpartition(".")[2] for name in model.last_layer._blanks}
+    assert "input_layernorm" not in blanked
+    assert blanked >= {"q_proj", "k_proj", "v_proj"}
+    batch = texts()
+    output = model(batch)
+    candidates = random_weights(output, 2)
+    for number, rows in enumerate(candidates.unbind(2)):
+        expected, _ = full_pass(model, batch, model.substituted(output, rows))
+        found = model.readout(output, candidates)[:, number]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_text_is_read_up_to_the_attention_of_its_last_layer() -> None:
+    model, batch = classifier("bert"), texts()
+    sizes: list[int] = []
+    last = model.transformer.bert.encoder.layer[-1]
+    last.intermediate.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[1]))
+    expected, _ = full_pass(model, batch)
+    assert sizes == [9]
+    torch.testing.assert_close(model(batch).logits, expected, atol=1e-5, rtol=1e-5)
+    assert sizes == [9, 1, 1]  # for the logits and the empty context the classifying token alone
