@@ -201,7 +201,8 @@ def _read(
         config = AutoConfig.for_model(options.pop("model_type"), **options)
         if num_classes is not None and config.num_labels != num_classes:
             config.num_labels = num_classes
-        if type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        known = type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+        if known:
             model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
         else:
             model = LinearForSequenceClassification(config).float()

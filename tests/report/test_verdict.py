@@ -644,7 +644,9 @@ class TestWithoutRecords:
             "--trainer.callbacks.max_instances=500",
             "--overwrite",
         ]
-        assert card["smallest_set"].command == f"attnlight test {tmp_path} --tests decision_flip"
+        assert card["smallest_set"].command == (
+            f"attnlight test {tmp_path} --tests decision_flip --trainer.callbacks.unopposed=True"
+        )
 
     def test_on_another_corpus(self, tmp_path: Path) -> None:
         (tmp_path / "fit.yaml").write_text("{}\n")
