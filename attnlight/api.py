@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -144,8 +145,16 @@ def run(
         ]
     network, chosen = network_of(reader), build_tests(tests)
     temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
-    source = getattr(reader, "path", None)
-    names = ("python", type(network).__name__) if source is None else source.resolve().parts[-2:]
+    source = getattr(reader, "path", None)  # of a network trained elsewhere, no run's
+    names: tuple[str, ...] = ("python", type(network).__name__)
+    if isinstance(source, Path):
+        names = source.resolve().parts[-2:]
     folder = Path(temporary.name, *names)
-    record_tests(chosen, network, batches, GivenTexts(batches, texts, rows), reader, folder)
+    given = GivenTexts(batches, texts, rows)
+    if given.cut:
+        print(
+            f"{given.cut:,} of {len(rows):,} texts are cut at the model's longest text.",
+            file=sys.stderr,
+        )
+    record_tests(chosen, network, batches, given, reader, folder)
     return Results(folder, temporary)

@@ -89,9 +89,10 @@ class Sanity(InterpretabilityTest):
         super().setup(trainer, pl_module, stage)
         own = json.loads(json.dumps(dict(getattr(pl_module, "hparams", {})), default=str))
         if not own.keys() >= set(_ARCHITECTURE):
+            tested = pl_module if isinstance(pl_module, pl.LightningModule) else pl_module.model
             raise InputError(
-                f"{self.name} builds the network again, for which {type(pl_module).__name__} lacks "
-                "the options: it needs a task of attnlight."
+                f"{self.name} builds the network again, for which {type(tested).__name__} lacks the "
+                "options: it needs a task of attnlight."
             )
         if self.against is None:
             return

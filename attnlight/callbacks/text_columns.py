@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,12 +53,6 @@ class TextColumns:
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
         tokens = [self._dataset.words(int(place)) for place in places]
         if getattr(self._dataset, "whole_words", False):  # each with what its first token has
-            sizes = batch.mask.sum(-1)[row_texts(batch, output)]
-            stops = [row[row > 0].cumsum(0).tolist() for row in sizes]
-            tokens = [
-                ["".join(row[start:stop]) for start, stop in pairwise([0, *ends])]
-                for row, ends in zip(tokens, stops, strict=True)
-            ]
             first = {name: values[..., 0] for name, values in batch.extras.items()}
             batch = replace(
                 batch, tokens=batch.tokens[..., 0], mask=batch.mask[..., 0], extras=first

@@ -228,7 +228,7 @@ class TokenDataset(Dataset[TextBatch]):
         return len(json.loads(corpus)["classes"])
 
     def words(self, position: int) -> list[str]:
-        """Surface form of each id of a text, as in the source where that is stored, (length,)."""
+        """Surface form of each id or whole word of a text, as in the source where that is stored."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
         if self._has_token_labels:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
@@ -240,7 +240,8 @@ class TokenDataset(Dataset[TextBatch]):
             text = self.table["text"][position].as_py()
             sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
-        return surface_forms(self._tokenizer, ids, parts)
+        sizes = self._sizes(position).tolist() if self.whole_words else None
+        return surface_forms(self._tokenizer, ids, parts, sizes)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text, as in the source."""

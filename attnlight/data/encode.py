@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.targets import IGNORED, Target
-from attnlight.data.tokenization import encode_texts, rust_threads
+from attnlight.data.tokenization import count_cut, encode_texts, rust_threads
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_split(
         kinds |= {"query": numbers, "query_text": pyarrow.string()}
     if part.allowed is not None:
         kinds |= {"allowed": pyarrow.list_(pyarrow.int16())}
-    counts, subwords = Counter(empty=0), type(tokenizer.model).__name__ != "WordLevel"
+    counts = Counter(empty=0)
     with split_writer(folder, kinds) as write:
         for documents in part.reader(part.rows):
             columns: dict[str, Any] = {
@@ -93,8 +93,8 @@ def write_split(
                 ids, empty = encode_texts(tokenizer, documents.texts)
                 columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
                 counts.update(empty=int(empty.sum()))
-                if subwords:
-                    counts.update(truncated=_truncated(tokenizer, documents.texts, ids))
+                if (cut_texts := count_cut(tokenizer, documents.texts, map(len, ids))) is not None:
+                    counts.update(truncated=cut_texts)
             aligned, cut = _follow_tokens(documents, tokenizer, columns["tokens"], pieces)
             columns |= aligned
             if part.queries is not None and EVIDENCE in cut:
@@ -108,14 +108,6 @@ def write_split(
             columns["length"] = [len(row) for row in columns["tokens"]]
             write(columns)
     return dict(counts)
-
-
-def _truncated(tokenizer: Tokenizer, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> int:
-    """Number of texts of which the tokenizer has cut a part; only those of its length may be."""
-    length = tokenizer.truncation["max_length"] if tokenizer.truncation else None
-    full = [text for text, row in zip(texts, ids, strict=True) if len(row) == length]
-    with rust_threads():
-        return sum(bool(row.overflowing) for row in tokenizer.encode_batch(full))
 
 
 def _follow_tokens(

@@ -149,11 +149,12 @@ class RawText:
         return batch
 
     def words(self, text: str) -> list[str]:
-        """What each id of `encode([text])` stands for in the text, boundary tokens included."""
+        """What each id or whole word of `encode([text])` stands for in it, boundary tokens included."""
         tokenizer = self.parsed_tokenizer
         if self.sentences is None:
             ids, _ = encode_texts(tokenizer, [text])
-            return surface_forms(tokenizer, ids[0], [(text, None)])
+            sizes = self.divided_words.sizes(ids[0]).tolist() if self.whole_words else None
+            return surface_forms(tokenizer, ids[0], [(text, None)], sizes)
         encoded = encode_sentences(tokenizer, [text], SentenceRules.from_identity(self.sentences))
         parts = list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
         return surface_forms(tokenizer, encoded.ids[0], parts)

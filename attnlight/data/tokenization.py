@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -131,8 +132,27 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
     return np.concatenate(counts)
 
 
+def count_cut(tokenizer: Tokenizer, texts: Sequence[str], lengths: Iterable[int]) -> int | None:
+    """Number of texts of which a pretrained model's tokenizer has cut a part; None: it is no such one.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+        lengths: Number of ids of each; only those of the tokenizer's length may be cut.
+    """
+    if type(tokenizer.model).__name__ == "WordLevel":
+        return None
+    length = tokenizer.truncation["max_length"] if tokenizer.truncation else None
+    full = [text for text, count in zip(texts, lengths, strict=True) if count == length]
+    with rust_threads():
+        return sum(bool(row.overflowing) for row in tokenizer.encode_batch(full))
+
+
 def surface_forms(
-    tokenizer: Tokenizer, ids: Sequence[int], parts: Sequence[tuple[str, int | None]]
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    parts: Sequence[tuple[str, int | None]],
+    sizes: Iterable[int] | None = None,
 ) -> list[str]:
     """What each id of a text stands for in its source; the token of the vocabulary where that differs.
 
@@ -141,16 +161,22 @@ def surface_forms(
         ids: Ids of the text.
         parts: The strings that were encoded separately, in order, and the number of ids kept of
             each; None: all.
+        sizes: Number of ids of each word of the only part, to name words; None: ids are named.
     """
-    ids_of_source, surface = [], []
+    ids_of_source: list[int] = []
+    places: list[tuple[str, int, int]] = []
     for part, size in parts:
         encoding = tokenizer.encode(part)
         ids_of_source += encoding.ids[:size]
-        surface += [part[start:stop] for start, stop in encoding.offsets[:size]]
+        places += [(part, start, stop) for start, stop in encoding.offsets[:size]]
     forms = [str(tokenizer.id_to_token(number)) for number in ids]
     if ids_of_source != list(ids):  # an empty text (one unknown token), or one without its source
-        return forms
-    return [seen or form for seen, form in zip(surface, forms, strict=True)]
+        places = [("", 0, 0)] * len(forms)
+    stops = accumulate([1] * len(forms) if sizes is None else sizes)
+    return [
+        places[first][0][places[first][1] : places[stop - 1][2]] or "".join(forms[first:stop])
+        for first, stop in pairwise([0, *stops])
+    ]
 
 
 @contextmanager

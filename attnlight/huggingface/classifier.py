@@ -257,7 +257,11 @@ class HuggingFaceClassifier(nn.Module):
         )
         last = found[len(self.attention_layers) - 1]
         texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
-        row, values = last.weights[texts, :, query], last.values
+        # Under autocast attention and logits are in half precision; tests need the full one.
+        states, row, values = (
+            part.to(embeddings.dtype)
+            for part in (states, last.weights[texts, :, query], last.values)
+        )
         reached = self._items(batch) & last.allowed[texts, 0, query]
         chosen, mask = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
         mass = chosen.sum(-1, keepdim=True)
@@ -296,6 +300,7 @@ class HuggingFaceClassifier(nn.Module):
         """
         memory, rows = output.memory, self.substituted(output, weights)
         logits = self.last_layer.logits(self.transformer, memory[_QUERY], rows, memory[_VALUES])
+        logits = logits.to(memory[_QUERY].dtype)
         return logits if logits.shape[-1] > 1 else pad(logits, (1, 0))
 
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:

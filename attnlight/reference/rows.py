@@ -10,6 +10,7 @@ import torch
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.targets import IGNORED
+from attnlight.data.tokenization import count_cut
 from attnlight.errors import InputError, did_you_mean
 from attnlight.reference.trained import TrainedModel
 
@@ -38,8 +39,17 @@ class GivenTexts:
         self.whole_words = reader is not None and reader.raw.whole_words
         self._batches, self._reader, self._rows = batches, reader, rows
 
+    @property
+    def cut(self) -> int:
+        """Number of texts that were cut at the most tokens that a pretrained model reads."""
+        if self._reader is None:
+            return 0
+        texts = [_named(row, number)["text"] for number, row in enumerate(self._rows)]
+        lengths = (int(count) for batch in self._batches for count in batch.mask.flatten(1).sum(-1))
+        return count_cut(self._reader.raw.parsed_tokenizer, texts, lengths) or 0
+
     def words(self, position: int) -> list[str]:
-        """Surface form of each id of a text, (length,).
+        """Surface form of each id or whole word of a text.
 
         Raises:
             InputError: The texts are known as batches alone.
@@ -49,7 +59,8 @@ class GivenTexts:
                 "batches hold no words: give texts, pairs or mappings in their place to record texts."
             )
         number, row = divmod(position, len(self._batches[0]))
-        count = int(self._batches[number].mask[row].sum())
+        mask = self._batches[number].mask[row]
+        count = int((mask.any(-1) if self.whole_words else mask).sum())
         words = self._reader.raw.words(_named(self._rows[position], position)["text"])
         return [SPECIAL_TOKENS[BOS]] * (count - len(words)) + words
 

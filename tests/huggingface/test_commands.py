@@ -238,6 +238,18 @@ class TestTrainedElsewhere:
         results = attnlight.run(HuggingFaceClassifier(str(trained)), rows, tests="cheap")
         assert list(results.table("predictions")["label"]) == [1, 0, 1, 0]
 
+    def test_texts_that_are_cut_are_counted(
+        self, trained: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        long = "funny " * 70
+        texts = ["funny", long, "dull film", long, " ".join(["funny"] * 62)]
+        for items in ("pieces", "words"):
+            model = HuggingFaceClassifier(str(trained), items=items)  # type: ignore[arg-type]
+            attnlight.run(model, texts, tests="predictions", batch_size=2)
+            assert "2 of 5 texts are cut at the model's longest text." in capsys.readouterr().err
+            attnlight.run(model, [texts[0], texts[4]], tests="predictions")
+            assert "cut" not in capsys.readouterr().err
+
     def test_other_names_of_classes(
         self, place: Path, trained: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -261,7 +273,12 @@ class TestRefusals:
     def test_no_weights_and_no_network(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        def connect(*_: object) -> None:
+            raise AssertionError("the network was tried")
+
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        for name in ("socket.getaddrinfo", "socket.socket.connect", "socket.create_connection"):
+            monkeypatch.setattr(name, connect)
         paths = ["--model.net.path=nobody/nothing", "--data.tokenizer=bert"]
         named = ["--data=films.yaml", "--experiment=e", "--run=nothing"]
         assert main(["fit", "--model=huggingface_last", *named, *paths, *FAST]) == 2

@@ -1,0 +1,90 @@
+"""Every shipped file of tests on a pretrained encoder and decoder, by pieces and by words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import attnlight
+from attnlight.errors import InputError
+from attnlight.huggingface import HuggingFaceClassifier
+from tests.commands import CONFIGS
+from tests.huggingface.folders import TEXTS, write_model
+
+NAMES = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
+FILES = sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml"))
+AFFINE = "needs logits that are affine in attention, and the model's are not: choose"
+REFUSED = {
+    "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
+    "evidence_swap": "takes the names of classes from a corpus",
+    "known_answers": "only PlantedEvidence without sentences has",
+    "measured_use": "only PlantedEvidence without sentences has",
+    "saliency": AFFINE,
+    "saliency_cost": AFFINE,
+    "saliency_documents": AFFINE,
+    "saliency_long": AFFINE,
+    "saliency_plausibility": AFFINE,
+    "saliency_tokens": AFFINE,
+    "sanity": "for which HuggingFaceClassifier lacks the options: it needs a task",
+}
+MARKED = {  # by the column that they need
+    "evidence_mass": "evidence",
+    "evidence_swap": "evidence",
+    "impermissible_mass": "impermissible",
+    "plausibility": "rationale",
+    "saliency_documents": "rationale",
+    "saliency_plausibility": "rationale",
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("models")
+    return {name: str(write_model(place / name, name, **NAMES)) for name in ("bert", "llama")}
+
+
+@pytest.mark.parametrize("items", ["pieces", "words"])
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+@pytest.mark.parametrize("name", FILES)
+def test_it_runs_or_is_refused_in_one_sentence(
+    name: str, kind: str, items: Any, folders: dict[str, str]
+) -> None:
+    model = HuggingFaceClassifier(folders[kind], items=items)
+    data: list[Any] = [(text, ("pos", "neg")[number % 2]) for number, text in enumerate(TEXTS)]
+    if name in MARKED:
+        batch = model.raw.encode(list(TEXTS))
+        marked = (batch.attendable() & (batch.tokens % 3 == 0)).to(torch.float32)
+        labels = torch.tensor([1, 0, 1, 0])
+        data = [replace(batch, labels=labels, extras={MARKED[name]: marked})]
+    if name in REFUSED:
+        with pytest.raises(InputError, match=REFUSED[name]) as caught:
+            attnlight.run(model, data, name)
+        assert "\n" not in str(caught.value)
+        return
+    results = attnlight.run(model, data, name)
+    records = {path.stem for path in (results.folder / "records/test").glob("*.parquet")}
+    assert records
+    table = results.table()
+    for test in records - {"texts"}:
+        found = table[table["test"] == test]
+        # A measure that no row has, such as the size of an exact flip set, has no mean.
+        assert np.isfinite(found["mean"][found["n"] > 0]).all()
+        assert (found["n"] > 0).any()
+        assert not np.isinf(found["mean"]).any()
+    if name == "texts":
+        shown = results.table("texts")
+        assert all(np.isfinite(np.concatenate(list(row))).all() for row in shown["attention"])
+        words = [[word.strip() for word in row] for row in shown["tokens"]]
+        if items == "words":
+            for text, row in zip(TEXTS, words, strict=True):
+                assert [word for word in row if word[:1] not in "[<"] == text.split()
+
+
+def test_every_refusal_is_of_a_file() -> None:
+    assert set(FILES) >= {*REFUSED, *MARKED}
