@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
+from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
 from attnlight.functional.patches import Patch
 from attnlight.huggingface.attention import (
@@ -77,6 +79,7 @@ class LastLayer:
                 "layers with one attention each."
             )
         self.place = lists[0]
+        self.longest = longest_text(model.config.get_text_config().to_dict())
         layer = model.get_submodule(self.place)[-1]
         layer.register_forward_pre_hook(_exchange, with_kwargs=True)
         tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
@@ -106,15 +109,24 @@ class LastLayer:
         Args:
             model: The model, or a copy of it.
             embeddings: Of tokens, (B, N, E).
-            mask: Real tokens, (B, N) bool.
+            mask: Real tokens, (B, N) bool; what is beyond the model's longest text is padding.
             every: Whether all layers are recorded.
             patch: What replaces weights, as for `intercept`.
         """
-        last = len(self.attentions) - 1
+        last, extra = len(self.attentions) - 1, 0
+        if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
+            embeddings, mask = embeddings[:, : self.longest], mask[:, : self.longest]
         with intercept("all" if every else [last], patch) as found, until_recorded(found, last):
             model.base_model(inputs_embeds=embeddings, attention_mask=mask.long())
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
+        if extra:  # padding for which the model has no positions
+            states = pad(states, (0, 0, 0, extra))
+            for layer, one in found.items():
+                weights, allowed = (
+                    pad(x, (0, extra, 0, extra)) for x in (one.weights, one.allowed)
+                )
+                found[layer] = LayerAttention(weights, pad(one.values, (0, 0, 0, extra)), allowed)
         return states, found
 
     def logits(

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from typing_extensions import override
 
@@ -36,6 +37,7 @@ class TransformerEncoder(Encoder):
         super().__init__()
         self.model = model
         self.freeze = freeze
+        self.longest = longest_text(model.config.get_text_config().to_dict())
         self.output_size = int(model.config.get_text_config().hidden_size)
         model.requires_grad_(not freeze).train(not freeze)
 
@@ -45,10 +47,11 @@ class TransformerEncoder(Encoder):
 
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        most = mask.shape[1] if self.longest is None else self.longest
         states: Tensor = self.model(
-            inputs_embeds=embeddings, attention_mask=mask.long()
+            inputs_embeds=embeddings[:, :most], attention_mask=mask[:, :most].long()
         ).last_hidden_state
-        return states
+        return pad(states, (0, 0, 0, mask.shape[1] - states.shape[1]))
 
 
 class HuggingFacePooledClassifier(ContextClassifier):

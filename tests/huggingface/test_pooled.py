@@ -9,12 +9,16 @@ import torch
 
 pytest.importorskip("transformers")
 
+from torch.nn.functional import pad
+
 import attnlight
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.patches import off
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
-from tests.huggingface.models import MODELS
+from tests.huggingface.models import LENGTH, MODELS
+from tests.huggingface.test_classifier import classifier as last_classifier
 from tests.huggingface.test_classifier import texts
 
 
@@ -99,3 +103,21 @@ def test_attention_that_cannot_be_intercepted() -> None:
     )
     with pytest.raises(InputError, match="DebertaV2Model cannot be intercepted"):
         HuggingFacePooledClassifier(transformers.DebertaV2Model(config), 2)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
+    """Models with a table of positions have none for it."""
+    model: Any = classifier(name) if pooled else last_classifier(name, layers=True)
+    batch, beyond = texts(), (0, LENGTH)
+    wide = TextBatch(batch.index, pad(batch.tokens, beyond), pad(batch.mask, beyond))
+    assert attnlight.check(model, wide) == []
+    expected, found = model(batch), model(wide)
+    for part in ("logits", "bias"):
+        torch.testing.assert_close(
+            getattr(found, part), getattr(expected, part), atol=1e-5, rtol=1e-5
+        )
+    torch.testing.assert_close(found.weights[..., :9], expected.weights, atol=1e-5, rtol=1e-5)
+    assert float(found.weights[..., 9:].abs().max()) == 0
+    assert found.states.shape[1] == wide.tokens.shape[1]
+    attnlight.run(model, [wide], tests="cheap")
