@@ -23,6 +23,13 @@ from attnlight.records.parquet import read_table
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
 
 
+def _without_nulls(config: Any) -> Any:  # noqa: ANN401
+    """A configuration without its null options, which runs of an earlier version may lack."""
+    if isinstance(config, dict):
+        return {key: _without_nulls(part) for key, part in config.items() if part is not None}
+    return config
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """The archived runs of one experiment, one for each seed.
@@ -60,7 +67,7 @@ class Experiment:
             config.pop("run", None)  # like the seed, it may differ between runs
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
-            if config != configs[0]:
+            if _without_nulls(config) != _without_nulls(configs[0]):
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
             epochs = pd.read_csv(folder / "logs/version_0/metrics.csv").dropna(subset="val/loss")
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)

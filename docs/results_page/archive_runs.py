@@ -163,16 +163,19 @@ def archive_run(run: Path, target: Path) -> None:
 def archive_study(study: Path, target: Path) -> None:
     """Copy the files of a study from which its report can be written.
 
-    A tagger's sums over the tokens of a sentence are `rounded`, an error of 1/4000, negligible in
-    means over all sentences. Of a study's conditions only the columns of the curves are copied.
+    The values of a tagger and of a study of `STUDIED` are `rounded`, an error of 1/4000 of each value,
+    negligible in means over all texts. Of a tagger's conditions only the columns of the curves are
+    copied.
     """
     table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
     head = json.loads(text)
-    if head.get("task") == "tagging":
+    tagger = head.get("task") == "tagging"
+    if tagger:
         names = studies.CURVES if head["options"] else table.column_names
         names = [name for name in names if name in table.column_names]
         table = table.select(names).replace_schema_metadata()
+    if tagger or study.name in STUDIED:
         table = rounded(table)
     _write(table, target / "study.parquet")
     write_text(target / "study.json", text)

@@ -16,8 +16,9 @@ from results_page.predictions import measured
 from results_page.tables import DASH, Row, interval, over_seeds
 
 MODELS = {
-    "minilm_bilstm": "BiLSTM",
+    "minilm-bilstm": "BiLSTM",
     "minilm_pooled": "attention above MiniLM, frozen",
+    "minilm-tuned": "attention above MiniLM, fine-tuned",
     "minilm_last": "last layer of MiniLM, fine-tuned",
 }
 STUDIES = ("minilm_pooled", "minilm_last")  # archived whole, too
