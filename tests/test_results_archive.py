@@ -193,7 +193,7 @@ class TestReliability:
 
     def test_arms_show_it_beside_tau(self, experiment: Any, tmp_path: Path) -> None:
         theirs = dict.fromkeys(("gradient", "loo", "gradient_loo"), "0.5")
-        published = {"tau_overall": {"bilstm": theirs, "average": theirs}}
+        published = {"tau_overall": {"sst_bilstm": theirs, "sst_average": theirs}}
         experiments = archive.Archive(tmp_path / "none", published)
         for pair in importance.ARMS.values():
             experiments |= dict.fromkeys(pair, experiment)

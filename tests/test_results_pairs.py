@@ -164,7 +164,9 @@ class TestPlan:
                 assert ("search" in cells) == (words["corpus"] != "SNLI")
                 for key in ("gradient", "loo", "gradient_loo"):
                     assert re.fullmatch(r"-?0\.\d{3} \([01]\.\d\d\)", cells[key])
-        assert not published
+        assert {re.sub(r"_(additive|scaled_dot)", "", name) for name in published} == {
+            f"babi_{task}_{encoder}" for task in (2, 3) for encoder in ("cnn", "average")
+        }  # not in the study
 
 
 class TestKeep:

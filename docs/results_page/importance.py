@@ -75,7 +75,7 @@ def correlation(archive: Archive) -> Iterator[Row]:
         row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            published = (figure or DASH for figure in archive.published["tau"][name][key])
+            published = (mean_of(figure) for figure in archive.published["tau"][name][key])
             by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
             row |= {
                 f"tau with {other}": seeds_then_instances(columns[column]),
@@ -85,6 +85,11 @@ def correlation(archive: Archive) -> Iterator[Row]:
             }
         row["tau of the two importances"] = seeds_then_instances(columns["tau_input_gradient_loo"])
         yield row
+
+
+def mean_of(figure: str | None) -> str:
+    """The mean of a published figure, without the figures of its spread; a dash if there is none."""
+    return figure.partition(" ")[0] if figure else DASH
 
 
 def significant(p: NDArray[np.float64]) -> str | None:
@@ -174,8 +179,8 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "BiLSTM": with_deviation(bilstm),
                 "average encoder": with_deviation(average),
                 "difference": difference_of_groups(average, bilstm),
-                "BiLSTM, published": published["bilstm"][key],
-                "average, published": published["average"][key],
+                "BiLSTM, published": mean_of(published["sst_bilstm"][key]),
+                "average, published": mean_of(published["sst_average"][key]),
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
         bilstm, average = reliability(archive, {name: {} for name in names})

@@ -62,13 +62,14 @@ def accuracy(archive: Archive) -> Iterator[Row]:
     sources = {"here": "here"} | archive.published["sources"]
     for name, corpus in TEXT.items():
         texts, seeds = np.bincount(archive[name].test("predictions")["label"]), archive[name].seeds
-        ours = {"source": "here", "texts": texts, "seeds": len(seeds)}
+        ours = {"texts": texts, "seeds": len(seeds)}
         ours |= {measure: over_seeds(measured(archive[name], measure)) for measure in MEASURES}
-        for place, figures in enumerate([ours, *archive.published["accuracy"].get(name, ())]):
+        theirs = archive.published["accuracy"].get(name, {})
+        for source, figures in {"here": ours, **theirs}.items():
             texts = " / ".join(map("{:,}".format, figures.get("texts", ())))
             yield {
-                "corpus": "" if place else corpus,
-                "from": sources[figures["source"]],
+                "corpus": corpus if source == "here" else "",
+                "from": sources[source],
                 "test texts, negative / positive": texts or None,
                 "seeds": figures.get("seeds"),
                 **{words: figures.get(key) for key, words in MEASURES.items()},
