@@ -201,7 +201,7 @@ def estimates_csv(estimates: Estimates) -> str:
             cells.append((f"adversary-{term}-{lam:g}", base, runs))
     _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
-        (name, base, measure, *estimates.estimate(runs, measure))
+        (name, base, measure, *estimates.estimate(runs, measure)[:-1])
         for name, base, runs in [*by_role, *others, *cells]
         for measure in estimates.measures
     ]
