@@ -127,7 +127,7 @@ def test_full_numbers(fake: FakeStudy, estimates: Estimates) -> None:
 def test_the_note_tells_what_is_resampled(fake: FakeStudy, grids: dict[str, Table]) -> None:
     cluster = "texts" if isinstance(fake, FakeTexts) else "sentences"
     for stem, grid in grids.items():
-        said = f"{RESAMPLES} resamples of seeds, then of {cluster}" in grid.note
+        said = f"Student's t and {RESAMPLES} resamples of {cluster}" in grid.note
         assert said == (stem != "segments")
 
 
