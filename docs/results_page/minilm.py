@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from attnlight.report import erasure
 from attnlight.report.erasure import SCORES, WORDS
-from attnlight.statistics import seeds_then_instances
 from results_page.archive import Archive
 from results_page.predictions import measured
-from results_page.tables import DASH, Row, interval, over_seeds
+from results_page.tables import DASH, Row, column_mean, interval, over_seeds
 
 MODELS = {
     "minilm-bilstm": "BiLSTM",
@@ -66,7 +65,7 @@ def archived(archive: Archive) -> Iterator[tuple[str, dict[str, object]]]:
 def mean(columns: Mapping[str, NDArray[Any]], name: str) -> str:
     """Mean of a column over seeds and texts, with its interval; a dash where it is undefined."""
     values = columns.get(name, np.array([[np.nan]])).astype(np.float64)
-    return DASH if np.isnan(values).all() else interval(seeds_then_instances(values), 3)
+    return DASH if np.isnan(values).all() else interval(column_mean({name: values}, name), 3)
 
 
 def accuracy(archive: Archive) -> Iterator[Row]:
@@ -111,10 +110,10 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
                 for seed in range(len(flips["length"]))
             ]
             left = [erasure.removed(rows, "removed_fraction", ranking, "one") for rows in runs]
-            row[f"removed, {WORDS[ranking]}"] = mean({"removed": np.array(left)}, "removed")
+            row[f"removed, {WORDS[ranking]}"] = mean({"fraction": np.array(left)}, "fraction")
             if ranking in SCORES:
                 never = [erasure.removed(rows, "never_flips", ranking, "column") for rows in runs]
-                row[f"never, {WORDS[ranking]}"] = mean({"never": np.array(never)}, "never")
+                row[f"never, {WORDS[ranking]}"] = mean({"flips": np.array(never)}, "flips")
         yield row
 
 

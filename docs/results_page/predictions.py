@@ -11,11 +11,11 @@ from attnlight.problems import problem_class
 from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
-from attnlight.statistics.seed_bootstrap import resampled_means
+from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc, resampled_quantile
 from results_page.planted import NAMES
-from results_page.tables import CLASSES, Resampled, Row, mean_over_seeds, over_seeds
+from results_page.tables import CLASSES, Row, mean_over_seeds, over_seeds
 
 TEXT = {
     "sst_bilstm": "SST, sentences",
