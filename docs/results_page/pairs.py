@@ -23,8 +23,8 @@ from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
 from results_page.archive import Archive
 from results_page.importance import PAIRS, significant
-from results_page.measures import resampled_rank_correlations
-from results_page.predictions import measured
+from results_page.measures import resampled_quantile, resampled_rank_correlations
+from results_page.predictions import BINS, measured
 from results_page.tables import DASH, Row, column_mean, interval, number, over_seeds
 
 STUDY = "jain_wallace_pairs"
@@ -134,6 +134,28 @@ def readings(archive: Archive) -> Iterator[Row]:
         limits = measure_bounds("js")
         row |= {x: seeds_then_instances(bound, bounds=limits) for x, bound in bounds.items()}
         yield row | {"search, published": published.get("search")}
+
+
+def shuffled(archive: Archive) -> Iterator[Row]:
+    """Published medians under shuffled attention by class and largest weight, beside ours.
+
+    Ours are over all test texts, since the records hold no largest weight.
+    """
+    for condition, published in archive.published["pairs_median_tvd"].items():
+        name = f"{STUDY}-{condition}"
+        for _, row in archived(archive, [name]):
+            tvd = archive[name].test("attention_permutation")["median_tvd"]
+            ours = {
+                "here, all texts": over_seeds(resampled_quantile(tvd)),
+                "accuracy": over_seeds(measured(archive[name], "accuracy")),
+                "published accuracy": archive.published["pairs"][condition]["accuracy"],
+            }
+            for place, medians in enumerate(published):
+                cells = dict(zip(BINS, (median or DASH for median in medians), strict=True))
+                words = {"corpus": row["corpus"], "seeds": row["seeds"]}
+                predicted = f"class {place}" if len(published) > 1 else "all"
+                yield words | {"predicted": predicted} | cells | ours
+                ours = dict.fromkeys(ours, "")
 
 
 def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
