@@ -12,7 +12,7 @@ covariance of a seed of one group with a seed of the other.
 All seeds have equal weight, however many of their values are defined. One seed leaves a percentile
 interval over instances, about that run alone; likewise a group of one seed in a difference. Two
 seeds are too few for an interval. Coverage is nominal where seeds vary normally; where they are
-strongly skewed it is lower (.88 to .91 instead of .95 for 3 to 10 seeds with exponential effects).
+strongly skewed it is lower (.87 to .90 instead of .95 for 3 to 10 seeds with exponential effects).
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def simulated(random: np.random.Generator, texts: Floats, sd: float, seeds: int)
 class TestCoverage:
     """Simulated studies of 200 texts: 95 % intervals hold the truth in .93 to .97 of them.
 
-    The percentile bootstrap of seeds, which these intervals replace, held it in .77 to .96.
+    A percentile bootstrap of seeds and texts holds it in .76 to .95.
     """
 
     @pytest.mark.parametrize("seeds", [3, 5, 10])
@@ -209,11 +209,12 @@ class TestCoverage:
             held += found.low <= 0 <= found.high
         assert 0.93 <= held / STUDIES <= 0.97
 
-    def test_of_skewed_seeds_is_lower(self) -> None:
-        """What the module says of exponential effects, .88 to .91 of 3 to 10 seeds."""
+    @pytest.mark.parametrize("seeds", [3, 5, 10])
+    def test_of_skewed_seeds_is_lower(self, seeds: int) -> None:
+        """What the module says of exponential effects."""
         random, held = np.random.default_rng(0), 0
         for _ in range(STUDIES):
-            values = np.repeat(random.exponential(0.15, (5, 1)), 2, axis=1)
+            values = np.repeat(random.exponential(0.15, (seeds, 1)), 2, axis=1)
             found = seeds_then_instances(values, resamples=2)
             held += found.low <= 0.15 <= found.high
-        assert 0.87 <= held / STUDIES <= 0.92
+        assert 0.86 <= held / STUDIES <= 0.92
