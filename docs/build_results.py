@@ -78,6 +78,7 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "several_classes": (serrano.several_classes, 2),
     "pairs_runs": (pairs.spent, 4),
     "pairs": (pairs.readings, 4),
+    "pairs_shuffled": (pairs.shuffled, 3),
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),

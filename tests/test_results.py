@@ -19,7 +19,7 @@ from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
-from tests.kept import DOCS, FRONT, PAGES, page
+from tests.kept import BLOCKS, DOCS, FRONT, PAGES, page
 
 ROOT = DOCS.parent
 RECORDS = DOCS / "results"
@@ -440,3 +440,14 @@ class TestImportance:
     def test_one_seed_has_no_spread(self) -> None:
         assert importance.with_deviation(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
         assert importance.with_deviation(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")
+
+
+def test_adversaries_of_all_texts_are_those_of_the_records() -> None:
+    """What the search misses on SST is of all texts searched, not of one predicted class."""
+    kept = archive.Archive(RECORDS, {"search_js": {}})
+    columns = kept["sst_bilstm"].test("adversarial_attention", partial=True)
+    missed = columns["worst_js"] - columns["search_js"]
+    row = findings.Tables(BLOCKS).rows("adversary", "SST", "BiLSTM", "additive", "all")[0]
+    mean = np.mean([run[~np.isnan(run)].mean() for run in missed])
+    assert row["exact less search"].startswith(f"{mean:.2f} [")
+    assert row["texts"] == f"{missed.shape[1]:,}"

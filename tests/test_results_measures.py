@@ -13,9 +13,10 @@ from seqeval.metrics import f1_score
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 
 from attnlight.records import read_metadata, read_record
-from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
+from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import DOCS, page, write_kept
 from tests.report.fake import write_record
+from tests.statistics.naive_seeds import half_width
 
 archive, measures = map(page, ("archive", "measures"))
 predictions, tables = map(page, ("predictions", "tables"))
@@ -106,18 +107,20 @@ class TestTables:
         # means 0.75, 0.5, 0.75; deviation sqrt(((1/12)² + (1/6)² + (1/12)²) / 2)
         mean, sign, spread, *_ = tables.mean_over_seeds(values).split()
         assert (mean, sign, spread) == ("0.667", "±", "0.144")
-        low, high = np.quantile(
-            [values[:, rows].mean() for rows in resampled_rows(4)], [0.025, 0.975]
-        )
+        resamples = [values[:, rows].mean(axis=1).tolist() for rows in resampled_rows(4)]
+        half = half_width((values.mean(axis=1).tolist(), resamples))
+        low, high = max(0, values.mean() - half), min(1, values.mean() + half)
         assert tables.mean_over_seeds(values).endswith(f"[{low:.3f}, {high:.3f}]")
+        wide = tables.mean_over_seeds(values, (-9, 9))
+        assert wide.endswith(f"[{values.mean() - half:.3f}, {values.mean() + half:.3f}]")
 
-    def test_interval_of_a_mean_is_that_of_the_texts_with_all_their_rows(self) -> None:
-        values = np.random.default_rng(1).random((3, 57))
-        (theirs,) = bootstrap_means(values.T.reshape(-1, 1), np.repeat(np.arange(57), 3))
-        assert tables.mean_over_seeds(values).endswith(f"[{theirs.low:.3f}, {theirs.high:.3f}]")
-
-    def test_one_seed_has_no_spread(self) -> None:
+    def test_one_seed_has_no_spread_and_two_their_values(self) -> None:
         assert tables.mean_over_seeds(np.array([[1.0, 1.0]])) == "1.000 [1.000, 1.000]"
+        two = np.array([[1.0, 1.0], [0.0, 1.0]])
+        assert tables.mean_over_seeds(two) == "0.750 (1.000, 0.500 by seed)"
+        found = tables.column_mean({"tau": np.array([[1.0], [0.0], [-1.0]])}, "tau")
+        assert found[:3] == (0, -1, 1)
+        assert tables.interval(found) == "0.00 [-1.00, 1.00]"
 
     def test_cells_by_type(self) -> None:
         row = {"a": "x", "b": 1234, "c": np.int64(5), "d": 0.12345, "e": np.nan, "f": None}

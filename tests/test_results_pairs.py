@@ -18,6 +18,7 @@ from scipy.stats import kendalltau, rankdata, spearmanr
 
 from attnlight.compatibility import section
 from attnlight.records import read_metadata
+from attnlight.statistics.seed_bootstrap import seed_interval
 from attnlight.studies.spec import read_studies
 from tests.kept import BLOCKS, DOCS, page, write_kept
 from tests.report.fake import Rows
@@ -26,6 +27,7 @@ from tests.test_results_measures import resampled_rows
 
 pairs, archive, archive_runs = map(page, ("pairs", "archive", "archive_runs"))
 findings, measures, tables = map(page, ("findings", "measures", "tables"))
+predictions = page("predictions")
 RECORDS = DOCS / "results"
 CONFIGS = DOCS.parent / "configs"
 RUNS = sorted(path.parent for path in RECORDS.glob(f"{pairs.STUDY}-*/seed*/fit.yaml"))
@@ -130,8 +132,8 @@ class TestRankCorrelation:
         others = [np.ones((1, 5)), np.full((1, 5), np.nan), x**2]
         constant, missing, same = measures.resampled_rank_correlations(x, others, x[:, ::-1] % 2)
         assert np.isnan([constant[0][0], missing[0][0], missing[1][0]]).all()
-        assert tables.over_seeds_and_texts(same[0]).mean == pytest.approx(1)
-        assert tables.interval(tables.over_seeds_and_texts(missing[0])) == tables.DASH
+        assert seed_interval(same[0]).mean == pytest.approx(1)
+        assert tables.interval(seed_interval(missing[0])) == tables.DASH
 
 
 class TestPlan:
@@ -235,11 +237,24 @@ class TestTables:
         assert cell(rows[0]["worst JS"]).value == pytest.approx(worst, abs=0.0051)
         missed = np.nanmean([x["worst_js"] - x["search_js"] for x in js])
         assert cell(rows[0]["worst less search"]).value == pytest.approx(missed, abs=0.0051)
-        assert rows[0]["upper bound"].defined == 0
+        assert rows[0]["upper bound"].values == ()
         published = PUBLISHED["pairs"]["babi_1_bilstm_additive"]
         assert rows[0]["published#gradient"] == published["gradient"]
         assert rows[0]["search, published"] == published["search"]
         assert rows[1]["published#accuracy"] is None
+
+    def test_shuffled_attention_beside_the_published_medians(self, kept: Any) -> None:
+        rows = list(pairs.shuffled(kept))
+        assert [(row["corpus"], row["predicted"]) for row in rows] == [
+            ("bAbI 1", "all"),
+            *(("SNLI", f"class {place}") for place in range(3)),
+        ]
+        medians = [np.median(records(s)["attention_permutation"]["median_tvd"]) for s in range(2)]
+        low, high = (f"{median:.3f}" for median in medians)
+        assert rows[0]["here, all texts"] == f"{np.mean(medians):.3f} ({low}, {high} by seed)"
+        assert [rows[0][name] for name in predictions.BINS] == ["–", "0.779", "0.945", "0.899"]  # noqa: RUF001
+        assert rows[2]["[0.75, 1]"] == "0.911"
+        assert rows[2]["accuracy"] == ""
 
     def test_evidence_of_all_and_of_proven_questions(self, kept: Any) -> None:
         rows = [row for row in pairs.evidence(kept) if row["decoder"] == "affine"]

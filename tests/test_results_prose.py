@@ -4,6 +4,7 @@ import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnlight.errors import InputError
@@ -56,6 +57,19 @@ class TestCells:
             assert findings.Cell(text).open
         assert not findings.Cell("0.1").open
         assert findings.Cell("1,821 [1,700, 1,900]").value == 1821
+
+    def test_two_seeds_stand_in_place_of_an_interval(self) -> None:
+        cell = findings.Cell("-0.30 (-0.40, -0.20 by seed)")
+        assert (cell.value, cell.range) == (-0.3, (-0.4, -0.2))
+        assert not cell.below, "two seeds support no sentence that needs an interval"
+        assert str(cell) == "-0.30 (-0.40, -0.20 by seed)"
+        assert cell.size == "0.30 (0.40, 0.20 by seed)"
+        less = findings.Cell("-0.30 ± 0.1 (no interval)")
+        assert str(less) == "-0.30 (no interval)"
+        assert less.size == "0.30 (no interval)"
+        assert less.range == (-np.inf, np.inf)
+        assert findings.Cell("0.3").range == (0.3, 0.3)
+        assert findings.Cell("0.3 [0.1, 0.4]").range == (0.1, 0.4)
 
     def test_rows_by_column(self) -> None:
         tables = findings.Tables(
@@ -158,6 +172,22 @@ class TestPage:
             ("SST, sentences",),
             "0.400 [0.390, 0.410]",
             "In sentiment it mostly can",
+        ),
+        (
+            "cards_finding",
+            "cards",
+            "does it rank by importance?",
+            ("IMDb, BiLSTM",),
+            "in part: 0.70 [0.65, 0.75]",
+            "Not reconciled is IMDb",
+        ),
+        (
+            "pairs_findings",
+            "pairs_shuffled",
+            "here, all texts",
+            ("SNLI", "class 0"),
+            "0.200 [0.180, 0.220]",
+            "Shuffling contradicts the published figures on SNLI",
         ),
         (
             "planted_finding",

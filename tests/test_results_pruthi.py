@@ -54,9 +54,10 @@ def test_each_cell_is_beside_the_published_one_and_misses_are_named(archive: Any
     assert set(rows) == {("embedding", "1"), ("BiLSTM", "1"), ("embedding", "removed")}
     row = rows["embedding", "1"]
     assert row["seeds"] == "2 of 5"
-    assert str(row["accuracy"]).startswith("0.950 ± 0.000")
+    assert row["accuracy"] == "0.950 (0.950, 0.950 by seed)"
     assert (row["published#accuracy"], row["published#mass"]) == ("0.992", "0.008")
-    assert (row["mass, mean over seeds"], row["largest seed"]) == ("0.15", "0.2")
+    assert row["mass, mean over seeds"] == "0.15 (0.1, 0.2 by seed)"
+    assert row["largest seed"] == "0.2"
     assert row["missed"] == "accuracy -0.042, mass +0.142"
     assert str(row["deleted"]).startswith("0.600")
     assert rows["BiLSTM", "1"]["missed"] == "none"

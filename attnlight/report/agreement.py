@@ -185,16 +185,17 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     words = {_NULL: "shuffled attention"} | {f"tau_{name}": label for name, label in WORDS.items()}
     for name in taus.columns[4:][taus.columns[4:].str.startswith("tau_")]:
         tau = taus[name].to_numpy().reshape(pairs, -1)
-        mean = mean_over_pairs(tau, runs, index, seed=seed)
+        mean = mean_over_pairs(tau, runs, index, bounds=(-1, 1), seed=seed)
         ends = [number(end.reduce(defined_mean(tau))) for end in (np.fmin, np.fmax)]
-        cells = [number(mean.mean), interval(mean), *ends, f"{mean.defined:,}"]
+        cells = [number(mean.mean), interval(mean), *ends, f"{np.count_nonzero(~np.isnan(tau)):,}"]
         lines.append([words.get(name, name.removeprefix("tau_")), *cells])
     return Table(
         f"Kendall's tau-b of each score between {runs} runs ({pairs} "
         f"{'pair' if pairs == 1 else 'pairs'}, {len(index):,} instances)",
         ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
         lines,
-        "The interval resamples runs, then instances; with two runs only instances.",
+        "The interval is over runs and instances (jackknife of runs, Student's t); with two runs over "
+        "instances only.",
     )
 
 

@@ -18,6 +18,7 @@ from attnlight.report.curves import panel_title
 from attnlight.report.figures import describe
 from attnlight.report.headlines import headline
 from attnlight.report.markup import render
+from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import StoredRecord, load_run
 from attnlight.report.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import summarise
@@ -29,7 +30,7 @@ from attnlight.report.verdict_drafts import NOT_APPLICABLE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnlight.statistics.bootstrap import MeanInterval
+    from attnlight.statistics.seed_bootstrap import SeedInterval
 
 Keys = NDArray[np.int64]
 
@@ -56,13 +57,13 @@ class Measured(NamedTuple):
         keys: Dataset index and position of each instance, (n, 2), ascending.
         values: Value of each of S runs, (S, n), NaN where undefined.
         corpus: Fingerprint of the corpus; None if unknown.
-        mean: Mean over the runs, with an interval over runs and texts.
+        mean: Mean over the runs, with an interval over runs and texts; of two runs without one.
     """
 
     keys: Keys
     values: NDArray[np.float64]
     corpus: str | None
-    mean: MeanInterval
+    mean: SeedInterval
 
 
 def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
@@ -89,8 +90,8 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         for (test, measure), by_group in found.items()
     ]
     note = (
-        "Means over instances with 95 % bootstrap intervals, of several runs of one configuration "
-        "over runs and texts."
+        "Means over instances with 95 % intervals: of one run over texts, of several runs of one "
+        "configuration over runs and texts; two runs have their values in place of an interval."
     )
     written = [
         _cards(groups),
@@ -199,7 +200,7 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
             array = np.array([[run[key] for key in keys] for run in values])
             index = np.array(keys, dtype=np.int64)
             corpus = read_metadata(group.records[test][0].path).get("corpus")
-            mean = seeds_then_instances(array, index[:, 0])
+            mean = seeds_then_instances(array, index[:, 0], bounds=measure_bounds(heading.measure))
             by_group = found.setdefault((test, heading.measure), {})
             by_group[number] = Measured(index, array, corpus, mean)
     return found
@@ -247,7 +248,8 @@ def _differences(
             a, b, clusters = a[:, defined], b[:, defined], first.keys[left[order], 0][defined]
             means = np.stack([a.mean(axis=0), b.mean(axis=0)], axis=1)
             p = paired_permutation_tests(means, clusters)[0, 1]
-            compared.append((pair, difference_of_groups(a, b, clusters), p, int(defined.sum())))
+            difference = difference_of_groups(a, b, clusters, bounds=measure_bounds(measure))
+            compared.append((pair, difference, p, int(defined.sum())))
         for (pair, mean, _, n), p in zip(compared, holm([c[2] for c in compared]), strict=True):
             title = f"{describe(test).title}: {measure}"
             versus = f"{names[pair[0]]} − {names[pair[1]]}"  # noqa: RUF001
@@ -256,7 +258,8 @@ def _differences(
         "Differences on shared instances",
         ["measure", "runs", "difference", "p", "n"],
         lines,
-        "Intervals resample texts and, of several runs of one configuration, runs. p: by exchanging "
+        "Intervals are over texts and, of several runs of one configuration, over runs; with two runs "
+        "of one there is none. p: by exchanging "
         "whole texts at random, of these runs; Holm over the pairs of a measure. Only runs on one "
         "corpus are paired.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,22 @@ _LATEX = str.maketrans(
     | {"α": r"$\alpha$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "τ": r"$\tau$"}  # noqa: RUF001
     | {"Δ": r"$\Delta$", "∞": r"$\infty$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 )
+
+
+class Interval(Protocol):
+    """A mean with its interval: `MeanInterval`, or over seeds `SeedInterval`."""
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; NaN without one."""
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
 
 
 class Table(NamedTuple):
@@ -124,14 +140,17 @@ def number(value: float) -> str:
     return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
-def interval(mean: MeanInterval) -> str:
-    """The interval as `[low, high]`."""
-    return f"[{number(mean.low)}, {number(mean.high)}]"
+def interval(mean: Interval, form: Callable[[float], str] = number) -> str:
+    """The interval as `[low, high]`; in place of a missing one the values of two seeds, if known."""
+    if not np.isnan(mean.low):
+        return f"[{form(mean.low)}, {form(mean.high)}]"
+    values = getattr(mean, "values", ())
+    return f"({', '.join(map(form, values))} by seed)" if len(values) == 2 else "(no interval)"
 
 
-def estimate(mean: MeanInterval) -> str:
+def estimate(mean: Interval, form: Callable[[float], str] = number) -> str:
     """Mean and interval as `mean [low, high]`; a dash if undefined."""
-    return number(mean.mean) if np.isnan(mean.mean) else f"{number(mean.mean)} {interval(mean)}"
+    return form(mean.mean) if np.isnan(mean.mean) else f"{form(mean.mean)} {interval(mean, form)}"
 
 
 def percent(mean: MeanInterval) -> str:

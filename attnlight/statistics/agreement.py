@@ -13,13 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlight.functional.attribution.leave_one_out import blocks
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
-from attnlight.statistics.bootstrap import (
-    RESAMPLES,
-    MeanInterval,
-    defined_mean,
-    divide,
-    percentile_interval,
-    resampled_rows,
+from attnlight.statistics.bootstrap import RESAMPLES, defined_mean
+from attnlight.statistics.seed_bootstrap import (
+    UNBOUNDED,
+    Floats,
+    SeedInterval,
+    resampled_means,
+    seed_interval,
 )
 
 Scores = Sequence[NDArray[np.floating]]
@@ -75,36 +75,41 @@ def mean_over_pairs(
     seeds: int,
     clusters: NDArray[np.int64],
     *,
+    bounds: tuple[float, float] = UNBOUNDED,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> MeanInterval:
+) -> SeedInterval:
     """Mean over instances and pairs of seeds, with equal weight for each pair.
 
-    The interval resamples seeds with replacement and, independently, instances. The weight of a
-    pair in a resample is the product of its seeds' counts; a seed is not paired with itself. With
-    two seeds only the instances vary, and the interval does not generalise to other seeds.
+    Pairs that share a seed are not independent, so the interval is that of `seed_interval` for the
+    jackknife's pseudo-values of the seeds (Arvesen 1969). With two seeds only the instances vary,
+    and the interval does not generalise to other seeds.
 
     Args:
         values: Values of the P pairs in the order of `itertools.combinations`, (P, n), NaN where
             undefined.
         seeds: Number of seeds S, with P = S (S - 1) / 2.
         clusters: Cluster of each instance, (n,), in ascending order.
-        resamples: Number of bootstrap resamples.
+        bounds: Range of the values, to which the interval is clipped.
+        resamples: Number of bootstrap resamples of the instances.
         seed: Seed of the draws.
 
     Returns:
-        The mean with its interval; `defined` counts values, at most P n.
+        The mean with its interval, without values of the seeds.
     """
+    by_pair, replicates = resampled_means(values, clusters, resamples=resamples, seed=seed)
+    parts = by_pair, replicates
+    if seeds > 2:
+        parts = _pseudo_values(by_pair, seeds), _pseudo_values(replicates, seeds)
+    found = seed_interval(parts, bounds=bounds)
+    return found._replace(mean=float(defined_mean(by_pair)), values=())
+
+
+def _pseudo_values(by_pair: Floats, seeds: int) -> Floats:
+    """S times the mean over pairs (..., P), less S - 1 times that without each seed, (..., S)."""
     pairs = np.array(list(combinations(range(seeds), 2)))
-    drawn, total = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
-    random = np.random.default_rng([seed, 1])  # independent of the draws of instances
-    times = random.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
-    totals, counts = np.split(drawn, 2, axis=-1)
-    weights = times[:, pairs].prod(axis=-1) * (counts > 0)
-    means = totals / np.maximum(counts, 1)
-    low, high = percentile_interval(divide((means * weights).sum(axis=-1), weights.sum(axis=-1)))
-    mean = defined_mean(divide(*np.split(total, 2)))
-    return MeanInterval(float(mean), low, high, int((~np.isnan(values)).sum()))
+    without = [defined_mean(by_pair[..., (pairs != s).all(axis=1)]) for s in range(seeds)]
+    return seeds * defined_mean(by_pair)[..., None] - (seeds - 1) * np.stack(without, axis=-1)
 
 
 def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.statistics.bootstrap import CONFIDENCE, RESAMPLES, percentile_interval
+from attnlight.statistics.bootstrap import CONFIDENCE
+from attnlight.statistics.seed_bootstrap import t_half_width
 
 COST = 0.02  # total variation distance above that of lambda 0 at which curves are evaluated
+_FEWEST = 3  # seeds of an interval
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +60,8 @@ class Exclusivity(NamedTuple):
     Attributes:
         value: The mean. A censored seed, whose curve ends before the cost, counts with its last
             value: `value` is then a lower bound and, for a difference, NaN.
-        low: Lower end of the interval, with censored seeds as in `value`.
+        low: Lower end of the interval, with censored seeds as in `value`; NaN for fewer than three
+            seeds.
         high: Upper end, with censored seeds counted as 1, the maximum.
         seeds: Number of seeds.
         censored: Number of censored seeds.
@@ -108,14 +111,7 @@ def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:
     return Curve(cost[corner], height[corner], float(cost[-1]))
 
 
-def exclusivity(
-    runs: Runs,
-    *,
-    at: float = COST,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-) -> Exclusivity:
+def exclusivity(runs: Runs, *, at: float = COST, confidence: float = CONFIDENCE) -> Exclusivity:
     """Exclusivity: the mean over seeds of the share at a cost on each seed's curve.
 
     Seeds are not pooled into one envelope: the maximum over more runs is larger by chance alone,
@@ -123,53 +119,51 @@ def exclusivity(
     them. The remaining bias grows with the noise of a run: compare curves of the same grid of
     lambdas.
 
-    The percentile interval resamples seeds, each with its complete curve; with few seeds it is too
-    narrow.
+    The interval is Student's t over seeds, each with its complete curve, clipped to 0 and 1; other
+    instances are not allowed for.
 
     Args:
         runs: The runs of all seeds.
         at: The cost, above 0.
-        resamples: Number of bootstrap resamples.
         confidence: Coverage of the interval.
-        seed: Seed of the draws.
 
     Raises:
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
-    bounds = _bounds(runs, at)
-    drawn_seeds = np.random.default_rng(seed).integers(0, len(bounds), (resamples, len(bounds)))
-    least, most = bounds[drawn_seeds].mean(axis=1).T
-    low, high = percentile_interval(least, confidence)[0], percentile_interval(most, confidence)[1]
-    censored = int((bounds[:, 0] < bounds[:, 1]).sum())
-    return Exclusivity(float(bounds[:, 0].mean()), low, high, len(bounds), censored)
+    least, most = _bounds(runs, at).T
+    ends = (
+        least.mean() - _half_width(least, confidence=confidence),
+        most.mean() + _half_width(most, confidence=confidence),
+    )
+    low, high = np.clip(ends, 0, 1).tolist()
+    return Exclusivity(float(least.mean()), low, high, len(least), int((least < most).sum()))
 
 
 def exclusivity_difference(
-    a: Runs,
-    b: Runs,
-    *,
-    at: float = COST,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
+    a: Runs, b: Runs, *, at: float = COST, confidence: float = CONFIDENCE
 ) -> Exclusivity:
-    """Exclusivity of runs a minus that of runs b, with an interval over the seeds of both.
+    """Exclusivity of runs a minus that of runs b, with Welch's interval over the seeds of both.
 
-    Seeds are drawn independently, as in `difference_of_groups`, since equal seeds of different
-    targets are unrelated. In `low` a's censored seeds count with their last value and b's as 1, in
-    `high` vice versa. Arguments and errors are those of `exclusivity`.
+    Seeds are independent, as in `difference_of_groups`, since equal seeds of different targets are
+    unrelated. In `low` a's censored seeds count with their last value and b's as 1, in `high` vice
+    versa. Arguments and errors are those of `exclusivity`.
     """
-    first, second = _bounds(a, at), _bounds(b, at)
-    random, replicates = np.random.default_rng(seed), []
-    for bounds in (first, second):
-        drawn_seeds = random.integers(0, len(bounds), (resamples, len(bounds)))
-        replicates.append(bounds[drawn_seeds].mean(axis=1).T)
-    (least, most), (other_least, other_most) = replicates
-    low, _ = percentile_interval(least - other_most, confidence)
-    _, high = percentile_interval(most - other_least, confidence)
-    censored = sum(int((bounds[:, 0] < bounds[:, 1]).sum()) for bounds in (first, second))
-    value = np.nan if censored else first[:, 0].mean() - second[:, 0].mean()
-    return Exclusivity(float(value), low, high, len(first) + len(second), censored)
+    (least, most), (other_least, other_most) = (_bounds(runs, at).T for runs in (a, b))
+    lowest = least.mean() - other_most.mean()
+    highest = most.mean() - other_least.mean()
+    ends = (
+        lowest - _half_width(least, other_most, confidence=confidence),
+        highest + _half_width(most, other_least, confidence=confidence),
+    )
+    low, high = np.clip(ends, -1, 1).tolist()
+    censored = int((least < most).sum() + (other_least < other_most).sum())
+    value = float("nan") if censored else float(lowest)
+    return Exclusivity(value, low, high, len(least) + len(other_least), censored)
+
+
+def _half_width(*groups: Floats, confidence: float) -> float:
+    fewest = min(len(group) for group in groups)
+    return t_half_width(*groups, confidence=confidence) if fewest >= _FEWEST else float("nan")
 
 
 def _bounds(runs: Runs, at: float) -> Floats:

@@ -2,7 +2,7 @@
 
 F1 is not a mean over instances, so its replicates are computed from counts: each resample sums, for
 every run and class, true positives and the numbers of labels and predictions of the class. The
-draws are those of `attnlight.statistics.seed_bootstrap`, so that tables of F1 and of means share
+draws are those of `attnlight.statistics.seed_bootstrap`, so that intervals of F1 and of means share
 resamples.
 """
 

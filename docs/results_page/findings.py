@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ _ANSWERS = {
     "Attention is not shown to be needed here": "not shown to be needed",
 }
 _REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
+NO_INTERVAL = "(no interval)"  # of a difference with a side of two seeds
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 _WRAPPED: dict[str, Any] = {"width": 105, "break_long_words": False, "break_on_hyphens": False}
 
@@ -37,6 +39,7 @@ class Cell:
     Attributes:
         number: The first number of the cell as written, `nan` if it has none.
         ends: Ends of its interval as written, `nan` if it has none.
+        by_seed: The values of two seeds as written, which stand in place of an interval; else empty.
         value, low, high: The number and the ends as floats.
         above, below, open: Whether the interval is above 0, below 0, or contains 0.
         deviation: The number after ±, 0 if there is none.
@@ -45,9 +48,12 @@ class Cell:
 
     def __init__(self, text: str) -> None:
         interval = re.search(rf"\[({_NUMBER}), ({_NUMBER})\]", text)
+        values = re.search(rf"\(({_NUMBER}), ({_NUMBER}) by seed\)", text)
         deviation = re.search(rf"± ({_NUMBER})", text)
         self.number = next(iter(re.findall(_NUMBER, text)), "nan")
         self.ends = interval.groups() if interval else ("nan", "nan")
+        self.by_seed = values.groups() if values else ()
+        self.lacking = NO_INTERVAL if NO_INTERVAL in text else ""
         written = (self.number, *self.ends)
         self.value, self.low, self.high = (float(x.replace(",", "")) for x in written)
         self.above, self.below = self.low > 0, self.high < 0
@@ -56,16 +62,34 @@ class Cell:
         self.count = int(next(iter(re.findall(r"\d+", text)[::-1]), 0))
 
     def __str__(self) -> str:
-        return self.number + ("" if "nan" in self.ends else f" [{', '.join(self.ends)}]")
+        ends = "" if "nan" in self.ends else f"[{', '.join(self.ends)}]"
+        values = f"({', '.join(self.by_seed)} by seed)" if self.by_seed else self.lacking
+        return f"{self.number} {ends or values}".strip()
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Where the figure lies: its interval, from seed to seed of two, anywhere, or at its value."""
+        if self.lacking:
+            return -math.inf, math.inf
+        low, high = sorted(map(float, self.by_seed)) or (self.low, self.high)
+        return (self.value, self.value) if math.isnan(low) else (low, high)
 
     @property
     def size(self) -> str:
         """The number with its interval, without the sign of the number."""
         if self.value >= 0:
             return str(self)
-        written = (self.number, *reversed(self.ends))
-        number, *ends = (x[1:] if x[0] == "-" else f"-{x}" if x.strip("0.") else x for x in written)
-        return str(Cell(f"{number} [{', '.join(ends)}]"))
+        turned = Cell(str(self))
+        turned.number, *rest = map(_negated, (self.number, *reversed(self.ends), *self.by_seed))
+        turned.ends, turned.by_seed = tuple(rest[:2]), tuple(rest[2:])
+        return str(turned)
+
+
+def _negated(number: str) -> str:
+    """A written number with the other sign; zero and `nan` as they are."""
+    if number.startswith("-"):
+        return number[1:]
+    return f"-{number}" if re.search("[1-9]", number) else number
 
 
 class Tables(dict[str, str]):

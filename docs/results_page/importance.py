@@ -7,6 +7,7 @@ scale, and adversarial attention.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -15,10 +16,19 @@ from scipy.stats import false_discovery_control
 
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
+from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
 from results_page.archive import Archive
-from results_page.tables import CLASSES, DASH, Row, interval, number
+from results_page.tables import (
+    CLASSES,
+    DASH,
+    Row,
+    column_mean,
+    interval,
+    number,
+    with_deviation,
+)
 
 _SIGNIFICANT = 0.05
 # Tau between two scores, and its key in published.yaml.
@@ -78,12 +88,12 @@ def correlation(archive: Archive) -> Iterator[Row]:
             published = (mean_of(figure) for figure in archive.published["tau"][name][key])
             by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
             row |= {
-                f"tau with {other}": seeds_then_instances(columns[column]),
+                f"tau with {other}": column_mean(columns, column),
                 f"each seed#{other}": " / ".join(by_seed),
                 f"published#{other}": " / ".join(published),
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
-        row["tau of the two importances"] = seeds_then_instances(columns["tau_input_gradient_loo"])
+        row["tau of the two importances"] = column_mean(columns, "tau_input_gradient_loo")
         yield row
 
 
@@ -107,36 +117,37 @@ def significant(p: NDArray[np.float64]) -> str | None:
 
 
 def adversaries(archive: Archive) -> Iterator[Row]:
-    """Worst-case JS by predicted class: exact, as a share of its ceiling, and by search."""
+    """Worst-case JS over all texts and by predicted class: exact, as a share of its ceiling, and by search."""
     for name, words in MODELS.items():
         columns = archive[name].test("adversarial_attention", partial=True)
         published = archive.published["search_js"].get(name, [None, None])
-        for place, predicted in enumerate(CLASSES):
-            members = columns["prediction"] == place
+        for place, predicted in enumerate(("all", *CLASSES)):
+            members = (columns["prediction"] == place - 1) | (place == 0)
             worst, share, searched = (
                 np.where(members, columns.get(measure, np.nan), np.nan) for measure in JS
             )
+            of_js = partial(seeds_then_instances, bounds=measure_bounds("js"))
             above = np.where(np.isnan(worst), np.nan, worst > 0.6)
             yield {
                 **(dict.fromkeys(words, "") if place else words),
                 "predicted": predicted,
                 "seeds": len(members),
                 "texts": f"{members.sum(axis=1).mean():,.0f}",
-                "worst JS": seeds_then_instances(worst),
-                "share of ceiling": seeds_then_instances(share),
+                "worst JS": of_js(worst),
+                "share of ceiling": seeds_then_instances(share, bounds=UNIT),
                 "share above 0.6": number(np.nanmean(np.nanmean(above, axis=1)), 2),
                 "texts searched": f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
-                "JS of the search": seeds_then_instances(searched),
+                "JS of the search": of_js(searched),
                 "exact less search": seeds_then_instances(worst - searched),
-                "search, published": published[place],
+                "search, published": published[place - 1] if place else None,
             }
 
 
 def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterator[Row]:
     """Agreement of each model's seeds: after its words a cell for each of `WITH_ITSELF`.
 
-    A cell is the mean tau over pairs of seeds with an interval that resamples seeds and texts (for
-    two seeds only texts), then the lowest and the highest pair; None for a single seed.
+    A cell is the mean tau over pairs of seeds with an interval over seeds and texts (for two seeds
+    over texts alone), then the lowest and the highest pair; None for a single seed.
 
     Raises:
         InputError: The compared runs are not the archived ones.
@@ -160,7 +171,7 @@ def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterato
             tau = agreement[name].to_numpy(np.float64).reshape(-1, len(index))
             by_pair = np.nanmean(tau, axis=1)
             ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"
-            mean = mean_over_pairs(tau, len(runs), index)
+            mean = mean_over_pairs(tau, len(runs), index, bounds=(-1, 1))
             row |= {cell: interval(mean) + (ends if len(tau) > 1 else "")}
         yield row
 
@@ -176,9 +187,9 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "arm": "" if place else arm,
                 "tau between": pair,
                 "seeds": len(bilstm),
-                "BiLSTM": with_deviation(bilstm),
-                "average encoder": with_deviation(average),
-                "difference": difference_of_groups(average, bilstm),
+                "BiLSTM": tau_over_seeds(bilstm),
+                "average encoder": tau_over_seeds(average),
+                "difference": difference_of_groups(average, bilstm, bounds=(-1, 1)),
                 "BiLSTM, published": mean_of(published["sst_bilstm"][key]),
                 "average, published": mean_of(published["sst_average"][key]),
             }
@@ -218,11 +229,10 @@ def by_scale(archive: Archive) -> Iterator[Row]:
                 "seeds": len(best),
                 "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
                 "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-                **{f"tau, {pair}": with_deviation(columns[x]) for pair, (x, _) in PAIRS.items()},
+                **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
             }
 
 
-def with_deviation(tau: NDArray[np.float64]) -> str:
-    """Mean of tau (S, n) with its interval over seeds and texts, ± the deviation over seeds."""
-    mean = interval(seeds_then_instances(tau))
-    return mean if len(tau) == 1 else f"{mean} ± {np.nanmean(tau, axis=1).std(ddof=1):.2f}"
+def tau_over_seeds(tau: NDArray[np.float64]) -> str:
+    """Mean of tau (S, n) ± its deviation over seeds, with its interval over seeds and texts."""
+    return with_deviation(seeds_then_instances(tau, bounds=(-1, 1)), 2)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from attnlight.statistics.bootstrap import CONFIDENCE, resampled_counts
-from results_page.tables import Resampled
+from attnlight.statistics.seed_bootstrap import Resampled
 
 Values = NDArray[np.floating]
 TIE = 1e-5  # tolerance of ties, relative to the largest score: rounding must not order items

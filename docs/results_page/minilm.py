@@ -13,7 +13,7 @@ from attnlight.report.erasure import SCORES, WORDS
 from attnlight.statistics import seeds_then_instances
 from results_page.archive import Archive
 from results_page.predictions import measured
-from results_page.tables import DASH, Row, interval, over_seeds
+from results_page.tables import DASH, Row, column_mean, interval, over_seeds
 
 MODELS = {
     "minilm-bilstm": "BiLSTM",
@@ -66,7 +66,7 @@ def archived(archive: Archive) -> Iterator[tuple[str, dict[str, object]]]:
 def mean(columns: Mapping[str, NDArray[Any]], name: str) -> str:
     """Mean of a column over seeds and texts, with its interval; a dash where it is undefined."""
     values = columns.get(name, np.array([[np.nan]])).astype(np.float64)
-    return DASH if np.isnan(values).all() else interval(seeds_then_instances(values), 3)
+    return DASH if np.isnan(values).all() else interval(column_mean({name: values}, name), 3)
 
 
 def accuracy(archive: Archive) -> Iterator[Row]:
@@ -105,17 +105,20 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
     for name, row in archived(archive):
         first, flips = (archive[name].test(test) for test in ("single_erasure", "decision_flip"))
         row |= {f"first item, {WORDS[x]}": mean(first, f"flip_top_{x}") for x in SCORES}
+        runs = [
+            {column: values[seed] for column, values in flips.items() if column != "index"}
+            for seed in range(len(flips["length"]))
+        ]
+        removed = {}
         for ranking in _RANKINGS:
-            runs = [
-                {column: values[seed] for column, values in flips.items() if column != "index"}
-                for seed in range(len(flips["length"]))
-            ]
             left = [erasure.removed(rows, "removed_fraction", ranking, "one") for rows in runs]
-            row[f"removed, {WORDS[ranking]}"] = mean({"removed": np.array(left)}, "removed")
+            removed[ranking] = np.array(left)
+            row[f"removed, {WORDS[ranking]}"] = mean({"fraction": removed[ranking]}, "fraction")
             if ranking in SCORES:
                 never = [erasure.removed(rows, "never_flips", ranking, "column") for rows in runs]
-                row[f"never, {WORDS[ranking]}"] = mean({"never": np.array(never)}, "never")
-        yield row
+                row[f"never, {WORDS[ranking]}"] = mean({"flips": np.array(never)}, "flips")
+        less = seeds_then_instances(removed["attention"] - removed["gradient"], bounds=(-1, 1))
+        yield row | {"removed, attention less gradient": interval(less, 3)}
 
 
 def control(archive: Archive) -> Iterator[Row]:

@@ -17,14 +17,15 @@ import yaml
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from attnlight.report.measure_bounds import measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
-from attnlight.statistics.seed_bootstrap import resampled_means
+from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
 from results_page.archive import Archive
 from results_page.importance import PAIRS, significant
-from results_page.measures import resampled_rank_correlations
-from results_page.predictions import measured
-from results_page.tables import DASH, Row, interval, number, over_seeds, over_seeds_and_texts
+from results_page.measures import resampled_quantile, resampled_rank_correlations
+from results_page.predictions import BINS, measured
+from results_page.tables import DASH, Row, column_mean, interval, number, over_seeds
 
 STUDY = "jain_wallace_pairs"
 PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
@@ -124,15 +125,37 @@ def readings(archive: Archive) -> Iterator[Row]:
         }
         for heading, (column, key), p in zip(_TAUS, PAIRS.values(), P_VALUES, strict=True):
             share = (significant(tau[p]) or DASH).partition(" / ")[0]
-            row[heading] = f"{interval(seeds_then_instances(tau[column]))} ({share})"
+            row[heading] = f"{interval(column_mean(tau, column))} ({share})"
             row[f"published#{key}"] = published.get(key)
-        tvd = archive[name].test("attention_permutation")["median_tvd"]
-        row["median TVD"] = seeds_then_instances(tvd)
+        row["median TVD"] = column_mean(archive[name].test("attention_permutation"), "median_tvd")
         js = archive[name].test("adversarial_attention")
         bounds = {heading: on_searched(js, column) for heading, column in JS.items()}
         bounds["worst less search"] = js["worst_js"] - js["search_js"]
-        row |= {heading: seeds_then_instances(bound) for heading, bound in bounds.items()}
+        limits = measure_bounds("js")
+        row |= {x: seeds_then_instances(bound, bounds=limits) for x, bound in bounds.items()}
         yield row | {"search, published": published.get("search")}
+
+
+def shuffled(archive: Archive) -> Iterator[Row]:
+    """Published medians under shuffled attention by class and largest weight, beside ours.
+
+    Ours are over all test texts, since the records hold no largest weight.
+    """
+    for condition, published in archive.published["pairs_median_tvd"].items():
+        name = f"{STUDY}-{condition}"
+        for _, row in archived(archive, [name]):
+            tvd = archive[name].test("attention_permutation")["median_tvd"]
+            ours = {
+                "here, all texts": over_seeds(resampled_quantile(tvd)),
+                "accuracy": over_seeds(measured(archive[name], "accuracy")),
+                "published accuracy": archive.published["pairs"][condition]["accuracy"],
+            }
+            for place, medians in enumerate(published):
+                cells = dict(zip(BINS, (median or DASH for median in medians), strict=True))
+                words = {"corpus": row["corpus"], "seeds": row["seeds"]}
+                predicted = f"class {place}" if len(published) > 1 else "all"
+                yield words | {"predicted": predicted} | cells | ours
+                ours = dict.fromkeys(ours, "")
 
 
 def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
@@ -183,7 +206,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
         row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}
         correlations = resampled_rank_correlations(mass, [*values.values()], chance)
         for words, kind in zip(("nothing", "chance"), zip(*correlations, strict=True), strict=True):
-            cells = map(over_seeds_and_texts, kind)
+            cells = (seed_interval(x, bounds=(-1, 1)) for x in kind)
             yield row | {"held fixed": words} | dict(zip(values, cells, strict=True))
         means = {heading: defined_mean(x).mean() for heading, x in values.items()}
         models.append(means | {"mass": defined_mean(mass).mean(), "corpus": row["corpus"]})

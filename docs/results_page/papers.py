@@ -30,7 +30,8 @@ class Case(NamedTuple):
         label: What it is of; may be empty.
         cell: The cell, which may be a verdict.
         verdict: `holds` or `does not`, with `(open)` if the interval is on both sides.
-        models: Trained models that it rests on, on the smaller side of a comparison.
+        models: Trained models that it rests on, on the smaller side of a comparison. Models guided
+            by one base count as one.
     """
 
     label: str
@@ -83,12 +84,12 @@ def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) ->
         cell = Cell(word)
         if not word.startswith((HOLDS, FAILS)):
             claimed = claimed_range(claim) if "than" not in of else pd.Interval(0, np.inf, "right")
-            value, low, high = cell.value, cell.low, cell.high
+            value, (low, high) = cell.value, cell.range
             if "than" in of:  # by how much the intervals are apart
                 other = Cell(row[of["than"]])
-                value, low, high = value - other.value, low - other.high, high - other.low
-            ends = (value, value) if np.isnan(low) else (low, high)  # a figure without an interval
-            word = verdict(MeanInterval(value, *ends, 1), claimed)
+                least, most = other.range
+                value, low, high = value - other.value, low - most, high - least
+            word = verdict(MeanInterval(value, low, high, 1), claimed)
         seeds = [row.get(of.get("seeds", "seeds"), "1")]
         if "sides" in of:
             seeds = [tables.rows(of["table"], side)[0]["seeds"] for side in of["sides"]]

@@ -113,9 +113,9 @@ def minimal(archive: Archive) -> Iterator[Row]:
             "corpus and model": words,
             "texts classified right, by seed": " / ".join(right),
             "share that flips": mean_over_seeds(flips),
-            "size of the minimal set": mean_over_seeds(size),
+            "size of the minimal set": mean_over_seeds(size, (0, np.inf)),
             "minimal set inside the evidence": mean_over_seeds(smallest),
             "attention's items inside": mean_over_seeds(attention),
-            "difference": mean_over_seeds(smallest - attention),
+            "difference": mean_over_seeds(smallest - attention, (-1, 1)),
             "random items inside": float(np.nanmean(chance)),
         }

@@ -11,11 +11,11 @@ from attnlight.problems import problem_class
 from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
-from attnlight.statistics.seed_bootstrap import resampled_means
+from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc, resampled_quantile
 from results_page.planted import NAMES
-from results_page.tables import CLASSES, Resampled, Row, mean_over_seeds, over_seeds
+from results_page.tables import CLASSES, Row, mean_over_seeds, over_seeds
 
 TEXT = {
     "sst_bilstm": "SST, sentences",
@@ -32,7 +32,7 @@ _CURVES = {
     "attention_permutation/flip_rate": "flip rate",
 }
 # Jain & Wallace's bins of maximum attention.
-_BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
+BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 _EDGES = (0.25, 0.5, 0.75)
 _FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
 # Model and input features of each tagger.
@@ -119,12 +119,12 @@ def bins(archive: Archive) -> Iterator[Row]:
     for name, published in archive.published["median_tvd"].items():
         columns = archive[name].test("attention_permutation")
         places = np.digitize(columns["max_attention"], _EDGES)
-        for predicted, place in np.ndindex(len(CLASSES), len(_BINS)):
+        for predicted, place in np.ndindex(len(CLASSES), len(BINS)):
             members = (columns["prediction"] == predicted) & (places == place)
             row: dict[str, object] = {
                 "corpus": "" if place else TEXT[name],
                 "predicted": "" if place else CLASSES[predicted],
-                "maximum attention": _BINS[place],
+                "maximum attention": BINS[place],
                 "Jain & Wallace": published[predicted][place],
             }
             for run, seed in enumerate(archive[name].seeds):

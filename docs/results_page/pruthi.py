@@ -12,11 +12,12 @@ import yaml
 from numpy.typing import NDArray
 
 from attnlight.report.style import MUTED, PALETTE, canvas
+from attnlight.report.tables import estimate
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.predictions import measured
-from results_page.tables import Row, over_seeds
+from results_page.tables import Row, column_mean, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +85,7 @@ def deception(archive: Archive) -> Iterator[Row]:
         if model.weight != REMOVED:
             columns = archive[name].test("impermissible_mass")
             mass = defined_mean(columns["mass"])
-            row["mass, mean over seeds"] = f"{mass.mean():.2g}"
+            row["mass, mean over seeds"] = estimate(column_mean(columns, "mass"), "{:.2g}".format)
             row["largest seed"] = f"{mass.max():.2g}"
             row["published#mass"] = published["mass"]
             row["chance"] = float(defined_mean(columns["chance"])[0])

@@ -16,13 +16,13 @@ from scipy.stats import kendalltau, spearmanr
 from attnlight.callbacks.base import record_name
 from attnlight.records import read_metadata, read_record
 from attnlight.report import methods
+from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
-from attnlight.statistics.bootstrap import bootstrap_means
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
 from results_page.archive import Archive
 from results_page.pairs import Condition
-from results_page.tables import Row, interval, number
+from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
@@ -175,7 +175,7 @@ def truth(archive: Archive) -> Iterator[Row]:
         heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
         for label, values in recorded(columns, "auprc").items():
             cell = cells.setdefault(label, {"method": METHODS[label]})
-            cell[heading] = seeds_then_instances(values)
+            cell[heading] = seeds_then_instances(values, bounds=UNIT)
         chance = cells.setdefault("", {"method": "chance"})
         chance[heading] = number(float(np.nanmean(columns["chance_auprc"])), 2)
     yield from cells.values()
@@ -201,7 +201,11 @@ def right_and_faithful(archive: Archive) -> Iterator[Row]:
             values = np.stack([x for name, x in runs if group in ("all", name)])
             of_all = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
             corpus, encoder = MODELS[group].words.values() if group != "all" else of_all
-            tau, rho, _, lost = bootstrap_means(values, np.arange(len(values)))
+            # A value of each run: the interval is over runs alone.
+            tau, rho, lost = (
+                seeds_then_instances(values[:, [x]], bounds=ends)
+                for x, ends in ((0, (-1, 1)), (1, (-1, 1)), (3, UNIT))
+            )
             hits = values[:, 2].sum()
             cells = {"Kendall's tau": tau, "Spearman": rho, "AUPRC lost": lost}
             if group != "all":  # too few runs for an interval
@@ -247,15 +251,12 @@ def plausibility(archive: Archive) -> Iterator[Row]:
             }
             if names["auprc"] not in columns or np.isnan(columns[names["auprc"]]).all():
                 continue
-            cells = {
-                heading: seeds_then_instances(columns[names[x]])
-                for x, heading in _PLAUSIBLE.items()
-            }
+            cells = {heading: column_mean(columns, names[x]) for x, heading in _PLAUSIBLE.items()}
             less = columns[names["auprc"]] - columns[f"auprc_{_ATTENTION}"]
             last = {
                 "AUPRC less attention's": None
                 if label == _ATTENTION
-                else seeds_then_instances(less)
+                else seeds_then_instances(less, bounds=(-1, 1))
             }
             yield {**row, "texts": int(marked.sum()), "explanation": words, **cells, **last}
 
@@ -266,10 +267,7 @@ def states(archive: Archive) -> Iterator[Row]:
     for _, row, columns in tested(archive, "state_token_agreement"):
         items = "sentences" if row["encoder"] == "HAN" else "tokens"
         clusters = columns["index"]
-        cells = {
-            heading: seeds_then_instances(columns[name], clusters)
-            for name, heading in _STATES.items()
-        }
+        cells = {heading: column_mean(columns, name, clusters) for name, heading in _STATES.items()}
         yield {**row, "items": items, "texts": len(np.unique(clusters)), **cells}
 
 
@@ -282,7 +280,7 @@ def cost(archive: Archive) -> Iterator[Row]:
         for label, values in recorded(columns, "cost").items():
             cell = cells.setdefault(label, {"method": METHODS[label]})
             heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
-            cell[heading] = seeds_then_instances(values[:, first])
+            cell[heading] = seeds_then_instances(values[:, first], bounds=(0, np.inf))
     yield from cells.values()
 
 
@@ -293,11 +291,11 @@ def completeness(archive: Archive) -> Iterator[Row]:
         if _COMPLETE not in columns:
             continue
         flagged, clusters = columns[_COMPLETE], columns["index"]
-        share = seeds_then_instances(1 - flagged, clusters)
+        share = seeds_then_instances(1 - flagged, clusters, bounds=UNIT)
         yield {
             **row,
-            "rows": share.defined,
-            "complete": f"{share.mean:.4f} [{share.low:.4f}, {share.high:.4f}]",
+            "rows": int((~np.isnan(flagged)).sum()),
+            "complete": interval(share, 4),
             "flagged": int(np.nansum(flagged)),
             "gradients per row, mean": f"{np.nanmean(columns[_STEPS]):.1f}",
         }

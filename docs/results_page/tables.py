@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attnlight.report.tables import markdown_table
-from attnlight.statistics.bootstrap import MeanInterval, percentile_interval
-from attnlight.statistics.seed_bootstrap import resample_seeds, resampled_means
+from attnlight.report.measure_bounds import UNIT, measure_bounds
+from attnlight.report.tables import estimate, markdown_table
+from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.seed_bootstrap import (
+    Resampled,
+    SeedInterval,
+    resampled_means,
+    seed_interval,
+    seeds_then_instances,
+)
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
-# A statistic of S runs, (S,), and its value in each of B bootstrap resamples of the texts, (B, S),
-# with the draws of `attnlight.statistics.seed_bootstrap`.
-Resampled = tuple[NDArray[np.float64], NDArray[np.float64]]
 Row = Mapping[str, object]  # cells by heading
 
 
@@ -39,7 +45,7 @@ def table(rows: Iterable[Row], left: int = 1) -> str:
 
 def _text(cell: object) -> str:
     match cell:
-        case MeanInterval():
+        case MeanInterval() | SeedInterval():
             return interval(cell)
         case int() | np.integer():
             return f"{cell:,}"
@@ -53,30 +59,35 @@ def number(value: float | None, places: int = 3) -> str:
     return DASH if pd.isna(value) else f"{round(value, places) + 0.0:.{places}f}"
 
 
-def interval(estimate: MeanInterval, places: int = 2) -> str:
-    """An estimate with its interval, or without one that is undefined; a dash if undefined."""
-    if np.isnan(estimate.low):
-        return number(estimate.mean, places)
-    mean, low, high = (number(value, places) for value in estimate[:3])
-    return f"{mean} [{low}, {high}]".replace("inf", "∞")
+def interval(mean: MeanInterval | SeedInterval, places: int = 2) -> str:
+    """An estimate with its interval, over two seeds with both values; a dash if undefined."""
+    if isinstance(mean, MeanInterval) and np.isnan(mean.low):
+        return number(mean.mean, places)
+    return estimate(mean, partial(number, places=places)).replace("inf", "∞")
 
 
-def over_seeds(statistic: Resampled) -> str:
-    """Mean and standard deviation over seeds, and interval over instances; a dash if undefined."""
-    values, resampled = statistic
-    if np.isnan(values).any():
+def with_deviation(mean: SeedInterval, places: int = 3) -> str:
+    """`interval` with the standard deviation over seeds, where these have an interval."""
+    value, _, ends = interval(mean, places).partition(" ")
+    spread = "" if np.isnan(mean.std) or np.isnan(mean.low) else f" ± {number(mean.std, places)}"
+    return f"{value}{spread} {ends}"
+
+
+def over_seeds(statistic: Resampled, bounds: tuple[float, float] = UNIT) -> str:
+    """Mean and standard deviation over seeds, with the interval; a dash if a seed is undefined."""
+    if np.isnan(statistic[0]).any():
         return DASH
-    low, high = percentile_interval(resampled.mean(axis=1))
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread} [{low:.3f}, {high:.3f}]"
+    return with_deviation(seed_interval(statistic, bounds=bounds))
 
 
-def over_seeds_and_texts(statistic: Resampled) -> MeanInterval:
-    """Mean over seeds, with an interval that resamples seeds and, for all alike, instances."""
-    ((mean, replicates),) = resample_seeds([statistic])
-    return MeanInterval(mean, *percentile_interval(replicates), len(statistic[0]))
-
-
-def mean_over_seeds(values: NDArray[np.floating]) -> str:
+def mean_over_seeds(values: NDArray[Any], bounds: tuple[float, float] = UNIT) -> str:
     """`over_seeds` of means over the texts whose values (S, n) are defined in every seed."""
-    return over_seeds(resampled_means(values[:, ~np.isnan(values).any(axis=0)].astype(np.float64)))
+    defined = ~np.isnan(values).any(axis=0)
+    return over_seeds(resampled_means(values[:, defined].astype(np.float64)), bounds)
+
+
+def column_mean(
+    columns: Mapping[str, NDArray[Any]], name: str, clusters: NDArray[np.int64] | None = None
+) -> SeedInterval:
+    """Mean of a column (S, n) over seeds and texts, clipped to the range of its measure."""
+    return seeds_then_instances(columns[name], clusters, bounds=measure_bounds(name))

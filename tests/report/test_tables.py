@@ -18,6 +18,7 @@ from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.markup import render
 from attnlight.report.tables import RecordTable, Table, estimate, number
 from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.seed_bootstrap import SeedInterval
 from tests.report.fake import rows_of, write_run
 
 NASTY = ["a|b", "50 % & more", "<b>{x}_$1</b>", 'say "no",\nthen ~^\\', "[0.1, 0.2]"]
@@ -148,6 +149,9 @@ def test_number(value: float, text: str) -> None:
 def test_estimate() -> None:
     assert estimate(MeanInterval(0.25, 0.2, float("inf"), 9)) == "0.250 [0.200, \u221e]"
     assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
+    nothing = float("nan"), float("nan")
+    assert estimate(SeedInterval(0.5, *nothing, (0.25, 0.75))) == "0.500 (0.250, 0.750 by seed)"
+    assert estimate(SeedInterval(0.5, *nothing, ())) == "0.500 (no interval)"
 
 
 def make(rows: dict[str, Any], classes: list[str] | None) -> list[RecordTable]:

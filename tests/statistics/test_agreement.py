@@ -8,10 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, t
 
 from attnlight.statistics import agreement as reliability
 from attnlight.statistics.agreement import agreement_between, mean_over_pairs, shuffled
+from attnlight.statistics.bootstrap import bootstrap_means
 
 Lists = list[NDArray[np.float64]]
 
@@ -89,35 +90,47 @@ def test_mean_weighs_pairs_alike() -> None:
     found[0, 5:] = np.nan
     mean = mean_over_pairs(found, 4, np.arange(50))
     assert mean.mean == pytest.approx(np.mean([np.nanmean(pair) for pair in found]))
-    assert mean.defined == (~np.isnan(found)).sum()
 
 
-@pytest.mark.parametrize(("seeds", "effect"), [(2, 1.0), (5, 0.0), (5, 2.0)])
-def test_interval_equals_a_naive_bootstrap(seeds: int, effect: float) -> None:
-    n = 80
-    found = values(seeds, n, effect)
-    pairs = list(combinations(range(seeds), 2))
-    random = np.random.default_rng(99)
-    means = []
-    for _ in range(3000):
-        drawn = random.integers(0, seeds, seeds)
-        instances = random.integers(0, n, n)
-        own = [
-            np.nanmean(found[pairs.index((min(a, b), max(a, b)))][instances])
-            for a, b in combinations(drawn, 2)
-            if a != b
-        ]
-        if own:
-            means.append(np.mean(own))
-    mean = mean_over_pairs(found, seeds, np.arange(n), resamples=3000)
-    low, high = np.quantile(means, [0.025, 0.975])
-    width = high - low
-    assert mean.low == pytest.approx(low, abs=0.12 * width)
-    assert mean.high == pytest.approx(high, abs=0.12 * width)
+def test_two_seeds_leave_the_instances() -> None:
+    found = values(2, 80, 1.0)
+    (expected,) = bootstrap_means(found.T, np.arange(80))
+    assert mean_over_pairs(found, 2, np.arange(80))[:3] == pytest.approx(expected[:3])
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_interval_is_that_of_the_jackknife(seeds: int) -> None:
+    """Without noise of instances the half-width is t times the jackknife's standard error."""
+    each = np.random.default_rng(7).normal(size=seeds)
+    found = np.array([[a + b + a * b] for a, b in combinations(each, 2)])
+    without = [
+        np.mean([a + b + a * b for a, b in combinations(np.delete(each, s), 2)])
+        for s in range(seeds)
+    ]
+    error = np.sqrt((seeds - 1) / seeds * np.sum(np.subtract(without, found.mean()) ** 2))
+    half = t.ppf(0.975, seeds - 1) * error
+    mean = mean_over_pairs(found, seeds, np.arange(1))
+    assert mean[:3] == pytest.approx((found.mean(), found.mean() - half, found.mean() + half))
+    low, high = mean_over_pairs(found, seeds, np.arange(1), bounds=(0.0, 0.1))[1:3]
+    assert (low, high) == (0.0, 0.1)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_interval_covers_the_mean_of_all_pairs(seeds: int) -> None:
+    """A bootstrap of seeds, which leaves the pairs of a seed with itself out, covers .6 to .85."""
+    random, held, studies = np.random.default_rng(seeds), 0, 1_000
+    for _ in range(studies):
+        effects = random.normal(0, 0.1, seeds)
+        pairs = np.array([[a + b] for a, b in combinations(effects, 2)])
+        noise = random.normal(0, 0.1, 60) + random.normal(0, 0.2, (len(pairs), 60))
+        mean = mean_over_pairs(0.2 + pairs + noise, seeds, np.arange(60), resamples=100)
+        held += mean.low <= 0.2 <= mean.high
+    assert 0.93 <= held / studies <= 0.97
 
 
 def test_interval_resamples_whole_clusters() -> None:
-    found = np.repeat(values(3, 40, 0.0), 25, axis=1)
+    easy = np.random.default_rng(1).normal(size=40)  # alike for all pairs
+    found = np.repeat(values(3, 40, 0.0) + 3 * easy, 25, axis=1)
     alone = mean_over_pairs(found, 3, np.arange(1000))
     together = mean_over_pairs(found, 3, np.repeat(np.arange(40), 25))
     assert together.high - together.low > 1.2 * (alone.high - alone.low)
@@ -127,4 +140,3 @@ def test_nothing_defined() -> None:
     mean = mean_over_pairs(np.full((3, 4), np.nan), 3, np.arange(4))
     assert np.isnan(mean.mean)
     assert np.isnan(mean.low)
-    assert mean.defined == 0

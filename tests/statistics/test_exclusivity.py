@@ -1,9 +1,8 @@
-"""Curves of adversaries against a naive reading, and their intervals against all resamples."""
-
-import itertools
+"""Curves of adversaries against a naive reading, and their intervals against SciPy."""
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp, ttest_ind
 
 from attnlight.errors import InputError
 from attnlight.statistics import exclusivity, exclusivity_curve, exclusivity_difference
@@ -81,16 +80,30 @@ def test_order_of_runs_changes_nothing() -> None:
     assert exclusivity(runs) == exclusivity(Runs(*(values[order] for values in runs)))
 
 
-def test_the_interval_is_that_of_all_resamples() -> None:
+def heights(runs: Runs) -> list[float]:
+    return [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)]
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_the_interval_is_students_over_seeds(confidence: float) -> None:
     runs = grid(4, noise=0.1)
-    heights = [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)]
-    means = [np.mean(chosen) for chosen in itertools.product(heights, repeat=4)]
-    low, high = np.quantile(means, [0.025, 0.975])
-    found = exclusivity(runs, resamples=20_000)
-    spread = np.ptp(heights)
-    assert found.low == pytest.approx(low, abs=0.02 * spread)
-    assert found.high == pytest.approx(high, abs=0.02 * spread)
-    assert exclusivity(runs) == exclusivity(runs)
+    found = exclusivity(runs, confidence=confidence)
+    expected = ttest_1samp(heights(runs), 0).confidence_interval(confidence)
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_seeds_leave_no_interval(seeds: int) -> None:
+    few, many = exclusivity(grid(seeds)), exclusivity_difference(grid(5), grid(seeds))
+    assert np.isnan([few.low, few.high, many.low, many.high]).all()
+    assert np.isfinite([few.value, many.value]).all()
+
+
+def test_ends_are_clipped_to_what_is_possible() -> None:
+    runs = grid(3, noise=0.0)
+    apart = runs._replace(share=np.where(runs.seeds == 41, 0.0, 1.0))
+    assert exclusivity(apart)[1:3] == (0, 1)
+    assert exclusivity_difference(apart, apart)[1:3] == (-1, 1)
 
 
 def test_a_seed_that_does_not_reach_the_cost_is_censored() -> None:
@@ -101,8 +114,8 @@ def test_a_seed_that_does_not_reach_the_cost_is_censored() -> None:
     assert found.value == pytest.approx((2 * whole + ends) / 3)
     assert (found.seeds, found.censored) == (3, 1)
     assert found.high > (2 * whole + 1) / 3 > found.low  # it may be anything up to 1
-    alone = Runs(*(values[cheap.seeds == 41] for values in cheap))
-    assert exclusivity(alone)[:4] == (0.5, 0.5, 1.0, 1)
+    expected = ttest_1samp([whole, ends, whole], 0).confidence_interval().low
+    assert found.low == pytest.approx(expected)
 
 
 def test_a_flat_end_is_not_censored() -> None:
@@ -119,36 +132,28 @@ def test_a_collapsed_run_hardly_lifts_what_is_before_it() -> None:
     assert exclusivity(falls).value - exclusivity(stays).value < 0.01
 
 
-def test_a_difference_by_all_resamples() -> None:
+def test_a_difference_has_welchs_interval() -> None:
     a, b = grid(3, noise=0.1), grid(4, shift=0.1, noise=0.1)
-    heights = [
-        [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)] for runs in (a, b)
-    ]
-    first, second = (
-        [np.mean(chosen) for chosen in itertools.product(found, repeat=len(found))]
-        for found in heights
-    )
-    both = np.subtract.outer(first, second).ravel()
-    found = exclusivity_difference(a, b, resamples=20_000)
-    assert found.value == pytest.approx(np.mean(heights[0]) - np.mean(heights[1]))
-    assert found.low == pytest.approx(np.quantile(both, 0.025), abs=0.03 * np.ptp(both))
-    assert found.high == pytest.approx(np.quantile(both, 0.975), abs=0.03 * np.ptp(both))
+    test = ttest_ind(heights(a), heights(b), equal_var=False)
+    found = exclusivity_difference(a, b)
+    assert found.value == pytest.approx(np.mean(heights(a)) - np.mean(heights(b)))
+    assert (found.low, found.high) == pytest.approx(test.confidence_interval())
     assert (found.seeds, found.censored) == (7, 0)
 
 
 def test_a_difference_with_censored_seeds_is_bounded() -> None:
-    whole = grid(2, noise=0.0)
+    whole = grid(3, noise=0.0)
     cheap = Runs(*(values[whole.lambdas < 0.1] for values in whole))
     height = 0.5 + 0.2 * 0.01 / 0.04
     found = exclusivity_difference(whole, cheap)
     assert np.isnan(found.value)
-    assert found[1:] == (pytest.approx(height - 1), pytest.approx(height - 0.5), 4, 2)
+    assert found[1:] == (pytest.approx(height - 1), pytest.approx(height - 0.5), 6, 3)
     other = exclusivity_difference(cheap, whole)
     assert other[1:3] == (pytest.approx(0.5 - height), pytest.approx(1 - height))
 
 
 def test_a_run_without_measures_is_left_out() -> None:
-    runs = grid(2)
+    runs = grid(3)
     broken = runs.tvd.copy()
     broken[runs.lambdas == 1.0] = np.nan
     fewer = Runs(*(values[runs.lambdas < 1.0] for values in runs))

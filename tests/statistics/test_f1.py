@@ -5,13 +5,13 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlight.statistics import f1
-from attnlight.statistics.bootstrap import percentile_interval
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import (
     difference_of_groups,
-    resample_seeds,
+    seed_interval,
     seeds_then_instances,
 )
+from tests.statistics.naive_seeds import half_width
 
 Integers = NDArray[np.int64]
 DRAWS = {"resamples": 60, "seed": 8}
@@ -36,19 +36,11 @@ def naive_f1(label: Integers, prediction: Integers, classes: int) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def brute_force(
-    groups: list[Integers], label: Integers, classes: int, resamples: int, seed: int
-) -> NDArray[np.float64]:
-    """Mean F1 of each group in each resample, (B, groups), the draws in the documented order."""
-    instances, seeds = np.random.default_rng(seed), np.random.default_rng([seed, 1])
-    rows = [instances.integers(0, len(label), len(label)) for _ in range(resamples)]
-    found = np.empty((resamples, len(groups)))
-    for g, group in enumerate(groups):
-        chosen = seeds.integers(0, len(group), (resamples, len(group)))
-        for b in range(resamples):
-            values = [naive_f1(label[rows[b]], group[s][rows[b]], classes) for s in chosen[b]]
-            found[b, g] = np.nanmean(values)
-    return found
+def brute_force(runs: Integers, label: Integers, classes: int) -> NDArray[np.float64]:
+    """F1 of each run in each resample, (B, S), with the documented draws."""
+    random = np.random.default_rng(DRAWS["seed"])
+    rows = [random.integers(0, len(label), len(label)) for _ in range(DRAWS["resamples"])]
+    return np.array([[naive_f1(label[row], run[row], classes) for run in runs] for row in rows])
 
 
 @pytest.fixture(params=[2, 4])
@@ -79,20 +71,20 @@ def test_scores_are_those_of_a_loop(label: Integers, classes: int) -> None:
 
 def test_resamples_are_those_of_brute_force(label: Integers, classes: int) -> None:
     runs = predicted(label, classes, 3, seed=1)
-    ((mean, drawn),) = resample_seeds([resampled_f1(runs, label, classes, **DRAWS)], seed=8)
-    assert mean == pytest.approx(f1_scores(runs, label, classes).mean())
-    assert drawn == pytest.approx(brute_force([runs], label, classes, 60, 8)[:, 0], rel=1e-12)
+    _, drawn = resampled_f1(runs, label, classes, **DRAWS)
+    np.testing.assert_allclose(drawn, brute_force(runs, label, classes), rtol=1e-12)
 
 
-def test_groups_share_the_instances_of_a_resample(label: Integers, classes: int) -> None:
-    a, b = predicted(label, classes, 3, seed=1), predicted(label, classes, 2, seed=2)
+def test_intervals_are_those_of_loops(label: Integers, classes: int) -> None:
+    a, b = predicted(label, classes, 3, seed=1), predicted(label, classes, 4, seed=2)
     parts = [resampled_f1(runs, label, classes, **DRAWS) for runs in (a, b)]
-    expected = brute_force([a, b], label, classes, 60, 8)
-    for (mean, drawn), runs, column in zip(
-        resample_seeds(parts, seed=8), (a, b), expected.T, strict=True
-    ):
-        assert mean == pytest.approx(f1_scores(runs, label, classes).mean())
-        assert drawn == pytest.approx(column, rel=1e-12)
+    loops = [
+        ([naive_f1(label, run, classes) for run in runs], brute_force(runs, label, classes))
+        for runs in (a, b)
+    ]
+    for count in (1, 2):
+        found, half = seed_interval(*parts[:count]), half_width(*loops[:count])
+        assert found[1:3] == pytest.approx((found.mean - half, found.mean + half))
 
 
 def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +93,11 @@ def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = (np.random.default_rng(0).random((4, 50)) < 0.7).astype(np.int64)
     monkeypatch.setattr(f1, "divide", lambda twice_hits, _: twice_hits / (2 * 50))
     expected = seeds_then_instances(runs.astype(np.float64))
-    ((mean, drawn),) = resample_seeds([resampled_f1(runs, label, 2)])
-    assert (mean, *percentile_interval(drawn)) == pytest.approx(expected[:3], rel=1e-12)
-    expected = difference_of_groups(runs[:3].astype(np.float64), runs[2:].astype(np.float64))
-    parts = [resampled_f1(part, label, 2) for part in (runs[:3], runs[2:])]
-    (first, one), (second, other) = resample_seeds(parts)
-    found = (first - second, *percentile_interval(one - other))
-    assert found == pytest.approx(expected[:3], abs=1e-12)
+    found = seed_interval(resampled_f1(runs, label, 2))
+    assert found[:3] == pytest.approx(expected[:3], rel=1e-12)
+    expected = difference_of_groups(runs[:3].astype(np.float64), runs[1:].astype(np.float64))
+    found = seed_interval(*(resampled_f1(part, label, 2) for part in (runs[:3], runs[1:])))
+    assert found[:3] == pytest.approx(expected[:3], abs=1e-12)
 
 
 def test_a_class_that_is_nowhere_has_no_f1() -> None:

@@ -22,7 +22,6 @@ from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Comparison, judge
 from attnlight.report.style import INK, MUTED, PALETTE, PAPER
 from attnlight.report.tables import Table
-from attnlight.statistics.bootstrap import RESAMPLES
 from attnlight.statistics.exclusivity import (
     COST,
     Curve,
@@ -142,7 +141,7 @@ def _read_condition(name: str, path: Path) -> Condition:
     runs, rest = runs.assign(curve=by_seed.ngroup())[complete], runs[~complete]
     runs = runs.sort_values("curve", kind="stable")
     curves = Runs(*(runs[column].to_numpy() for column in ("curve", "lam", "tvd", "share")))
-    measured = exclusivity(curves, resamples=RESAMPLES) if len(runs) else _UNDEFINED
+    measured = exclusivity(curves) if len(runs) else _UNDEFINED
     lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
     setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
     identity = name, estimates, str(study.facts["target"]), setting
@@ -162,7 +161,7 @@ def pairs(
         if (a.target, b.target, a.setting) == ("tokens", "marked", b.setting):
             difference = _UNDEFINED
             if a.exclusivity.seeds and b.exclusivity.seeds:
-                difference = exclusivity_difference(a.curves, b.curves, resamples=RESAMPLES)
+                difference = exclusivity_difference(a.curves, b.curves)
             groups = TARGET_NAMES[a.target], a.runs, TARGET_NAMES[b.target], b.runs
             spec = Spec("exclusivity", *groups, SHARE, ", ".join(a.setting))
             sides = _estimate(a.exclusivity), _estimate(b.exclusivity)
@@ -191,7 +190,7 @@ def exclusivity_tables(conditions: Sequence[Condition]) -> dict[str, Table]:
         rows["tokens_less_marked"].append([*labels, *values])
     tables = {}
     for stem, spec in texts()["condition_tables"].items():
-        note = [text("conditions", "exclusivity", cost=COST, resamples=RESAMPLES), spec["note"]]
+        note = [text("conditions", "exclusivity", cost=COST), spec["note"]]
         note += _text_notes(conditions)
         head = [name.format(cost=COST) for name in spec["head"]]
         tables[stem] = Table(spec["title"], head, rows[stem], " ".join(note))

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Study
 from attnlight.report.tables import interval, number
-from attnlight.statistics.bootstrap import (
-    RESAMPLES,
-    MeanInterval,
-    percentile_interval,
-    resampled_ratios,
-)
+from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
-from attnlight.statistics.seed_bootstrap import mean_of_models, resample_seeds
+from attnlight.statistics.seed_bootstrap import mean_of_models, seed_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +35,11 @@ class Estimate(NamedTuple):
     Attributes:
         mean: The mean or difference, NaN where it is undefined.
         std: Standard deviation over trained models; NaN for one and for a difference.
-        low: Lower end of the 95 % interval over trained models and texts.
+        low: Lower end of the 95 % interval over trained models and texts; NaN if two models leave
+            none.
         high: Upper end.
         seeds: Number of trained models; for a difference that of the smaller group.
+        values: Value of each trained model; empty for a difference.
     """
 
     mean: float
@@ -49,6 +47,7 @@ class Estimate(NamedTuple):
     low: float
     high: float
     seeds: int
+    values: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         spread = "" if np.isnan(self.std) else f" ± {number(self.std)}"
@@ -58,8 +57,7 @@ class Estimate(NamedTuple):
     @property
     def signed(self) -> str:
         """The mean with its interval, which an undefined mean may have, too."""
-        ends = interval(MeanInterval(self.mean, self.low, self.high, self.seeds))
-        return f"{number(self.mean)} {ends}"
+        return f"{number(self.mean)} {interval(self)}"
 
 
 class Estimates:
@@ -106,14 +104,9 @@ class Estimates:
                 models = list(group["model"])
                 per_run, resamples = (mean_of_models(x, models) for x in (per_run, resamples))
             resampled.append((per_run, resamples))
-        (mean, resamples), *other = resample_seeds(resampled)
-        values, spread = resampled[0][0], np.nan
-        values = values[~np.isnan(values)]
-        if other:
-            mean, resamples = mean - other[0][0], resamples - other[0][1]
-        elif len(values) > 1:
-            spread = float((values - values[0]).std(ddof=1))  # exactly 0 of equal values
-        self._estimates[key] = Estimate(mean, spread, *percentile_interval(resamples), units)
+        found = seed_interval(*resampled, bounds=measure_bounds(measure))
+        ends, values = found[1:3], found.values
+        self._estimates[key] = Estimate(found.mean, found.std, *ends, units, values)
         return self._estimates[key]
 
     def per_seed(self, runs: Runs, measure: str) -> Floats:

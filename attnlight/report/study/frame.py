@@ -29,6 +29,7 @@ FILE, ROWS = "study.json", "study.parquet"
 FINISHED = "finished"
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
 GUIDED_BY_RUNS = ("adversary", "other")  # guides that are runs of the study other than its base
+GUIDED_BY_BASE = ("base", "shuffled")
 F1, ACCURACY = "f1", "accuracy"
 INSTANCES = ("instances", "tokens")  # column that counts the predictions of a cluster
 _INTEGERS = ("label", "prediction")

@@ -93,8 +93,9 @@ class Series(NamedTuple):
         """Draw the mean as a line in its 95 % interval; `across`: along the x axis."""
         band, line = (axes.axvspan, axes.axvline) if across else (axes.axhspan, axes.axhline)
         mean = self.estimates.estimate(self.groups[0], measure)
-        if not np.isnan(mean.mean):
+        if not np.isnan(mean.low):
             band(mean.low, mean.high, color=self.color, alpha=0.16, lw=0, zorder=1)
+        if not np.isnan(mean.mean):
             line(mean.mean, color=self.color, label=self.name, lw=1.1, ls=(0, (4, 2)), zorder=2)
 
 

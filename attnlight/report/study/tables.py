@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
+from attnlight.report.study.frame import GUIDED_BY_BASE
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
@@ -83,7 +84,8 @@ def _cell(
     if column in line.cells:
         return line.cells[column]
     if column == "seeds":
-        units = line.runs["model"].nunique()
+        of_base = line.runs["guide"].isin(GUIDED_BY_BASE).all()
+        units = line.runs["base" if of_base else "model"].nunique()
         guided = "" if units == len(line.runs) else f" (guided by {units})"
         return DASH if line.against else f"{len(line.runs)}{guided}"
     if column.startswith("less ") or line.against:
@@ -201,7 +203,7 @@ def estimates_csv(estimates: Estimates) -> str:
             cells.append((f"adversary-{term}-{lam:g}", base, runs))
     _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
-        (name, base, measure, *estimates.estimate(runs, measure))
+        (name, base, measure, *estimates.estimate(runs, measure)[:-1])
         for name, base, runs in [*by_role, *others, *cells]
         for measure in estimates.measures
     ]

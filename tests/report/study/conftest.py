@@ -17,8 +17,7 @@ RESAMPLES = 30
 def quick() -> Iterator[None]:
     """Few resamples: the draws are told, and those of a loop are held against them."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("estimates", "conditions"):
-            patch.setattr(f"attnlight.report.study.{module}.RESAMPLES", RESAMPLES)
+        patch.setattr("attnlight.report.study.estimates.RESAMPLES", RESAMPLES)
         yield
 
 

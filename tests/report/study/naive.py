@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.report.study.fake import FakeStudy, Rows
+from tests.statistics.naive_seeds import Group
 
 # Numerator and denominator of each measure.
 PARTS = {
@@ -60,32 +61,10 @@ def mean(values: Sequence[float]) -> float:
     return sum(held) / len(held) if held else math.nan
 
 
-def drawn_means(
-    fake: FakeStudy, groups: Sequence[Sequence[str]], name: str, resamples: int
-) -> list[list[float]]:
-    """Mean over drawn seeds on drawn clusters of each group in each resample, (groups, B)."""
-    n = len(fake.index)
-    clusters, seeds = np.random.default_rng(0), np.random.default_rng([0, 1])
-    chosen = [clusters.integers(0, n, n).tolist() for _ in range(resamples)]
-    found = []
-    for runs in groups:
-        picked = seeds.integers(0, len(runs), (resamples, len(runs)))
-        found.append(
-            [
-                mean([measure(fake, runs[s], name, rows) for s in row])
-                for rows, row in zip(chosen, picked.tolist(), strict=True)
-            ]
-        )
-    return found
-
-
-def ends(values: Sequence[float]) -> tuple[float, float]:
-    """The 2.5 and 97.5 percentiles, by linear interpolation between order statistics."""
-    held = sorted(value for value in values if not math.isnan(value))
-    found = []
-    for share in (0.025, 0.975):
-        place = share * (len(held) - 1)
-        low = math.floor(place)
-        high = min(low + 1, len(held) - 1)
-        found.append(held[low] + (place - low) * (held[high] - held[low]))
-    return found[0], found[1]
+def drawn(fake: FakeStudy, runs: Sequence[str], name: str, resamples: int) -> Group:
+    """The measure of each run, and in each resample of the clusters."""
+    n, random = len(fake.index), np.random.default_rng(0)
+    chosen = [random.integers(0, n, n).tolist() for _ in range(resamples)]
+    return [measure(fake, run, name) for run in runs], [
+        [measure(fake, run, name, rows) for run in runs] for rows in chosen
+    ]

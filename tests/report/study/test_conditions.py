@@ -4,10 +4,10 @@ import csv
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp, ttest_ind
 
 from attnlight.errors import InputError
 from attnlight.report.study.conditions import (
@@ -18,9 +18,8 @@ from attnlight.report.study.conditions import (
     write_exclusivity,
 )
 from attnlight.report.study.texts import text
-from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import REACH, FakeTagging, condition, conditions
-from tests.report.study.naive import ends, mean, measure
+from tests.report.study.naive import mean, measure
 from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
@@ -62,11 +61,6 @@ def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
     return found
 
 
-def drawn(bounds: list[tuple[float, float]], random: Any, side: int) -> list[float]:
-    picked = random.integers(0, len(bounds), (RESAMPLES, len(bounds))).tolist()
-    return [mean([bounds[s][side] for s in row]) for row in picked]
-
-
 def numbers(cell: str) -> list[float]:
     return [float(text) for text in re.findall(r"-?\d+\.\d+", cell)]
 
@@ -83,22 +77,21 @@ class TestTables:
         row = exclusivity_tables(found)["exclusivity"].rows[0]
         assert row[:6] == ["a", "every token's tag", "residual readout", "with POS", "3", "0"]
         bounds = heights(fake)
-        low, high = ends(drawn(bounds, np.random.default_rng(0), 0))
-        expected = [mean([least for least, _ in bounds]), low, high]
+        least = [least for least, _ in bounds]
+        ends = ttest_1samp(least, 0).confidence_interval()
+        expected = [mean(least), *np.clip(ends, 0, 1)]
         assert numbers(row[6]) == pytest.approx(expected, abs=5.1e-4)
         control = [measure(fake, f"adversary-kl-l0-s{s}", "attention_js_share") for s in range(3)]
         assert numbers(row[7])[0] == pytest.approx(mean(control), abs=5.1e-4)
 
-    def test_a_difference_draws_both_sides(self, tmp_path: Path) -> None:
+    def test_a_difference_has_welchs_interval(self, tmp_path: Path) -> None:
         fakes = [condition(target, sentences=40) for target in ("tokens", "marked")]
         paths = {f.head["target"]: f.write(tmp_path / f.head["target"]) for f in fakes}
         found = read_conditions(paths)
         (row,) = exclusivity_tables(found)["tokens_less_marked"].rows
-        bounds, random = [heights(fake) for fake in fakes], np.random.default_rng(0)
-        a, b = (drawn(own, random, 0) for own in bounds)
-        expected = ends([x - y for x, y in zip(a, b, strict=True)])
-        means = [mean([least for least, _ in own]) for own in bounds]
-        assert numbers(row[-1]) == pytest.approx([means[0] - means[1], *expected], abs=5.1e-4)
+        a, b = ([least for least, _ in heights(fake)] for fake in fakes)
+        ends = np.clip(ttest_ind(a, b, equal_var=False).confidence_interval(), -1, 1)
+        assert numbers(row[-1]) == pytest.approx([mean(a) - mean(b), *ends], abs=5.1e-4)
         assert row[:3] == ["residual readout, with POS", "3", "3"]
 
     def test_censored_seeds_are_lower_bounds(self, tmp_path: Path) -> None:

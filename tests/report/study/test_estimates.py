@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, F1
 from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
-from tests.report.study.naive import drawn_means, ends, mean, measure
+from tests.report.study.naive import drawn, mean, measure
+from tests.statistics.naive_seeds import half_width
 
 
 @pytest.fixture(scope="module", params=["texts", "tagging"])
@@ -31,7 +33,7 @@ def test_each_run_is_a_ratio_of_sums(fake: FakeStudy, study: Study, estimates: E
 
 
 @pytest.mark.parametrize("name", ["f1", TVD, "nll_base", "attention_js_share", "attention_tau"])
-def test_means_resample_seeds_then_clusters(
+def test_means_have_intervals_over_seeds_and_clusters(
     fake: FakeStudy, study: Study, estimates: Estimates, name: str
 ) -> None:
     if name not in estimates.measures:
@@ -41,21 +43,21 @@ def test_means_resample_seeds_then_clusters(
     each = [measure(fake, run, name) for run in runs]
     assert found.mean == pytest.approx(mean(each))
     assert found.std == pytest.approx(statistics.stdev(each))
-    (drawn,) = drawn_means(fake, [runs], name, RESAMPLES)
-    assert (found.low, found.high) == pytest.approx(ends(drawn))
+    half, (least, most) = half_width(drawn(fake, runs, name, RESAMPLES)), measure_bounds(name)
+    expected = max(found.mean - half, least), min(found.mean + half, most)
+    assert (found.low, found.high) == pytest.approx(expected)
     assert found.seeds == 5
 
 
 @pytest.mark.parametrize("name", [F1, TVD])
-def test_differences_draw_the_seeds_of_both(
+def test_differences_have_intervals_over_the_seeds_of_both(
     fake: FakeStudy, study: Study, estimates: Estimates, name: str
 ) -> None:
     groups = study.finished("uniform", head=None), study.finished("seed")
     found = estimates.estimate(groups[0], name, groups[1])
     names = [list(runs.index) for runs in groups]
-    first, second = drawn_means(fake, names, name, RESAMPLES)
-    expected = ends([a - b for a, b in zip(first, second, strict=True)])
-    assert (found.low, found.high) == pytest.approx(expected)
+    half = half_width(*(drawn(fake, group, name, RESAMPLES) for group in names))
+    assert (found.low, found.high) == pytest.approx((found.mean - half, found.mean + half))
     means = [mean([measure(fake, run, name) for run in group]) for group in names]
     assert found.mean == pytest.approx(means[0] - means[1])
     assert np.isnan(found.std)
@@ -74,26 +76,21 @@ def test_what_does_not_apply_is_undefined(study: Study, estimates: Estimates) ->
 def test_runs_that_one_model_guides_are_one_case(
     fake: FakeStudy, study: Study, estimates: Estimates
 ) -> None:
-    """Against a bootstrap by hand with the documented draws of clusters, then of models."""
     context = None if isinstance(fake, FakeTexts) else "full"
     runs = study.finished("guide", guide="adversary", context=context)
     shared = runs.assign(model=["a", "a", "b", "c", "d"][: len(runs)])
-    clusters, models = np.random.default_rng(0), np.random.default_rng([0, 1])
-    n = len(fake.index)
-    rows = [clusters.integers(0, n, n).tolist() for _ in range(RESAMPLES)]
-    units = shared["model"].nunique()
-    drawn = models.integers(0, units, (RESAMPLES, units))
-
-    def by_model(chosen: list[int] | None) -> list[float]:
-        each = [measure(fake, run, ACCURACY, chosen) for run in runs.index]
-        return [mean(each[:2]), *each[2:]]
-
-    means = [mean([by_model(r)[u] for u in k]) for k, r in zip(drawn.tolist(), rows, strict=True)]
+    values, resampled = drawn(fake, list(runs.index), ACCURACY, RESAMPLES)
+    by_model, *by_resample = ([mean(row[:2]), *row[2:]] for row in (values, *resampled))
     found = Estimates(study).estimate(shared, ACCURACY)
-    assert found.mean == pytest.approx(mean(by_model(None)))
-    assert found.std == pytest.approx(statistics.stdev(by_model(None)))
-    assert found[2:4] == pytest.approx(ends(means))
-    assert found.seeds == units
+    assert found.mean == pytest.approx(mean(by_model))
+    assert found.std == pytest.approx(statistics.stdev(by_model))
+    assert found.values == pytest.approx(by_model)
+    assert found.seeds == len(by_model)
+    if len(by_model) == 2:  # too few for an interval
+        assert np.isnan(found[2:4]).all()
+    else:
+        half = half_width((by_model, by_resample))
+        assert found[2:4] == pytest.approx((found.mean - half, min(1, found.mean + half)))
 
 
 class TestTexts:
@@ -108,7 +105,7 @@ class TestTexts:
         study = read_study(fake.write(tmp_path))
         estimates, runs = Estimates(study), study.finished("uniform")
         js = self.values(fake, "uniform", JS)
-        expected = seeds_then_instances(js, resamples=RESAMPLES)
+        expected = seeds_then_instances(js, bounds=(0, np.log(2)), resamples=RESAMPLES)
         assert estimates.estimate(runs, JS)[2:4] == pytest.approx(expected[1:3])
         pair = js, self.values(fake, "seed-b0", JS)
         less = difference_of_groups(*pair, resamples=RESAMPLES)
@@ -151,13 +148,13 @@ class TestTaggers:
         fake.rows["seed-b0-s2"]["nll_gold"][:] = np.inf
         study = read_study(fake.write(tmp_path))
         estimates, runs = Estimates(study), study.finished("seed")
-        for name, one in (
-            ("attention_tau", ["seed-b0-s1"]),
-            ("nll_gold", ["seed-b0-s1", "seed-b0-s3"]),
-        ):
-            found = estimates.estimate(runs, name)
-            assert found.mean == pytest.approx(mean([measure(fake, run, name) for run in one]))
-            assert np.isfinite([found.low, found.high]).all()
+        one, two = (estimates.estimate(runs, name) for name in ("attention_tau", "nll_gold"))
+        assert one.mean == pytest.approx(measure(fake, "seed-b0-s1", "attention_tau"))
+        assert np.isfinite([one.low, one.high]).all()
+        left = [measure(fake, run, "nll_gold") for run in ("seed-b0-s1", "seed-b0-s3")]
+        assert two.values == pytest.approx(left)
+        first, second = (f"{value:.3f}" for value in left)
+        assert str(two).endswith(f"({first}, {second} by seed)")
 
     def test_without_chunks_f1_is_accuracy(self, tmp_path: Path) -> None:
         fake = FakeTagging(40, target="marked", heads=1)
@@ -172,4 +169,8 @@ class TestTaggers:
 
 def test_one_seed_has_no_spread() -> None:
     assert str(Estimate(0.5, float("nan"), 0.25, 0.75, 1)) == "0.500 [0.250, 0.750]"
-    assert str(Estimate(0.5, 0.01, 0.25, 0.75, 2)) == "0.500 ± 0.010 [0.250, 0.750]"
+    assert str(Estimate(0.5, 0.01, 0.25, 0.75, 3)) == "0.500 ± 0.010 [0.250, 0.750]"
+    nothing = float("nan"), float("nan")
+    two = Estimate(0.5, 0.1, *nothing, 2, (0.25, 0.75))
+    assert str(two) == "0.500 ± 0.100 (0.250, 0.750 by seed)"
+    assert Estimate(-0.5, float("nan"), *nothing, 2).signed == "-0.500 (no interval)"

@@ -88,12 +88,31 @@ def row(grid: Table, start: str) -> list[str]:
     return next(list(row) for row in grid.rows if row[0].startswith(start))
 
 
+def test_models_guided_by_the_base_are_of_one_model(
+    fake: FakeStudy, grids: dict[str, Table]
+) -> None:
+    """Five perceptrons guided by one base are one sample of a base's attention."""
+    grid = grids["table3" if isinstance(fake, FakeTexts) else "models"]
+    seeds = {cells[0]: cells[grid.head.index("seeds")] for cells in grid.rows}
+    uniform, base = (
+        ("uniform", "the base's")
+        if isinstance(fake, FakeTexts)
+        else (
+            f"probe that reads each token alone: attention {x}" for x in ("uniform", "of the base")
+        )
+    )
+    assert "guided" not in seeds[uniform]
+    assert seeds[base] == f"{seeds[uniform]} (guided by 1)"
+    shuffled = [text for name, text in seeds.items() if name.startswith(f"{base}, shuffled")]
+    assert shuffled == [f"{seeds[uniform]} (guided by 1)"]
+
+
 def test_cells_are_means_over_seeds(fake: FakeStudy, grids: dict[str, Table]) -> None:
     compared = 0
     for table, start, stem in MEANS["texts" if isinstance(fake, FakeTexts) else "tagging"]:
         found = dict(zip(grids[table].head, row(grids[table], start), strict=True))
         runs = [name for name in fake.rows if re.fullmatch(stem, name)]
-        assert found["seeds"] == str(len(runs))
+        assert found["seeds"].partition(" ")[0] == str(len(runs))
         for name in (name for name in COLUMNS if name in found):
             each = [measure(fake, run, COLUMNS[name]) for run in runs]
             compared += 1
@@ -127,7 +146,7 @@ def test_full_numbers(fake: FakeStudy, estimates: Estimates) -> None:
 def test_the_note_tells_what_is_resampled(fake: FakeStudy, grids: dict[str, Table]) -> None:
     cluster = "texts" if isinstance(fake, FakeTexts) else "sentences"
     for stem, grid in grids.items():
-        said = f"{RESAMPLES} resamples of seeds, then of {cluster}" in grid.note
+        said = f"Student's t and {RESAMPLES} resamples of {cluster}" in grid.note
         assert said == (stem != "segments")
 
 

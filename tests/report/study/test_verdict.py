@@ -240,7 +240,7 @@ class TestGuiding:
         assert informed.startswith("The attention of this base carries information")
 
     def test_no_shown_difference(self, kind: type[FakeStudy], tmp_path: Path) -> None:
-        right = {"uniform": 0.75, "base": 0.9, "shuffled": 0.7, "adversary": 0.75}
+        right = {"uniform": 0.75, "base": 0.9, "shuffled": 0.7, "adversary": 0.74}
         _, uniform, *_ = guiding(guided(kind, right), tmp_path)
         said = f"is not shown to guide {GUIDED[kind]} better or worse than uniform attention"
         assert said in uniform

@@ -1,0 +1,32 @@
+"""The range of a measure by its name, to which intervals over seeds are clipped."""
+
+from __future__ import annotations
+
+import math
+import re
+
+UNIT = (0.0, 1.0)
+# Ranges by a word of the name; the first word below that a name has decides.
+_BOUNDS = {
+    "excess": (-math.inf, math.inf),  # a difference from chance, or a number of items
+    **dict.fromkeys(("tau", "spearman", "signed", "states"), (-1.0, 1.0)),
+    **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
+    "share": UNIT,
+    "js": (0.0, math.log(2)),
+    **dict.fromkeys(("accuracy", "agreement", "auprc", "auroc", "chance", "f1"), UNIT),
+    **dict.fromkeys(("flip", "flips", "fraction", "largest", "mass", "outdone", "tvd"), UNIT),
+}
+
+
+def measure_bounds(name: str) -> tuple[float, float]:
+    """Lowest and highest value of a measure; infinite where its name does not tell.
+
+    Args:
+        name: A column of a record or of a study, such as `worst_js` or `attention_tau`.
+
+    Example:
+        >>> measure_bounds("prediction_tvd"), measure_bounds("tau_attention_loo")
+        ((0.0, 1.0), (-1.0, 1.0))
+    """
+    words = set(re.split(r"[_ ]", name))
+    return next((ends for word, ends in _BOUNDS.items() if word in words), (-math.inf, math.inf))
