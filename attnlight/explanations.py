@@ -21,7 +21,7 @@ from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
-from attnlight.reference.rows import encode_rows
+from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
 from attnlight.shorthand import plain_value
@@ -163,6 +163,7 @@ def explain(
             # cuDNN's RNNs have no gradients in evaluation mode.
             with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
                 for label, method in named.items():
+                    method.split = GivenTexts([batch], reader, part)
                     scores[label] = method.explain(reader.model, batch, output, target)[0]
             with torch.no_grad():
                 readout = readout_of(batch, output, reader.model)

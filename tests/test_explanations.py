@@ -328,12 +328,21 @@ def test_texts_stand_before_and_after_options(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["RUN", "--mehtods", "gradient"], "there is no option --mehtods (did you mean '--methods'?)"),
-        (["RUN", "--method=gradient", "a"], "there is no option --method (did you mean '--methods'?)"),
+        (
+            ["RUN", "--mehtods", "gradient"],
+            "there is no option --mehtods (did you mean '--methods'?)",
+        ),
+        (
+            ["RUN", "--method=gradient", "a"],
+            "there is no option --method (did you mean '--methods'?)",
+        ),
         (["RUN", "a", "--methods"], "argument --methods: expected one argument"),
         (["RUN", "--json", "--html", "a"], "argument --html: not allowed with argument --json"),
         (["--json"], "the following arguments are required: RUN"),
-        (["RUN", "a \udce9 film"], "'a \\udce9 film', has half a character (a lone surrogate) at 2"),
+        (
+            ["RUN", "a \udce9 film"],
+            "'a \\udce9 film', has half a character (a lone surrogate) at 2",
+        ),
     ],
 )
 def test_wrong_options_are_told(

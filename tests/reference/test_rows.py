@@ -118,7 +118,9 @@ def test_a_table_of_tagged_sentences(tmp_path: Path) -> None:
         }
     )
     numbers = [row | {"label": [names.index(tag) for tag in row["label"]]} for row in rows]
-    own = [row | {"label": [np.int64(tagger.classes.index(t)) for t in row["label"]]} for row in rows]
+    own = [
+        row | {"label": [np.int64(tagger.classes.index(t)) for t in row["label"]]} for row in rows
+    ]
     for table in (pd.DataFrame(rows), datasets.Dataset.from_list(numbers, features=kinds), own):
         assert recorded(tagger, table) == recorded(tagger, rows)
         assert len(attnlight.explain(tagger, table, methods=[])) == sum(
