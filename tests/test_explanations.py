@@ -341,7 +341,7 @@ def test_texts_stand_before_and_after_options(
         (["--json"], "the following arguments are required: RUN"),
         (
             ["RUN", "a \udce9 film"],
-            "'a \\udce9 film', has half a character (a lone surrogate) at 2",
+            "'a \\udce9 film', has a lone surrogate (half a character) at position 2",
         ),
     ],
 )

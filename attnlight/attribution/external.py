@@ -198,7 +198,7 @@ class External(Attribution):
                 if name == "position":
                     continue
                 hint = did_you_mean(name, table.column_names)
-                why = ", the items as they stand in the text, by which those of others are refused"
+                why = ": write each item as it stands in the text, so that other texts are refused"
                 raise InputError(
                     f"external: {self.file} has no column {name}{hint}{why * (name == 'word')}."
                 )

@@ -212,6 +212,6 @@ def require_text(value: object, place: str) -> None:
         value.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{place}, {short(value)}, has half a character (a lone surrogate) at {error.start}: decode "
-            "the file as UTF-8, or remove it."
+            f"{place}, {short(value)}, has a lone surrogate (half a character) at position "
+            f"{error.start}: decode its source as UTF-8, or remove it."
         ) from None

@@ -134,7 +134,7 @@ def changed(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
         (lambda f: f.assign(item=f["item"] + 0.5), "column item is not of whole numbers."),
         (
             lambda f: f.rename(columns={"word": "words"}),
-            "has no column word (did you mean 'words'?), the items as they stand in the text, by which",
+            "has no column word (did you mean 'words'?): write each item as it stands in the text, so",
         ),
         (lambda f: f[:0], "has no rows; expected one for each item."),
         *(

@@ -226,7 +226,7 @@ def refused() -> Iterator[tuple[Any, str]]:
     yield pd.DataFrame({"text": ["a", None]}), r"text of row 1 of the data is (nan|None); expected"
     yield [{"tokens": ["a", 1]}], r"text of row 0 of the data is \['a', 1\]; expected a string"
     yield [BOTH], "row 0 of the data has both text and tokens; remove one of them"
-    yield ["a", "b \ud800"], r"text of row 1 of the data, 'b \\ud800', has half a character"
+    yield ["a", "b \ud800"], r"text of row 1 of the data, 'b \\ud800', has a lone surrogate"
     yield ["a", {"text": "a", "label": 0}], "row 0 of the data has no `label`, which row 1 has"
     yield [{"text": "a", "label": 0}, "a"], "row 1 of the data has no `label`, which row 0 has"
 
@@ -280,7 +280,7 @@ def test_white_space_around_the_names_of_tests(task: AttentionTask) -> None:
         (SPLITS, "texts is of type DatasetDict; expected a list of strings"),
         (ROWS, r"texts\[0\] is {'label': .*; expected a string"),
         (["a", None], r"texts\[1\] is None; expected a string"),
-        (["a", "\udce9"], r"texts\[1\], '\\udce9', has half a character"),
+        (["a", "\udce9"], r"texts\[1\], '\\udce9', has a lone surrogate"),
     ],
 )
 def test_what_is_no_list_of_texts_is_not_encoded(
