@@ -119,10 +119,10 @@ class External(Attribution):
 
     def _of_row(self, index: int, position: int, words: list[str]) -> NDArray[np.float64]:
         """Scores (L,) of the items of a row, whose words are given."""
+        if index < 0:
+            return np.zeros(len(words))
         table, distinct = self._table
         items = table.get((index, position))
-        if items is None and index < 0:
-            return np.zeros(len(words))
         row = f"row {index}" + (f", position {position}" if position else "")
         if items is None:
             raise InputError(

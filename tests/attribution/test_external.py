@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import attnlight
@@ -80,6 +82,11 @@ def test_every_item_gets_its_score(tmp_path: Path, name: str, ending: str) -> No
             key = (index, position, item) if name == "recurrent" else (index, item)
             assert row[place] == pytest.approx(scores[key], abs=1e-12)
         assert row.count_nonzero() == len(places)
+    repeated = replace(batch, index=batch.index.index_fill(0, torch.tensor([0]), -1))
+    of_repeat = model(repeated).rows[:, 0] < 0
+    again = method(model, repeated, model(repeated), output.logits.argmax(-1))
+    assert not again[of_repeat].any()
+    assert again[~of_repeat].equal(found[~of_repeat])
     assert method.metadata["explains"] == "as in the file"
     assert method.metadata["label"] == "shap"
 
