@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlight.batch import TextBatch
-from attnlight.errors import InputError, did_you_mean
+from attnlight.data.rows import read_rows
+from attnlight.errors import InputError, did_you_mean, require_at_least
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, network_of
 
@@ -109,7 +110,7 @@ def load(path: str | Path) -> TrainedModel:
 
 def run(
     model: Any,  # noqa: ANN401
-    data: Iterable[Any],
+    data: Any,  # noqa: ANN401
     tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
     batch_size: int = 64,
 ) -> Results:
@@ -118,21 +119,25 @@ def run(
     Args:
         model: A run's folder, a checkpoint, what `load` returns, or a task; for batches also any
             `AttentionModel`.
-        data: Texts; pairs of a text and its label; mappings, such as the rows of a
+        data: A list of texts; of pairs of a text and its label; of mappings, such as the rows of a
             `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
-            are any, `query`, `candidates`, `label` (a class, its number, or one for each token) and
-            `pos`; or batches. The dataset index of a row is its place.
+            are any, `query`, `candidates`, `label` (one for each token of a tagger) and `pos`; or of
+            batches. Or a table of such columns: a DataFrame, or a mapping of lists. The dataset index
+            of a row is its place. A label is a class's name, or a number: the name of a class where
+            classes are numbers, else its place, from 0, among the names of a `datasets.Dataset` or
+            among the model's classes.
         tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
             mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
         batch_size: Number of texts read at a time.
 
     Raises:
-        InputError: The model cannot be read or is none, the data are empty or are not as above, or a
-            test is unknown or needs more of the corpus.
+        InputError: The model cannot be read or is none, the data are empty or are not as above, a test
+            is unknown or needs more of the corpus, or `batch_size` is not positive.
     """
     from attnlight.recording import build_tests, record_tests
 
-    rows = list(data)
+    require_at_least(1, batch_size=batch_size)
+    rows = read_rows(data, batches=True)
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")
     batches, reader = rows, load(model) if isinstance(model, str | Path) else model

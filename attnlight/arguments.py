@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from typing_extensions import override
@@ -12,10 +13,17 @@ from attnlight.errors import InputError, did_you_mean
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Accept only full option names, and raise `InputError` with one sentence."""
+    """Accept only full option names, before or after arguments; raise `InputError` with one sentence."""
 
     def __init__(self, verb: str, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(f"attnlight {verb}", allow_abbrev=False, **kwargs)
+
+    @override
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        # Of `RUN --html TEXT`, `argparse` would take RUN for all arguments of the verb.
+        return self.parse_intermixed_args(args, namespace)
 
     @override
     def error(self, message: str) -> NoReturn:

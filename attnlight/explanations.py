@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isnan
 from pathlib import Path
@@ -16,10 +16,12 @@ from torch import Tensor
 from attnlight.arguments import VerbParser
 from attnlight.attribution import build_attributions
 from attnlight.data.digests import digests
+from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
+from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
 from attnlight.shorthand import plain_value
@@ -100,7 +102,7 @@ def main(argv: list[str]) -> int:
 
 def explain(
     model: Any,  # noqa: ANN401
-    texts: Sequence[str],
+    texts: Any,  # noqa: ANN401
     methods: Sequence[str | dict[str, Any]] = METHODS,
     queries: Sequence[str] | None = None,
     candidates: Sequence[Sequence[str]] | None = None,
@@ -111,32 +113,43 @@ def explain(
     Args:
         model: A run's folder, a checkpoint, the name of a shipped model, what `attnlight.load`
             returns, or a task.
-        texts: The texts; for pairs the passages.
+        texts: A text, or the texts in any form that `attnlight.run` reads but batches; for pairs the
+            passages. Labels are ignored.
         methods: Attribution methods of the predicted class, as for the tests.
-        queries: The query of each text, if the model reads pairs.
-        candidates: Names of the classes that each text may be answered with; None: all.
+        queries: The query of each text, if the model reads pairs and the texts have no column `query`.
+        candidates: Names of the classes that each text may be answered with; None: those of the column
+            `candidates`, or all.
         epsilon: Largest total variation distance of the worst case.
 
     Raises:
-        InputError: The model cannot be read or is none, there is no text, a text is empty, queries
-            are missing or not expected, a method is unknown, or attention or logits are not finite.
+        InputError: The model cannot be read or is none, there is no text, a text is empty or of another
+            form, queries are missing or not expected, a method is unknown, or attention or logits are
+            not finite.
     """
     reader = TrainedModel.of(model)
-    if isinstance(texts, str):
-        texts = [texts]
-    if not texts:
+    rows = read_rows([texts] if isinstance(texts, str) else texts)
+    if not rows:
         raise InputError("there is no text to explain; expected at least one.")
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
+    for number, row in enumerate(rows, start=1):
+        row.pop("label", None)
+        if not row["text"].strip():
             raise InputError(f"text {number} is empty; expected at least one word.")
+    for key, name, column in (
+        ("query", "queries", queries),
+        ("candidates", "candidates", candidates),
+    ):
+        if column is None:
+            continue
+        if len(column) != len(rows):
+            raise InputError(f"{len(rows)} texts have {len(column)} {name}; expected one for each.")
+        for row, value in zip(rows, column, strict=True):
+            row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
-    for start in range(0, len(texts), _TEXTS):
-        part = slice(start, start + _TEXTS)
-        asked = None if queries is None else queries[part]
-        allowed = None if candidates is None else candidates[part]
+    for start in range(0, len(rows), _TEXTS):
+        part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
-            batch = reader.encode(texts[part], None, asked, allowed).to(device)
+            batch = encode_rows(reader, part, start).to(device)
             with torch.no_grad():
                 output = reader.model(batch)
             finite = output.logits.isfinite().all(-1) & output.weights.isfinite().flatten(1).all(-1)
@@ -150,17 +163,17 @@ def explain(
             # cuDNN's RNNs have no gradients in evaluation mode.
             with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
                 for label, method in named.items():
+                    method.split = GivenTexts([batch], reader, part)
                     scores[label] = method.explain(reader.model, batch, output, target)[0]
             with torch.no_grad():
                 readout = readout_of(batch, output, reader.model)
-                found += _explanations(reader, texts[part], asked, readout, scores, epsilon)
+                found += _explanations(reader, part, readout, scores, epsilon)
     return found
 
 
 def _explanations(
     reader: TrainedModel,
-    texts: Sequence[str],
-    queries: Sequence[str] | None,
+    rows: Sequence[Mapping[str, Any]],
     readout: Readout,
     scores: dict[str, Tensor],
     epsilon: float,
@@ -183,9 +196,9 @@ def _explanations(
     moved = readout.candidates(replaced.unsqueeze(2)).squeeze(1).softmax(-1)
     allowed = allowed_classes(output.logits)
     known = output.item_logits is not None and len(classes) == 2
-    items = [reader.raw.items(text) for text in texts]
+    items = [reader.raw.items(row["text"]) for row in rows]
     mask = batch.attendable()
-    places = [row.nonzero().flatten() for row in (mask if mask.ndim == 2 else mask.any(-1))]
+    places = [seen.nonzero().flatten() for seen in (mask if mask.ndim == 2 else mask.any(-1))]
     found = []
     for number, text in enumerate(texts_of_rows(output.rows).tolist()):
         at = places[text]
@@ -198,8 +211,8 @@ def _explanations(
 
         found.append(
             Explanation(
-                text=texts[text],
-                query=None if queries is None else queries[text],
+                text=rows[text]["text"],
+                query=rows[text].get("query"),
                 items=items[text],
                 item=(at == position).nonzero().flatten().tolist()[0]
                 if reader.problem.tags and (at == position).any()

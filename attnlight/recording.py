@@ -29,8 +29,9 @@ def build_tests(
     Raises:
         InputError: There is no such file or test, it has no such option, or there is no test.
     """
-    specs: list[Any] = [] if isinstance(tests, str) else list(tests)
-    for name in tests.split(",") if isinstance(tests, str) else ():
+    specs: list[Any] = [] if isinstance(tests, str) else list(tests or ())
+    names = tests.split(",") if isinstance(tests, str) else ()
+    for name in filter(None, map(str.strip, names)):
         trainer = read_yaml(Path(find_config(name, "tests"))).get("trainer", {})
         specs += [spec for key in ("callbacks", "callbacks+") for spec in trainer.get(key, ())]
     parser = OneSentenceParser()

@@ -304,6 +304,57 @@ def test_the_command_reads_arguments_files_and_standard_input(
     assert TEXTS[0] in " ".join(lines)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["RUN", "--json", *TEXTS[:2]],
+        ["--json", "RUN", *TEXTS[:2]],
+        ["RUN", TEXTS[0], "--json", TEXTS[1]],
+        ["RUN", "--json", "--methods", "gradient", *TEXTS[:2]],
+        ["--methods=gradient", "RUN", TEXTS[0], "--json", TEXTS[1]],
+        ["RUN", "--json", "--", *TEXTS[:2]],
+        ["RUN", TEXTS[0], "--json", "--", TEXTS[1]],
+    ],
+)
+def test_texts_stand_before_and_after_options(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    run = str(checkpoint.parent)
+    assert main(["explain", *(run if word == "RUN" else word for word in arguments)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["text"] for one in found] == TEXTS[:2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["RUN", "--mehtods", "gradient"],
+            "there is no option --mehtods (did you mean '--methods'?)",
+        ),
+        (
+            ["RUN", "--method=gradient", "a"],
+            "there is no option --method (did you mean '--methods'?)",
+        ),
+        (["RUN", "a", "--methods"], "argument --methods: expected one argument"),
+        (["RUN", "--json", "--html", "a"], "argument --html: not allowed with argument --json"),
+        (["--json"], "the following arguments are required: RUN"),
+        (
+            ["RUN", "a \udce9 film"],
+            "'a \\udce9 film', has a lone surrogate (half a character) at position 2",
+        ),
+    ],
+)
+def test_wrong_options_are_told(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    run = str(checkpoint.parent)
+    assert main(["explain", *(run if word == "RUN" else word for word in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert len(error.splitlines()) == 1
+
+
 def test_mistakes_are_one_sentence(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ class Attribution(ABC):
         name: Name in configurations.
         signed: Whether scores have a sign unless they are given by size.
         explains: What the scores explain.
+        split: The split whose texts are explained, which tests set; None: not known.
     """
 
     name: ClassVar[str]
@@ -42,6 +43,7 @@ class Attribution(ABC):
     by_size: bool = False
 
     def __post_init__(self) -> None:
+        self.split: Any = None
         self.label = self.label or self.name + "_by_size" * self.by_size
 
     def __call__(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from reprlib import repr as short
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +23,22 @@ from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.files import suggest_file
+from attnlight.functional.readout.instances import row_texts
+
+_KINDS = {
+    "index": (pa.int64(), "whole numbers"),
+    "item": (pa.int64(), "whole numbers"),
+    "word": (pa.string(), "words"),
+    "score": (pa.float64(), "numbers"),
+    "position": (pa.int64(), "whole numbers"),
+}
+
+
+class _Items(NamedTuple):
+    """The items of a row: their scores (L,) and the words that were scored, as codes (L,)."""
+
+    scores: NDArray[np.float64]
+    words: NDArray[np.int64]
 
 
 @dataclass
@@ -26,16 +46,19 @@ class External(Attribution):
     """Scores from a table with one row per item.
 
     Its columns are `index`, the dataset row of the text, `item`, the number of the item from 0
-    among those that attention may reach (boundary tokens have none), `score`, and for models of
-    tokens `position`, the row's token in its text. A missing score is NaN. The scores are of the
-    class that the other program explained, whatever the `target`.
+    among those that attention may reach (boundary tokens have none), `word`, the item as it stands
+    in the text, `score`, and for models of tokens `position`, the row's token in its text. The word
+    is the item's of `attnlight predict`, of a sentence its tokens, joined; white space does not
+    count. A missing score is NaN. The scores are of the class that the other program explained,
+    whatever the `target`.
 
     Args:
         file: A parquet file or, with the ending `.csv`, comma-separated values with a header.
 
     Raises:
-        InputError: The file does not exist or is no such table, lacks a column, or has two scores of
-            one item; and, in use, it lacks a text or has other items of it.
+        InputError: The file does not exist or is no such table, lacks a column, has two scores of
+            one item or an infinite one; and, in use, it lacks a text or has other items of it, or the
+            words of the texts are not known.
     """
 
     name = "external"
@@ -56,77 +79,136 @@ class External(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        lengths, rows = output.mask.sum(-1).tolist(), output.rows.tolist()
+        texts = zip(batch.index.tolist(), batch.mask, strict=True)
+        words = [self._words(index, mask) for index, mask in texts]
+        rows = zip(output.rows.tolist(), row_texts(batch, output), output.mask.cpu(), strict=True)
         found = [
-            self._of_row(index, position, length)
-            for (index, position), length in zip(rows, lengths, strict=True)
+            self._of_row(
+                index, position, [words[text][n] for n in mask.nonzero().flatten().tolist()]
+            )
+            for (index, position), text, mask in rows
         ]
         flat = torch.from_numpy(np.concatenate([np.empty(0), *found])).to(output.mask.device)
         scores = flat.new_zeros(output.mask.shape)
         return scores.masked_scatter(output.mask, flat), {}
 
-    def _of_row(self, index: int, position: int, length: int) -> NDArray[np.float64]:
-        """Scores (L,) of the items of a row."""
-        scores = self._table.get((index, position))
-        if scores is None and index < 0:  # a repeat that a sampler added
-            return np.zeros(length)
+    def _words(self, index: int, mask: Tensor) -> list[str]:
+        """What stands at each place of a text that attention may reach: a word, or a sentence.
+
+        Args:
+            index: Dataset row of the text.
+            mask: Its tokens, (N,), or (S, N) of sentences or whole words.
+        """
+        split = self.split
+        if not (hasattr(split, "words") and hasattr(split, "index")):
+            raise InputError(
+                f"external: {self.file} cannot be compared with texts whose words are not known: their "
+                "dataset needs `index` and a method `words(position)`, as those of "
+                "attnlight.datamodules have them; in Python it is the method's `split`."
+            )
+        if index < 0:  # a repeat that a sampler added
+            return [""] * len(mask)
+        places = np.flatnonzero(np.asarray(split.index) == index)
+        if not len(places):
+            raise InputError(f"external: the method's `split` has no row {index}.")
+        words: list[str] = split.words(int(places[0]))
+        if mask.ndim == 1 or getattr(split, "whole_words", False):
+            return words
+        stops = mask.sum(-1).cumsum(0).tolist()
+        return [" ".join(words[start:stop]) for start, stop in pairwise([0, *stops])]
+
+    def _of_row(self, index: int, position: int, words: list[str]) -> NDArray[np.float64]:
+        """Scores (L,) of the items of a row, whose words are given."""
+        if index < 0:
+            return np.zeros(len(words))
+        table, distinct = self._table
+        items = table.get((index, position))
         row = f"row {index}" + (f", position {position}" if position else "")
-        if scores is None:
+        if items is None:
             raise InputError(
                 f"external: {self.file} has no scores of {row}: it is of other texts or of a part."
             )
-        if len(scores) != length:
+        if len(items.scores) != len(words):
             raise InputError(
-                f"external: {self.file} has {len(scores)} items in {row}, but the model attends to "
-                f"{length}: it is of other texts, or of texts split or cut differently."
+                f"external: {self.file} has {len(items.scores)} items in {row}, but the model attends "
+                f"to {len(words)}: it is of other texts, or of texts split or cut differently."
             )
-        return scores
+        for item, (code, word) in enumerate(zip(items.words.tolist(), words, strict=True)):
+            if distinct[code] != word and _letters(distinct[code]) != _letters(word):
+                raise InputError(
+                    f"external: {self.file} has the word {short(distinct[code])} at item {item} of "
+                    f"{row}, but the text has {short(word)}: it is of other texts or of another split; "
+                    "score the `tokens` that `attnlight predict` writes."
+                )
+        return items.scores
 
     @cached_property
-    def _table(self) -> dict[tuple[int, int], NDArray[np.float64]]:
-        """Scores (L,) of the items of each row, by index and position."""
+    def _table(self) -> tuple[dict[tuple[int, int], _Items], list[str]]:
+        """The items of each row, by index and position, and the words that have codes."""
         table = self._read()
-        index, item, score = (table[name] for name in ("index", "item", "score"))
-        position = table.get("position", np.zeros_like(index))
+        index, item = (table[name].to_numpy() for name in ("index", "item"))
+        position = table["position"].to_numpy() if "position" in table.column_names else 0 * index
         order = np.lexsort((item, position, index))
         keys = np.stack([index, position], axis=1)[order]
         first = np.ones(len(keys), dtype=bool)
         first[1:] = (keys[1:] != keys[:-1]).any(1)
         starts = np.flatnonzero(first)
         numbers = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
-        wrong = np.flatnonzero(numbers != item[order])
+        score = table["score"].to_numpy()[order]
+        wrong, infinite = np.flatnonzero(numbers != item[order]), np.flatnonzero(np.isinf(score))
         if len(wrong):
             row, place = keys[wrong[0]], int(numbers[wrong[0]])
             raise InputError(
                 f"external: {self.file} has the item {int(item[order][wrong[0]])} of row {row[0]} "
                 f"where {place} is expected; items are numbered from 0, each once."
             )
-        parts = np.split(score[order], starts[1:])
-        return dict(zip(map(tuple, keys[starts].tolist()), parts, strict=True))
+        if len(infinite):
+            place = infinite[0]
+            raise InputError(
+                f"external: {self.file} has the score {score[place]} at item {numbers[place]} of row "
+                f"{keys[place, 0]}; expected finite numbers, and none where an item has no score."
+            )
+        words = table["word"].combine_chunks().dictionary_encode()
+        parts = zip(
+            np.split(score, starts[1:]),
+            np.split(words.indices.to_numpy()[order], starts[1:]),
+            strict=True,
+        )
+        rows = dict(zip(map(tuple, keys[starts].tolist()), map(_Items._make, parts), strict=True))
+        return rows, words.dictionary.to_pylist()
 
-    def _read(self) -> dict[str, NDArray[np.generic]]:
-        """The table's columns: numbers, and whole ones except the scores."""
+    def _read(self) -> pa.Table:
+        """The table's columns, each of its kind."""
         try:
             if self.file.endswith(".csv"):
-                table = pyarrow.csv.read_csv(self.file)
+                table = pyarrow.csv.read_csv(
+                    self.file,
+                    parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+                    convert_options=pyarrow.csv.ConvertOptions(column_types={"word": pa.string()}),
+                )
             else:
                 table = pyarrow.parquet.read_table(self.file)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"external: {self.file} is not a table: {one_line(error)}.") from None
+        if not table.num_rows:
+            raise InputError(f"external: {self.file} has no rows; expected one for each item.")
         columns = {}
-        for name in ("index", "item", "score", "position"):
+        for name, (kind, expected) in _KINDS.items():
             if name not in table.column_names:
                 if name == "position":
                     continue
                 hint = did_you_mean(name, table.column_names)
-                raise InputError(f"external: {self.file} has no column {name}{hint}.")
-            kind = pa.float64() if name == "score" else pa.int64()
-            try:
-                values = table.column(name).cast(kind)
-            except pa.ArrowException:
-                values = None
-            if values is None or (name != "score" and values.null_count):
-                expected = "numbers" if name == "score" else "whole numbers"
+                why = ": write each item as it stands in the text, so that other texts are refused"
+                raise InputError(
+                    f"external: {self.file} has no column {name}{hint}{why * (name == 'word')}."
+                )
+            with suppress(pa.ArrowException):
+                columns[name] = table.column(name).cast(kind)
+            if name not in columns or (name != "score" and columns[name].null_count):
                 raise InputError(f"external: {self.file}: column {name} is not of {expected}.")
-            columns[name] = values.to_numpy()
-        return columns
+        return pa.table(columns)
+
+
+def _letters(word: str) -> str:
+    """A word without white space."""
+    return "".join(word.split())

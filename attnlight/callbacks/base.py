@@ -33,6 +33,8 @@ from attnlight.report import draw
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attnlight.attribution import Attribution
+
 STAGES = {"validate": "val", "test": "test"}  # from the Trainer's verb to the stage of a record
 _UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
@@ -58,6 +60,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         seed: Seed of the choice of instances and of the test's random draws.
         figures: Draw the figure: at test time into the run folder, on validation epochs for the
             loggers that take images.
+
+    Attributes:
+        methods: Attribution methods that a subclass compares, by label.
     """
 
     # Name of the test's records and curves: the class name in snake case.
@@ -82,6 +87,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.max_instances = max_instances
         self.seed = seed
         self.figures = figures
+        self.methods: dict[str, Attribution] = {}
         self._classes: list[str] = []
         self._unmeasured = ""
         self.save_hyperparameters(logger=False)
@@ -272,6 +278,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 "model": _model(module),
             },
         )
+        for method in self.methods.values():
+            method.split = self._recorder.split
 
     def plain_metadata(self) -> dict[str, Any]:
         """`metadata` as read back from JSON.

@@ -41,6 +41,7 @@ class EpochRecorder:
     Attributes:
         instances: Dataset rows of the texts to record without a limit of batches, (n,): from the
             dataset's `index` or, without one, from 0 to its length less one.
+        split: The dataset of the running loop.
         writer: Writes this rank's shard.
     """
 
@@ -74,6 +75,7 @@ class EpochRecorder:
         limits = getattr(trainer, f"num_{stage}_batches")
         loader: DataLoader[Any] = loaders[0] if isinstance(loaders, list) else loaders
         limited = (limits[0] if isinstance(limits, list) else limits) < len(loader)
+        self.split = loader.dataset
         index = getattr(loader.dataset, "index", None)
         index = range(len(loader.dataset)) if index is None else index  # type: ignore[arg-type]
         instances = np.asarray(index, dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -101,10 +102,18 @@ class RawText:
             candidates: Names of the classes that each text may be answered with; None: all.
 
         Raises:
-            InputError: The model uses part-of-speech tags, and `pos` does not have one per token; or
-                queries or candidates are not one for each text, a query has no token, or a candidate
-                is not a class.
+            InputError: Texts or queries are no list of strings; the model uses part-of-speech tags, and
+                `pos` does not have one per token; or queries or candidates are not one for each text,
+                a query has no token, or a candidate is not a class.
         """
+        for name, strings in (("texts", texts), ("queries", queries)):
+            if isinstance(strings, str | Mapping) or hasattr(strings, "columns"):
+                raise InputError(
+                    f"{name} is of type {type(strings).__name__}; expected a list of strings, such as "
+                    "['a film']."
+                )
+            for number, value in enumerate(() if strings is None else strings):
+                require_text(value, f"{name}[{number}]")
         for name, column in (("queries", queries), ("candidates", candidates)):
             if column is not None and len(column) != len(texts):
                 raise InputError(
@@ -185,3 +194,24 @@ class RawText:
         if self.sentences["nested"]:
             return sentences
         return [word for part in sentences for word in tokens(part, rules.max_tokens)] or [text]
+
+
+def require_text(value: object, place: str) -> None:
+    """Check that a value is a string of whole characters.
+
+    Args:
+        value: The value.
+        place: What it is, for messages.
+
+    Raises:
+        InputError: It is another object, or has a lone surrogate.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{place} is {short(value)}; expected a string.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{place}, {short(value)}, has a lone surrogate (half a character) at position "
+            f"{error.start}: decode its source as UTF-8, or remove it."
+        ) from None

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from reprlib import repr as short
 from typing import Any
 
 import torch
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
+from attnlight.data.labels import some
+from attnlight.data.rows import COLUMNS
 from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import count_cut
 from attnlight.errors import InputError, did_you_mean
 from attnlight.reference.trained import TrainedModel
 
-# What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
-_COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
-_SYNONYMS = {"passage": "text", "tokens": "text"}
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_MISSING = ("None", "nan", "<NA>", "NaT")
 
 
 class GivenTexts:
@@ -25,7 +28,7 @@ class GivenTexts:
     Args:
         batches: The rows as batches; all but the last are of equal size.
         reader: The model that read the rows; None if the batches were given.
-        rows: The rows.
+        rows: The rows, as `read_rows` returns them.
 
     Attributes:
         index: Dataset index of each text.
@@ -44,7 +47,7 @@ class GivenTexts:
         """Number of texts that were cut at the most tokens that a pretrained model reads."""
         if self._reader is None:
             return 0
-        texts = [_named(row, number)["text"] for number, row in enumerate(self._rows)]
+        texts = [row["text"] for row in self._rows]
         lengths = (int(count) for batch in self._batches for count in batch.mask.flatten(1).sum(-1))
         return count_cut(self._reader.raw.parsed_tokenizer, texts, lengths) or 0
 
@@ -55,85 +58,87 @@ class GivenTexts:
             InputError: The texts are known as batches alone.
         """
         if self._reader is None:
-            raise InputError(
-                "batches hold no words: give texts, pairs or mappings in their place to record texts."
-            )
+            raise InputError("batches hold no words: give texts, pairs or mappings in their place.")
         number, row = divmod(position, len(self._batches[0]))
         mask = self._batches[number].mask[row]
         count = int((mask.any(-1) if self.whole_words else mask).sum())
-        words = self._reader.raw.words(_named(self._rows[position], position)["text"])
+        words = self._reader.raw.words(self._rows[position]["text"])
         return [SPECIAL_TOKENS[BOS]] * (count - len(words)) + words
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""
         assert self._reader is not None  # since `words`
-        return self._reader.raw.words(_named(self._rows[position], position)["query"])
+        return self._reader.raw.words(self._rows[position]["query"])
 
 
-def _named(row: Any, number: int) -> dict[str, Any]:  # noqa: ANN401
-    """The columns of a row, with its text as `text`.
-
-    Raises:
-        InputError: The row has another form, or no text.
-    """
-    named = {"text": row} if isinstance(row, str) else row
-    if isinstance(row, tuple) and len(row) == 2:
-        named = dict(zip(("text", "label"), row, strict=True))
-    if not isinstance(named, Mapping):
-        raise InputError(
-            f"row {number} of the data is of type {type(row).__name__}; expected a text, a pair of "
-            "text and label, or a mapping with `text`."
-        )
-    found = {_SYNONYMS.get(name, name): value for name, value in named.items()}
-    text = found.get("text")
-    found["text"] = " ".join(text) if isinstance(text, list | tuple) else text
-    if not isinstance(found["text"], str):
-        raise InputError(
-            f"row {number} of the data has no `text`; its columns are {', '.join(named)}."
-        )
-    return found
-
-
-def encode_rows(reader: TrainedModel, rows: Sequence[Any], start: int) -> TextBatch:
-    """A batch of rows, whose dataset index begins at `start`.
+def encode_rows(reader: TrainedModel, rows: Sequence[Mapping[str, Any]], start: int) -> TextBatch:
+    """A batch of rows, as `read_rows` returns them, whose dataset index begins at `start`.
 
     Raises:
-        InputError: A row has another form than the first or lacks its text, or a label is unknown.
+        InputError: A label is unknown, or the model reads other rows.
     """
-    columns: dict[str, list[Any]] = {}
-    for number, row in enumerate(rows, start=start):
-        found = _named(row, number)
-        for name in (*_COLUMNS, "label"):
-            if name in found:
-                columns.setdefault(name, []).append(found[name])
-    for name, values in columns.items():
-        if len(values) < len(rows):
-            raise InputError(f"{len(rows) - len(values)} rows from {start} on have no `{name}`.")
-    given = {_COLUMNS[name]: columns[name] for name in _COLUMNS if name in columns}
-    batch = reader.encode(**given)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    given = columns.pop("label", None)
+    batch = reader.encode(**{COLUMNS[name]: values for name, values in columns.items()})
     batch = replace(batch, index=batch.index + start)
-    if "label" not in columns:
+    if given is None:
         return batch
-    classes = reader.classes
-
-    def label(value: Any) -> int:  # noqa: ANN401
-        """The number of a class."""
-        if value in classes:
-            return classes.index(value)
-        if isinstance(value, int) and 0 <= value < len(classes):
-            return value
-        hint = did_you_mean(str(value), classes)
-        raise InputError(
-            f"the label {value!r} is not among the classes {', '.join(classes)}{hint}."
-        )
-
-    if not isinstance(columns["label"][0], list | tuple):
-        return replace(batch, labels=torch.tensor(list(map(label, columns["label"]))))
+    number = _label_reader(reader.classes)
+    if not any(isinstance(values, list | tuple) for values in given) or not reader.problem.tags:
+        numbers = [number(label, row) for row, label in enumerate(given, start)]
+        return replace(batch, labels=torch.tensor(numbers))
     labels = torch.full_like(batch.tokens, IGNORED)
-    for text, (values, places) in enumerate(zip(columns["label"], batch.instances(), strict=True)):
-        if len(values) != int(places.sum()):
+    for text, (values, places) in enumerate(zip(given, batch.instances(), strict=True)):
+        count, row = int(places.sum()), start + text
+        if not isinstance(values, list | tuple):
             raise InputError(
-                f"row {start + text} has {len(values)} labels for {int(places.sum())} tokens."
+                f"row {row} of the data has the label {short(values)}; expected a list of one for each "
+                "token."
             )
-        labels[text, places] = torch.tensor(list(map(label, values)))
+        if len(values) != count:
+            raise InputError(f"row {row} has {len(values)} labels for {count} tokens.")
+        labels[text, places] = torch.tensor([number(label, row) for label in values])
     return replace(batch, labels=labels)
+
+
+def _label_reader(classes: Sequence[str]) -> Callable[[Any, int], int]:
+    """A function of a label and its row that returns the number of the label's class.
+
+    A string is a class's name. A number is the class of that name where all names are numbers, and a
+    class's place, from 0, where no name is. A truth value is a name, or 0 or 1 where names are numbers.
+    """
+    places = {name: place for place, name in enumerate(classes)}
+    numeric = [name for name in classes if _NUMBER.fullmatch(name)]
+    by_value: dict[float, list[str]] = {}
+    for name in numeric:
+        by_value.setdefault(float(name), []).append(name)
+
+    def number(label: Any, row: int) -> int:  # noqa: ANN401
+        label = label.item() if hasattr(label, "item") else label  # of NumPy or torch
+        has = f"row {row} of the data has"
+        if not isinstance(label, str) and str(label) in _MISSING:
+            raise InputError(f"{has} no label ({label}): give one to each row or to none.")
+        counted = isinstance(label, int | float)
+        if counted and numeric:
+            named = by_value.get(label, [])
+        elif isinstance(label, bool):
+            named = [name for name in classes if name.lower() == str(label).lower()]
+        elif counted:
+            named = [classes[int(label)]] if label in range(len(classes)) else []
+        else:
+            named = [label] if isinstance(label, str) and label in places else []
+        if len(named) > 1 or (counted and 0 < len(numeric) < len(classes)):
+            raise InputError(
+                f"{has} the label {label}, which is ambiguous among the classes {some(classes)}: give "
+                "the class's name as a string."
+            )
+        if not named:
+            hint = did_you_mean(label, classes) if isinstance(label, str) else ""
+            if counted and not numeric and not isinstance(label, bool):
+                hint = f", or its place from 0 to {len(classes) - 1}"
+            raise InputError(
+                f"{has} the label {short(label)}; expected one of the classes {some(classes)}{hint}."
+            )
+        return places[named[0]]
+
+    return number

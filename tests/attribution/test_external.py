@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from numpy.typing import NDArray
 
+import attnlight
 from attnlight.attribution import External, build_attribution
+from attnlight.batch import TextBatch
+from attnlight.callbacks import SaliencyAgreement, Texts
+from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.errors import InputError
+from attnlight.records import read_record
+from attnlight.tasks import AttentionClassifier
 from tests.attribution.scenes import scene
+from tests.bases import Planted, save_base, trainer
+from tests.callbacks import test_prediction_writer as sentences
+from tests.tasks import tagged
+
+
+class Split:
+    """The texts of a batch, in reverse order, with a word for each id."""
+
+    def __init__(self, batch: TextBatch) -> None:
+        self.index = batch.index.numpy()[::-1]
+        self._batch = batch
+
+    def words(self, position: int) -> list[str]:
+        text = len(self.index) - 1 - position
+        ids = self._batch.tokens[text][self._batch.mask[text]].tolist()
+        return [f'w{number},\n"{text}"' for number in ids]
 
 
 def table(name: str, extra: bool = False) -> pd.DataFrame:
     """A table of random scores of a scene's items, in no order."""
     model, batch = scene(name)
     output = model(batch)
-    lines = [
-        {"index": index, "position": position, "item": item, "score": 0.0}
-        for (index, position), mask in zip(output.rows.tolist(), output.mask, strict=True)
-        for item in range(int(mask.sum()))
-    ]
+    texts, lines = batch.index.tolist(), []
+    for (index, position), mask in zip(output.rows.tolist(), output.mask, strict=True):
+        text = texts.index(index)
+        for item, place in enumerate(mask.nonzero().flatten().tolist()):
+            ids = batch.tokens[text][place][batch.mask[text][place]].flatten().tolist()
+            word = "  ".join(f'w{number},\n"{text}"' for number in ids)
+            key = {"index": index, "position": position, "item": item}
+            lines.append({**key, "word": word, "score": 0.0})
     if extra:
-        lines += [{"index": 5, "position": 0, "item": item, "score": 0.0} for item in range(3)]
+        lines += [{**lines[0], "index": 5, "position": 0, "item": item} for item in range(3)]
     frame = pd.DataFrame(lines).sample(frac=1, random_state=0)
     frame["score"] = np.random.default_rng(0).uniform(-1, 1, len(frame))
     return frame
@@ -44,6 +72,7 @@ def test_every_item_gets_its_score(tmp_path: Path, name: str, ending: str) -> No
     method = External(file=written(frame, tmp_path / f"shap.{ending}"), label="shap")
     model, batch = scene(name, padding=2)
     output = model(batch)
+    method.split = Split(batch)
     found = method(model, batch, output, output.logits.argmax(-1))
     keys = ["index", "position", "item"] if name == "recurrent" else ["index", "item"]
     scores = frame.set_index(keys)["score"].to_dict()
@@ -53,6 +82,11 @@ def test_every_item_gets_its_score(tmp_path: Path, name: str, ending: str) -> No
             key = (index, position, item) if name == "recurrent" else (index, item)
             assert row[place] == pytest.approx(scores[key], abs=1e-12)
         assert row.count_nonzero() == len(places)
+    repeated = replace(batch, index=batch.index.index_fill(0, torch.tensor([0]), -1))
+    of_repeat = model(repeated).rows[:, 0] < 0
+    again = method(model, repeated, model(repeated), output.logits.argmax(-1))
+    assert not again[of_repeat].any()
+    assert again[~of_repeat].equal(found[~of_repeat])
     assert method.metadata["explains"] == "as in the file"
     assert method.metadata["label"] == "shap"
 
@@ -65,6 +99,7 @@ def test_a_missing_score_is_undefined(tmp_path: Path) -> None:
     model, batch = scene("bilstm")
     output = model(batch)
     method = External(file=written(frame, tmp_path / "shap.csv"))
+    method.split = Split(batch)
     found = method(model, batch, output, output.logits.argmax(-1))
     assert found.isnan().sum() == 1
     assert found[(batch.index == index).nonzero().item(), 3].isnan()  # after a boundary token
@@ -73,6 +108,13 @@ def test_a_missing_score_is_undefined(tmp_path: Path) -> None:
 def dropped(frame: pd.DataFrame, **values: int) -> pd.DataFrame:
     chosen = pd.concat([frame[name] == value for name, value in values.items()], axis=1).all(axis=1)
     return frame[~chosen]
+
+
+def changed(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
+    """The table with other values at item 7 of row 102."""
+    there = (frame["index"] == 102) & (frame["item"] == 7)
+    assert there.sum() == 1
+    return frame.assign(**{name: frame[name].mask(there, value) for name, value in values.items()})
 
 
 @pytest.mark.parametrize(
@@ -97,6 +139,22 @@ def dropped(frame: pd.DataFrame, **values: int) -> pd.DataFrame:
         ),
         (lambda f: f.assign(score="high"), "column score is not of numbers."),
         (lambda f: f.assign(item=f["item"] + 0.5), "column item is not of whole numbers."),
+        (
+            lambda f: f.rename(columns={"word": "words"}),
+            "has no column word (did you mean 'words'?): write each item as it stands in the text, so",
+        ),
+        (lambda f: f[:0], "has no rows; expected one for each item."),
+        *(
+            (
+                lambda f, value=value: changed(f, score=value),
+                f"has the score {value} at item 7 of row 102; expected finite numbers, and none",
+            )
+            for value in (np.inf, -np.inf)
+        ),
+        (
+            lambda f: changed(f, word="w3"),
+            "has the word 'w3' at item 7 of row 102, but the text has 'w",
+        ),
     ],
 )
 def test_a_wrong_table_is_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -104,8 +162,10 @@ def test_a_wrong_table_is_refused(tmp_path: Path, change: Any, message: str) -> 
     output = model(batch)
     for ending in ("csv", "parquet"):
         file = written(change(table("bilstm")), tmp_path / f"scores.{ending}")
+        method = External(file=file)
+        method.split = Split(batch)
         with pytest.raises(InputError) as error:
-            External(file=file)(model, batch, output, output.logits.argmax(-1))
+            method(model, batch, output, output.logits.argmax(-1))
         assert f"external: {file}" in str(error.value)
         assert message in str(error.value)
 
@@ -120,7 +180,110 @@ def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
         build_attribution("external")
     model, batch = scene("bilstm")
     output = model(batch)
+    method = External(file=str(tmp_path / "shap.parquet"))
+    with pytest.raises(InputError, match=r"shap.parquet cannot be compared with texts whose words"):
+        method(model, batch, output, output.logits.argmax(-1))
+    method.split = Split(batch)
     with pytest.raises(InputError, match=r"shap.parquet is not a table: "):
-        External(file=str(tmp_path / "shap.parquet"))(
-            model, batch, output, output.logits.argmax(-1)
+        method(model, batch, output, output.logits.argmax(-1))
+    written(table("bilstm").assign(word=None), tmp_path / "shap.parquet")
+    with pytest.raises(InputError, match=r"shap.parquet: column word is not of words"):
+        method(model, batch, output, output.logits.argmax(-1))
+
+
+def by_recipe(predictions: Path, file: Path) -> str:
+    """The table that the guide makes of predictions, with attention as the scores."""
+    lines = []
+    for row in pd.read_parquet(predictions).to_dict("records"):
+        attention = np.mean([head.tolist() for head in row["attention"]], axis=0)
+        for item, (start, stop) in enumerate(row["items"]):
+            word = " ".join(row["tokens"][start:stop])
+            key = {"index": row["index"], "position": row["position"], "item": item}
+            lines.append({**key, "word": word, "score": attention[item]})
+    return written(pd.DataFrame(lines), file)
+
+
+def compared(file: str) -> SaliencyAgreement:
+    """The test of attention against the scores of a file."""
+    return SaliencyAgreement([{"name": "external", "file": file}, "attention"], figures=False)
+
+
+def agreement(folder: Path) -> NDArray[np.float64]:
+    record = read_record(folder / "records/test/saliency_agreement.parquet")
+    taus: NDArray[np.float64] = record.columns["tau_external_attention"]
+    return taus[~np.isnan(taus)]
+
+
+@pytest.mark.parametrize("kind", ["words", "sentences", "tagger"])
+def test_what_predict_writes_is_what_a_test_reads(tmp_path: Path, kind: str) -> None:
+    task: Any
+    data: Any
+    if kind == "tagger":
+        data = tagged.corpus(tagged.written(tmp_path / "chunks"))
+        task = tagged.task_of(data)
+    else:
+        data = sentences.corpus(sentences.LENGTH if kind == "sentences" else None)
+        task = sentences.task_of(data)
+    trainer(tmp_path, PredictionWriter()).predict(task, data, return_predictions=False)
+    file = by_recipe(tmp_path / "predictions.parquet", tmp_path / "scores.csv")
+    trainer(tmp_path, compared(file)).test(task, data, verbose=False)
+    taus = agreement(tmp_path)
+    assert len(taus) > 20
+    np.testing.assert_allclose(taus, 1, atol=1e-12)
+    frame = pd.read_csv(file, keep_default_na=False)
+    frame.loc[len(frame) - 1, "word"] = "another"
+    with pytest.raises(
+        InputError, match=r"has the word 'another' at item \d+ of row \d+.*the text has"
+    ):
+        trainer(tmp_path, compared(written(frame, tmp_path / "x.csv"))).test(
+            task, data, verbose=False
         )
+
+
+def test_scores_of_another_split_of_the_same_lengths_are_refused(tmp_path: Path) -> None:
+    sizes = {"min_tokens": 9, "max_tokens": 9, "validation_size": 20, "test_size": 20}
+    data = Planted(**sizes)
+    task = AttentionClassifier.load_from_checkpoint(save_base(tmp_path / "b.ckpt", data))
+    trainer(tmp_path, PredictionWriter()).predict(task, data, return_predictions=False)
+    file = by_recipe(tmp_path / "predictions.parquet", tmp_path / "scores.parquet")
+    trainer(tmp_path, compared(file)).test(task, data, verbose=False)
+    assert (agreement(tmp_path) > 0.999).all()
+    with pytest.raises(
+        InputError, match=r"at item \d of row \d+, but the text has .* or of another split; score"
+    ):
+        trainer(tmp_path, compared(file)).validate(task, data, verbose=False)
+
+
+def test_run_and_explain_compare_the_words_of_their_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a pretrained model, whose tokens divide words; more texts than are explained at a time."""
+    pytest.importorskip("transformers")
+    from attnlight.huggingface import HuggingFaceClassifier
+    from tests.huggingface.folders import TEXTS, write_model
+
+    monkeypatch.setattr("attnlight.explanations._TEXTS", 2)
+    names = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    model = HuggingFaceClassifier(
+        str(write_model(tmp_path / "bert", "bert", **names)), items="words"
+    )
+    texts = [f"{TEXTS[n % 4]} {'film ' * (n % 7)}" for n in range(5)]
+    first = attnlight.run(model, texts, [Texts(leave_one_out=False)])
+    file = by_recipe(first.folder / "records/test/texts.parquet", tmp_path / "scores.parquet")
+    method = {"name": "external", "file": file}
+    results = attnlight.run(model, texts, [compared(file)], batch_size=2)
+    np.testing.assert_allclose(agreement(results.folder), 1, atol=1e-12)
+    found = attnlight.explain(model, texts, [method, "attention"])
+    for one in found:
+        assert one.scores["external"] == pytest.approx(one.attention, abs=1e-5)
+        assert max(one.attention) > 0
+    other = [*texts[:4], f"{texts[4]}, film"]
+    for function, arguments in (
+        (attnlight.run, (other, [compared(file)])),
+        (attnlight.explain, ([*texts[:3], texts[4], texts[3]], [method])),
+    ):
+        with pytest.raises(InputError, match=r"scores.parquet has .* (in|of) row [34], but"):
+            function(model, *arguments)
+    batches = [model.raw.encode(texts)]
+    with pytest.raises(InputError, match="batches hold no words: give texts"):
+        attnlight.run(model, batches, [compared(file)])

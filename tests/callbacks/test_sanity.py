@@ -280,11 +280,11 @@ def test_a_method_follows_the_parameters_or_fails(tmp_path: Path) -> None:
             )
         runs.append(task)
     scores = tmp_path / "scores.csv"
-    lines = ["index,item,score"]
+    lines = ["index,item,word,score"]
     for place in range(len(texts := data.dataset("test"))):
-        batch = texts[[place]]
-        items = range(int(batch.attendable().sum()))
-        lines += [f"{int(batch.index)},{item},{item}" for item in items]
+        batch, words = texts[[place]], texts.words(place)
+        items = enumerate(batch.attendable()[0].nonzero().flatten().tolist())
+        lines += [f"{int(batch.index)},{item},{words[at]},{item}" for item, at in items]
     scores.write_text("\n".join(lines) + "\n")
     against = save(runs[1], tmp_path / "seed1/best.ckpt")
     methods = ["input_gradient", "occlusion", "attention", "random"]

@@ -1,0 +1,131 @@
+"""Rows of Python: texts, pairs, mappings and tables of columns, in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from reprlib import repr as short
+from typing import Any
+
+from attnlight.batch import TextBatch
+from attnlight.data.raw_text import require_text
+from attnlight.errors import InputError
+
+# What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
+COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
+_SYNONYMS = {"passage": "text", "tokens": "text"}
+_EXPECTED = (
+    "a list of texts, such as ['a film'], of pairs of text and label, or of mappings with `text`, or a "
+    "table with the column `text`, such as pandas.read_csv(FILE)"
+)
+
+
+def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
+    """The rows of some data as mappings with `text`.
+
+    Args:
+        data: What `attnlight.run` reads.
+        batches: Whether the data may be batches, which are returned as they are.
+
+    Raises:
+        InputError: It is neither a list of rows nor a table of their columns, or a row has no text or
+            other columns than the first.
+    """
+    if isinstance(data, Mapping):
+        data = _rows_of_columns(data)
+    elif hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas is not imported to ask
+        data = data.to_dict("records")
+    elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        kind = f"the string {short(data)}" if isinstance(data, str) else f"of type {_kind(data)}"
+        raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
+    # Labels of a `datasets.Dataset` that are numbers count its own names.
+    features = getattr(data, "features", None)
+    label = features.get("label") if isinstance(features, Mapping) else None
+    names = getattr(getattr(label, "feature", label), "names", None)
+    rows = list(data)
+    if batches and all(isinstance(row, TextBatch) for row in rows):
+        return rows
+    named = [_named(row, number, names) for number, row in enumerate(rows)]
+    for number, row in enumerate(named):
+        for name in sorted(named[0].keys() ^ row.keys()):
+            without, other = (number, 0) if name in named[0] else (0, number)
+            raise InputError(
+                f"row {without} of the data has no `{name}`, which row {other} has: give it to each "
+                "row or to none."
+            )
+    return named
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of columns of equal length.
+
+    Raises:
+        InputError: They are splits, or no such columns.
+    """
+    if any(
+        isinstance(column, Mapping) or hasattr(column, "columns") or hasattr(column, "column_names")
+        for column in columns.values()
+    ):
+        split = "test" if "test" in columns else next(iter(columns))
+        raise InputError(
+            f"the data are a {_kind(columns)} that has the splits {', '.join(map(str, columns))}; "
+            f"expected the rows of one, such as data[{split!r}]."
+        )
+    lists = {}
+    for name, column in columns.items():
+        if isinstance(column, str | bytes) or not isinstance(column, Iterable):
+            raise InputError(
+                f"column {name} of the data is {short(column)}; expected a list with a value of each "
+                "row, or, of a single row, [row]."
+            )
+        lists[name] = list(column)
+    if len(set(map(len, lists.values()))) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in lists.items())
+        raise InputError(f"columns of the data differ in length: {lengths}.")
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]:  # noqa: ANN401
+    """The columns of a row that are read, with its text as `text`.
+
+    Args:
+        row: The row.
+        number: Its place in the data.
+        names: The names that its label counts; None: those of the model.
+
+    Raises:
+        InputError: The row has another form, no text or two.
+    """
+    place = f"row {number} of the data"
+    given = {"text": row} if isinstance(row, str) else row
+    if isinstance(row, tuple) and len(row) == 2:
+        given = dict(zip(("text", "label"), row, strict=True))
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"{place} is of type {_kind(row)}; expected a text, a pair of text and label, or a mapping "
+            "with `text`."
+        )
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        column = _SYNONYMS.get(name, name)
+        if column in found:
+            both = [other for other in given if _SYNONYMS.get(other, other) == column]
+            raise InputError(f"{place} has both {' and '.join(both)}; remove one of them.")
+        if column in COLUMNS or column == "label":  # NumPy's values and lists as Python's
+            found[column] = value.tolist() if hasattr(value, "tolist") else value
+    if "text" not in found:
+        raise InputError(f"{place} has no `text`; its columns are {', '.join(map(str, given))}.")
+    text, label = found["text"], found.get("label")
+    if isinstance(text, list | tuple) and all(isinstance(word, str) for word in text):
+        found["text"] = " ".join(text)
+    for name in ("text", "query"):
+        if name in found:
+            require_text(found[name], f"{name} of {place}")
+    if names is not None and label is not None:
+        known = dict(enumerate(names))
+        listed = isinstance(label, list)
+        found["label"] = [known.get(x, x) for x in label] if listed else known.get(label, label)
+    return found
