@@ -227,4 +227,4 @@ def test_tau_by_the_scale_of_the_vectors(tmp_path: Path) -> None:
     assert [row["initial scale"] for row in rows] == ["0.1", "0.3"] * 3
     first = {"encoder": "BiLSTM", "initial scale": "0.1", "seeds": 2, "epochs chosen": "2 / 2"}
     assert rows[0].items() >= (first | {"validation accuracy": "0.600 ± 0.000"}).items()
-    assert rows[1]["tau, attention, leave-one-out"].startswith(f"{mean:.2f} [")
+    assert rows[1]["tau, attention, leave-one-out"].startswith(f"{mean:.2f} (")

@@ -28,8 +28,7 @@ studies = page("studies")
 def quick() -> Iterator[None]:
     """Few resamples: nothing here is held against an interval that they decide."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("estimates", "conditions"):
-            patch.setattr(f"attnlight.report.study.{module}.RESAMPLES", 20)
+        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 20)
         yield
 
 
