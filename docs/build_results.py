@@ -37,6 +37,7 @@ from results_page import (
     saliency,
     serrano,
     studies,
+    texts,
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
@@ -82,6 +83,8 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),
+    "texts_runs": (partial(pairs.spent, models=texts.MODELS), 4),
+    "texts": (texts.readings, 3),
     "saliency_runs": (partial(pairs.spent, models=saliency.MODELS), 2),
     "saliency_faithfulness": (saliency.faithfulness, 2),
     "saliency_truth": (saliency.truth, 1),

@@ -31,6 +31,7 @@ predictions = page("predictions")
 RECORDS = DOCS / "results"
 CONFIGS = DOCS.parent / "configs"
 RUNS = sorted(path.parent for path in RECORDS.glob(f"{pairs.STUDY}-*/seed*/fit.yaml"))
+TEXTS = sorted(path.parent for path in RECORDS.glob("jain_wallace_texts-*/seed*/fit.yaml"))
 PUBLISHED = yaml.safe_load((RECORDS / "published.yaml").read_text())
 MODEL = f"{pairs.STUDY}-babi_1_bilstm_additive"
 OTHERS = [MODEL.replace("bilstm", encoder) for encoder in ("cnn", "average")]
@@ -381,7 +382,7 @@ def test_page_of_the_whole_study(tmp_path: Path) -> None:
     assert "Over 7 models of bAbI 1 the mean mass on the facts" in text
 
 
-@pytest.mark.parametrize("run", RUNS, ids=names)
+@pytest.mark.parametrize("run", [*RUNS, *TEXTS], ids=names)
 class TestKeptRuns:
     def test_page_says_what_the_run_logged(self, run: Path) -> None:
         logged = logged_by_test(run)
@@ -402,8 +403,9 @@ class TestKeptRuns:
 
     def test_configuration_is_that_of_the_condition(self, run: Path) -> None:
         saved = yaml.safe_load((run / "fit.yaml").read_text())
-        plan = yaml.safe_load(pairs.PLAN.read_text())
-        condition = plan["conditions"][run.parent.name.removeprefix(f"{pairs.STUDY}-")]
+        study, _, name = run.parent.name.partition("-")
+        plan = yaml.safe_load((CONFIGS / f"studies/{study}.yaml").read_text())
+        condition = plan["conditions"][name]
         path = pairs.PLAN.parent / condition.get("experiment", plan["experiment"])
         given = yaml.safe_load(path.read_text())
         options = condition.get("options", {})

@@ -26,6 +26,7 @@ from results_page import (
     saliency,
     serrano,
     studies,
+    texts,
 )
 
 Columns = Sequence[str] | None  # None: all
@@ -46,12 +47,13 @@ for _experiments, _test, _columns in (
     ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
-    (pairs.MODELS, "predictions", (*KEYS, "label")),
+    ((*pairs.MODELS, *texts.MODELS), "predictions", (*KEYS, "label")),
     ((*pruthi.MODELS, *pruthi.REASONS), "predictions", (*KEYS, "label")),
     (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
-    (pairs.MODELS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
-    (pairs.MODELS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
+    ((*pairs.MODELS, *texts.MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
+    ((*pairs.MODELS, *texts.MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
     (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
+    (texts.MODELS, "attention_permutation", (*KEYS, "median_tvd", "max_attention")),
     (
         pairs.BABI,
         "evidence_mass",
@@ -76,6 +78,7 @@ for _experiments, _test, _columns in (
 # Studies whose bases are all that is kept, but for `minilm.STUDIES`.
 STUDIED = {
     **pairs.MODELS,
+    **texts.MODELS,
     **pruthi.MODELS,
     **pruthi.REASONS,
     **saliency.MODELS,

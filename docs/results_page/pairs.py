@@ -30,11 +30,22 @@ from results_page.tables import DASH, Row, column_mean, interval, number, over_s
 STUDY = "jain_wallace_pairs"
 PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
 _NAME = re.compile(
-    r"(babi_\d|snli)_(bilstm|cnn|average)_(additive|scaled_dot)_?(affine|compat)?(\d+)?"
+    r"(babi_\d|snli|20_newsgroups_sports|ag_news_pair)_(bilstm|cnn|average)_(additive|scaled_dot)"
+    r"_?(affine|compat)?(\d+)?"
 )
-_WORDS = {"bilstm": "BiLSTM", "cnn": "CNN", "scaled_dot": "scaled dot"}
+_WORDS = {
+    "bilstm": "BiLSTM",
+    "cnn": "CNN",
+    "scaled_dot": "scaled dot",
+    "snli": "SNLI",
+    "20_newsgroups_sports": "20 Newsgroups",
+    "ag_news_pair": "AG News",
+    **{f"babi_{task}": f"bAbI {task}" for task in (1, 2, 3)},
+}
 AS_RELEASED = ", prepared as released"
-_STORIES, _PAIRS = 10_000, 21_601  # training questions of bAbI, training pairs of SNLI at hand
+# Training texts at hand: questions of bAbI, pairs of SNLI, posts and articles but for validation.
+_SIZES = dict.fromkeys(("babi_1", "babi_2", "babi_3"), 10_000) | {"snli": 21_601}
+_SIZES |= {"20_newsgroups_sports": 847, "ag_news_pair": 9_120}
 P_VALUES = tuple(column.replace("tau", "p", 1) for column, _ in PAIRS.values())
 _TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
 # Columns of the records by heading: worst-case attention, and attention on the supporting sentences.
@@ -44,6 +55,7 @@ EVIDENCE |= {"AUPRC": "auprc", "chance AUPRC": "chance_auprc"}
 SENTENCES = {"top sentence in evidence": "top_sentence_in_evidence"}
 SENTENCES |= {"chance, sentences": "chance_sentence"}
 PROVEN = "proven"
+QUERIED = ("babi_1", "babi_2", "babi_3", "snli")  # corpora with a query, decoded by a tanh layer
 # The test and the column of each reading that is compared with attention on the facts.
 READINGS = {
     _TAUS[0]: ("importance_correlation", "tau_attention_input_gradient"),
@@ -75,16 +87,14 @@ def conditions(plan: Path = PLAN) -> dict[str, Condition]:
         parts = _NAME.fullmatch(name)
         assert parts is not None, name
         corpus, encoder, attention, kind, size = parts.groups()
-        corpus_name = corpus.upper() if corpus == "snli" else corpus.replace("babi_", "bAbI ")
         words = {
-            "corpus": corpus_name + (AS_RELEASED if kind == "compat" else ""),
+            "corpus": _WORDS[corpus] + (AS_RELEASED if kind == "compat" else ""),
             "encoder": _WORDS.get(encoder, encoder),
             "attention": _WORDS.get(attention, attention),
-            "decoder": "affine" if kind == "affine" else "tanh",
+            "decoder": "affine" if kind == "affine" or corpus not in QUERIED else "tanh",
         }
         seeds = len((study["base"] | options.get("base", {}))["seeds"])
-        available = _PAIRS if corpus == "snli" else _STORIES
-        planned[f"{STUDY}-{name}"] = Condition(words, seeds, int(size or available))
+        planned[f"{plan.stem}-{name}"] = Condition(words, seeds, int(size or _SIZES[corpus]))
     return planned
 
 
@@ -110,13 +120,15 @@ def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterato
         }
 
 
-def readings(archive: Archive) -> Iterator[Row]:
-    """Accuracy and every test's reading over all seeds, beside the published cells."""
-    for name, row in archived(archive):
-        if MODELS[name].size not in (_STORIES, _PAIRS):
+def readings(
+    archive: Archive, models: Mapping[str, Condition] = MODELS, table: str = "pairs"
+) -> Iterator[dict[str, object]]:
+    """Accuracy and every test's reading over all seeds, beside the cells of a published table."""
+    for name, row in archived(archive, models=models):
+        condition = name.partition("-")[2].removesuffix("_compat")
+        if models[name].size not in _SIZES.values():
             continue
-        condition = name.removeprefix(f"{STUDY}-").removesuffix("_compat")
-        published = archive.published["pairs"].get(condition, {})
+        published = archive.published[table].get(condition, {})
         tau = archive[name].test("importance_correlation")
         row |= {
             "test texts": len(tau["index"]),
@@ -236,9 +248,11 @@ def sizes(archive: Archive) -> Iterator[Row]:
 
 
 def archived(
-    archive: Archive, names: list[str] | None = None
+    archive: Archive,
+    names: list[str] | None = None,
+    models: Mapping[str, Condition] = MODELS,
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """The conditions that have an archived run, with their words and the number of their seeds."""
-    for name in (name for name in names or MODELS if name in archive):
-        seeds = f"{len(archive[name].seeds)} of {MODELS[name].seeds}"
-        yield name, {**MODELS[name].words, "seeds": seeds}
+    for name in (name for name in names or models if name in archive):
+        seeds = f"{len(archive[name].seeds)} of {models[name].seeds}"
+        yield name, {**models[name].words, "seeds": seeds}
