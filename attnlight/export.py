@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml, replacing
+from attnlight.foreign import STORED, require_trusted
 from attnlight.records import KEY, SCORES, kept_scores, read_metadata, read_pieces
 from attnlight.shipped import find_config
 
@@ -105,6 +106,8 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
     from attnlight.parsing import OneSentenceParser
 
     content = read_yaml(file)
+    if STORED.fullmatch(file.name):
+        require_trusted(file, content)
     reader = OneSentenceParser()
     reader.add_subclass_arguments(TextDataModule, "data")
     try:
