@@ -54,6 +54,23 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def require_no_links_out(folder: Path) -> None:
+    """Check that nothing written into a folder's own folders would land outside it.
+
+    Links to files are no danger: `replacing` replaces the link. The folder itself may be a link.
+
+    Raises:
+        InputError: A folder within it is a link that leads out of it.
+    """
+    for parent, names, _ in os.walk(folder):
+        for path in (Path(parent, name) for name in names if Path(parent, name).is_symlink()):
+            target = path.resolve()
+            if not target.is_relative_to(folder.resolve()):
+                raise InputError(
+                    f"{path} is a link to {target}, outside {folder}: replace it by a folder."
+                )
+
+
 def suggest_file(path: Path) -> str:
     """A hint in brackets with the file whose name is closest to a missing one, or an empty string.
 

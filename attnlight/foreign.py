@@ -24,7 +24,10 @@ _CLASS_KEYS = ("class_path", "problem", "network")
 _OWN = "attnlight."
 _TRUSTED = ("attnlight", "lightning", "torch")
 _SECTIONS = ("model", "data", "trainer")
-_IN_FULL = (*_SECTIONS, "model.init_args.net")  # which jsonargparse or `compose` would read from a file
+_IN_FULL = (
+    *_SECTIONS,
+    "model.init_args.net",
+)  # which jsonargparse or `compose` would read from a file
 TRUST = "ATTNLIGHT_TRUST"  # names of packages, separated by commas
 # What a run's folder stores: the configuration of a verb, perhaps with the name of a corpus.
 STORED = re.compile(r"(fit|validate|test|predict)(-.*)?\.yaml", re.DOTALL)
@@ -81,9 +84,7 @@ def foreign_names(options: object) -> set[str]:
     return paths.union(*map(foreign_names, options.values()))
 
 
-def require_trusted(
-    path: Path, content: Mapping[str, Any], imported: Container[str] = ()
-) -> None:
+def require_trusted(path: Path, content: Mapping[str, Any], imported: Container[str] = ()) -> None:
     """Check that a stored configuration names no class or function that its reader does not trust.
 
     Args:
