@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -71,6 +70,16 @@ def require_no_links_out(folder: Path) -> None:
                 )
 
 
+def require_ordinary(path: Path) -> None:
+    """Check that a path, if anything is there, is a file: to read a pipe or a device may never end.
+
+    Raises:
+        OSError: It is something else.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError("it is not an ordinary file")
+
+
 def suggest_file(path: Path) -> str:
     """A hint in brackets with the file whose name is closest to a missing one, or an empty string.
 
@@ -100,8 +109,7 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
             too deeply, or expands to too many values by its aliases.
     """
     try:
-        if path.exists() and not path.is_file():  # a device or a pipe may never end
-            raise OSError(errno.EINVAL, "it is not an ordinary file")
+        require_ordinary(path)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"there is no file {path}{suggest_file(path)}.") from None

@@ -66,8 +66,8 @@ def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
     for kind in kinds:  # extended while iterating
         by_name[kind.__name__] = kind
         kinds += kind.__subclasses__()
-    if path in by_name:
-        return by_name[path]
+    if str(path) in by_name:
+        return by_name[str(path)]
     try:
         return import_class(str(path), base)
     except InputError as error:

@@ -165,7 +165,9 @@ def test_mistakes_are_answered_in_one_sentence(
     assert "fit.yaml" in refused(capsys, run, "--ids", "name")
 
 
-@pytest.mark.parametrize("records", ["../x", "/etc", "..", "test/../../x", "", "test-a/../..", "fit"])
+@pytest.mark.parametrize(
+    "records", ["../x", "/etc", "..", "test/../../x", "", "test-a/../..", "fit"]
+)
 def test_records_are_those_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], records: str
 ) -> None:
