@@ -98,6 +98,8 @@ _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
+# How jsonargparse begins what a constructor raised of the arguments that it was given.
+_REFUSED = "Does not validate against"
 _READERS = ("yaml", "json", "jsonargparse")
 
 
@@ -147,6 +149,9 @@ def _sentence(error: Exception) -> str | None:
         if isinstance(cause, InputError):
             return str(cause)
         cause = cause.__cause__ or cause.__context__
+    if isinstance(error, ValueError) and str(error).startswith(_REFUSED):
+        sentence: str = import_module("attnlight.parsing").one_sentence(str(error))
+        return sentence
     if isinstance(error, OSError) and error.errno in _USER_ERRORS:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
     # By name: importing Lightning for this would take seconds.

@@ -259,7 +259,7 @@ class AttnlightCLI(LightningCLI):
             trainer = super().instantiate_trainer(
                 default_root_dir=str(self.current_run.folder), **kwargs
             )
-        except (MisconfigurationException, ValueError, ImportError) as error:
+        except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
             reason = one_line(error).rstrip("!")
             raise InputError(
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "

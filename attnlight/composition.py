@@ -31,7 +31,7 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.files import read_yaml
-from attnlight.foreign import class_of
+from attnlight.foreign import STORED, class_of, require_trusted
 from attnlight.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
 
@@ -179,9 +179,11 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
     Raises:
         InputError: A file is missing or not YAML, has a dotted or unknown key, or names a class
-            that does not exist.
+            that does not exist or, where a run stored the file, is not trusted.
     """
     config = _read(path)
+    if STORED.fullmatch(path.name):
+        require_trusted(path, config)
     for key in config:
         first, _, rest = key.partition(".")
         if rest:  # Lightning would discard the section's file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
-from attnlight.files import read_yaml, replacing
+from attnlight.files import read_yaml, replacing, require_no_links_out
+from attnlight.foreign import STORED, require_trusted
 from attnlight.records import KEY, SCORES, kept_scores, read_metadata, read_pieces
 from attnlight.shipped import find_config
 
@@ -68,6 +70,11 @@ def main(argv: list[str]) -> int:
     run, share = options.run, options.share
     if share is not None and not 0 < share <= 1:
         raise InputError(f"--share is {share:g}; it must be above 0 and at most 1.")
+    if not re.fullmatch(r"(test|val)(-[^/\0]+)?", options.records):
+        raise InputError(
+            f"--records is {options.records!r}; expected test, val, or test-CORPUS of another corpus."
+        )
+    require_no_links_out(run)
     path = run / "records" / options.records / "plausibility.parquet"
     methods = kept_scores(path, "Plausibility")
     chosen = options.method or methods
@@ -75,6 +82,8 @@ def main(argv: list[str]) -> int:
         if name not in methods:
             hint = did_you_mean(name, methods)
             raise InputError(f"{path} has no method {name!r}{hint}; it has {', '.join(methods)}.")
+        if "/" in name or "\0" in name:
+            raise InputError(f"{path} has a method {name!r}, which cannot be the name of a file.")
     ids = None
     if options.ids is not None:
         file = run / "fit.yaml" if options.data is None else Path(find_config(options.data, "data"))
@@ -105,6 +114,8 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
     from attnlight.parsing import OneSentenceParser
 
     content = read_yaml(file)
+    if STORED.fullmatch(file.name):
+        require_trusted(file, content)
     reader = OneSentenceParser()
     reader.add_subclass_arguments(TextDataModule, "data")
     try:

@@ -53,6 +53,33 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def require_no_links_out(folder: Path) -> None:
+    """Check that nothing written into a folder's own folders would land outside it.
+
+    Links to files are no danger: `replacing` replaces the link. The folder itself may be a link.
+
+    Raises:
+        InputError: A folder within it is a link that leads out of it.
+    """
+    for parent, names, _ in os.walk(folder):
+        for path in (Path(parent, name) for name in names if Path(parent, name).is_symlink()):
+            target = path.resolve()
+            if not target.is_relative_to(folder.resolve()):
+                raise InputError(
+                    f"{path} is a link to {target}, outside {folder}: replace it by a folder."
+                )
+
+
+def require_ordinary(path: Path) -> None:
+    """Check that a path, if anything is there, is a file: to read a pipe or a device may never end.
+
+    Raises:
+        OSError: It is something else.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError("it is not an ordinary file")
+
+
 def suggest_file(path: Path) -> str:
     """A hint in brackets with the file whose name is closest to a missing one, or an empty string.
 
@@ -78,25 +105,46 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
         load: Parser of the text; None: `yaml.safe_load`.
 
     Raises:
-        InputError: The file is missing, is not UTF-8, YAML or a mapping, is nested too deeply, or
-            expands to too many values by its aliases.
+        InputError: The file is missing, is no ordinary file, is not UTF-8, YAML or a mapping, is nested
+            too deeply, or expands to too many values by its aliases.
+    """
+    try:
+        require_ordinary(path)
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}{suggest_file(path)}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or one_line(error)
+        raise InputError(f"{path} is not readable YAML: {reason}.") from error
+    content = parse_yaml(text, path, load)
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")
+    return content
+
+
+def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401
+    """The plain values that YAML holds.
+
+    Args:
+        text: The YAML.
+        place: Where it is, for messages.
+        load: Its parser; None: `yaml.safe_load`.
+
+    Raises:
+        InputError: It is not YAML, is nested too deeply, or expands to too many values by its aliases.
     """
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8")
-        if _count_nodes(text) > _MAX_VALUES:
-            raise InputError(f"{path} has more than {_MAX_VALUES:,} values, with aliases expanded.")
-        content = (load or yaml.safe_load)(text)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}{suggest_file(path)}.") from None
+        nodes = _count_nodes(text)
+        content = (load or yaml.safe_load)(text) if nodes <= _MAX_VALUES else None
     except RecursionError:
-        raise InputError(f"{path} is not readable YAML: it is nested too deeply.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path} is not readable YAML: {one_line(error)}.") from error
-    if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")
+        raise InputError(f"{place} is not readable YAML: it is nested too deeply.") from None
+    except Exception as error:  # nearly any, depending on the tag: a date such as 2024-99-99
+        raise InputError(f"{place} is not readable YAML: {one_line(error)}.") from error
+    if nodes > _MAX_VALUES:
+        raise InputError(f"{place} has more than {_MAX_VALUES:,} values, with aliases expanded.")
     return content
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from attnlight.errors import InputError
-from attnlight.files import LEFTOVER_GLOB, named_errors
+from attnlight.files import LEFTOVER_GLOB, named_errors, require_no_links_out
 
 _LOCK = ".lock"
 _SHARD = ".*.rank*.arrow"
@@ -45,12 +45,16 @@ def sole_process(folder: Path) -> Iterator[None]:
         folder: The run's folder.
 
     Raises:
-        InputError: Another process has locked it, or the folder cannot be written or locked.
+        InputError: Another process has locked it, the folder cannot be written or locked, or a
+            folder or the lock in it is a link that leads out of it.
     """
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     lock = FileLock(folder / _LOCK)
     with named_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    require_no_links_out(folder)
+    if (folder / _LOCK).is_symlink():  # filelock before 3.20.1 would empty what it leads to
+        raise InputError(f"{folder / _LOCK} is a link; expected a file of attnlight: delete it.")
     _acquire(lock, folder)
     try:
         leftovers = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]

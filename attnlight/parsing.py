@@ -43,6 +43,11 @@ class OneSentenceParser(LightningArgumentParser):
         super().__init__(*args, **({"allow_abbrev": False} | kwargs))
 
     @override
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        # Lightning lets every option of a class be a file, whose classes nothing would have checked.
+        return super().add_class_arguments(*args, **(kwargs | {"sub_configs": False}))
+
+    @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # called by jsonargparse itself, which tries several types
             super().error(message, ex)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
 from attnlight.__main__ import main
 from attnlight.export import spans
 from attnlight.records import ShardWriter, list_column, merge_shards
+from attnlight.records.parquet import read_table
 from tests.commands import CPU, QUIET, experiment
 from tests.data.local import write_corpus
 
@@ -160,6 +163,39 @@ def test_mistakes_are_answered_in_one_sentence(
     tokens = str(write_run(tmp_path / "tokens", position=2))
     assert "explains tokens; ERASER's format has one" in refused(capsys, tokens)
     assert "fit.yaml" in refused(capsys, run, "--ids", "name")
+
+
+@pytest.mark.parametrize(
+    "records", ["../x", "/etc", "..", "test/../../x", "", "test-a/../..", "fit"]
+)
+def test_records_are_those_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], records: str
+) -> None:
+    run = write_run(tmp_path / "run")
+    shutil.copytree(run / "records/test", tmp_path / "run/x")
+    assert f"--records is {records!r}; expected" in refused(capsys, str(run), "--records", records)
+    assert not (run / "export").exists()
+
+
+def test_a_method_of_a_strangers_record_is_no_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path / "run")
+    record = run / "records/test/plausibility.parquet"
+    table = read_table(record)
+    names = [name.replace("scores_random", "scores_/../../../out") for name in table.column_names]
+    pq.write_table(table.rename_columns(names), record)
+    assert "'/../../../out', which cannot be the name" in refused(capsys, str(run))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert not (run / "export").exists()
+
+
+def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, victim = write_run(tmp_path / "run"), tmp_path / "victim"
+    victim.mkdir()
+    (run / "export").symlink_to(victim)
+    assert "export is a link to" in refused(capsys, str(run))
+    assert list(victim.iterdir()) == []
 
 
 def test_a_record_without_scores_or_marks(

@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import yaml
 
 from attnlight.errors import InputError
 from attnlight.files import named_errors, read_yaml, replacing, write_text
+from attnlight.records import read_metadata
+from attnlight.report.run import read_metrics
+from attnlight.report.study.frame import read_study
 
 FILL_UP = """
 import resource, sys
@@ -84,6 +88,8 @@ class TestReadYaml:
             (b"- " * 100_000 + b"a", "nested too deeply"),
             (b"a: &a [*a]", "nested too deeply"),
             (b"!!python/object/apply:os.getcwd []", "python/object"),
+            (b"a: !!int x", "invalid literal"),
+            (b"a: !!timestamp x", "not readable YAML"),
             (
                 b"a0: &a0 [x, x]\n"
                 + b"".join(
@@ -108,9 +114,32 @@ class TestReadYaml:
         path.write_text("a: &a {b: [1, 2]}\nc: *a\n")
         assert read_yaml(path) == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
 
+    def test_a_date_that_is_none(self, tmp_path: Path) -> None:
+        (tmp_path / "a.yaml").write_text("a: 2024-99-99")
+        with pytest.raises(InputError, match=r"a\.yaml is not readable YAML: month"):
+            read_yaml(tmp_path / "a.yaml")
+
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"a\.yaml"):
             read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda run: read_yaml(run / "fit.yaml"),
+        lambda run: read_metadata(run / "fit.yaml"),
+        lambda run: read_metrics(run / "logs"),
+        lambda run: read_study(run),
+    ],
+    ids=["yaml", "record", "metrics", "study"],
+)
+def test_a_pipe_is_not_waited_for(read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "logs/version_0").mkdir(parents=True)
+    for name in ("fit.yaml", "logs/version_0/metrics.csv", "study.json"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="not an ordinary file"):
+        read(tmp_path)
 
 
 def test_follows_the_umask(tmp_path: Path) -> None:

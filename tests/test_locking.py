@@ -69,6 +69,26 @@ def test_the_same_process_enters_again_after_it_left(tmp_path: Path) -> None:
                 pass
 
 
+@pytest.mark.parametrize("name", ["records", "records/test", ".lock"])
+def test_a_link_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    for folder in (victim, (run / name).parent):
+        folder.mkdir(exist_ok=True, parents=True)
+    (run / name).symlink_to(victim if name != ".lock" else victim / "new")
+    with pytest.raises(InputError, match=rf"{name} is a link"), sole_process(run):
+        pass
+    assert list(victim.iterdir()) == []
+
+
+def test_a_run_and_folders_within_it_may_be_links(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "logs/run-1").mkdir(parents=True)
+    (run / "logs/latest").symlink_to("run-1")
+    (tmp_path / "link").symlink_to(run)
+    with sole_process(tmp_path / "link"):
+        assert (run / ".lock").is_file()
+
+
 def test_a_lock_costs_less_than_5_ms(tmp_path: Path) -> None:
     seconds = []
     for _ in range(20):

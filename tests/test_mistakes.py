@@ -110,6 +110,7 @@ def _damage(world: Path) -> None:
     torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, world / "foreign.ckpt")
     (world / "latin.yaml").write_bytes("trainer: {max_epochs: 1}  # Müll\n".encode("latin-1"))
     (world / "broken.yaml").write_text("trainer: {max_epochs: [1\n")
+    (world / "class.yaml").write_text("model: {class_path: [1]}\n")
     (world / "deep.yaml").write_text("trainer: " + "[" * 3000 + "]" * 3000 + "\n")
     (world / "python.yaml").write_text(
         f"trainer: !!python/object/apply:os.mkdir [{world}/HARMED]\n"
@@ -171,6 +172,7 @@ MISTAKES = [
     Mistake("no-utf-8", [*PLANTED[:1], "-c", "latin.yaml"], ("latin.yaml", "utf-8")),
     Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),
     Mistake("python-tag", [*PLANTED[:1], "-c", "python.yaml"], ("python.yaml", "python/object")),
+    Mistake("no-class-path", [*PLANTED[:1], "-c", "class.yaml"], ("class.yaml: model", "[1]")),
     Mistake("alias-bomb", [*PLANTED[:1], "-c", "bomb.yaml"], ("bomb.yaml", "values")),
     Mistake("missing-config", [*PLANTED[:1], "-c", "nowhere.yaml"], ("nowhere.yaml",)),
     Mistake("study-key", ["study", "study.yaml"], ("bse",)),
@@ -179,6 +181,7 @@ MISTAKES = [
     option("--trainer.max_epochs=-5", "max_epochs", "-5"),
     option("--trainer.accelerator=tpu", "accelerator", "tpu"),
     option(f"--trainer.accelerator={ABSENT}", "accelerator", ABSENT),
+    option("--trainer.devices=x", "devices", "x"),
     option("--trainer.strategy=nonsense", "strategy", "nonsense"),
     option("--root=a\0b", "--root"),
     option("--root=a-file", "a-file"),
@@ -196,6 +199,8 @@ MISTAKES = [
     in_corpus("one-class", "one-class.yaml", ("test", "one class")),
     in_corpus("fraction", "corpus.yaml", ("validation_fraction", "1.5"), "--data.validation_fraction=1.5", "--data.validation=null"),
     in_corpus("batch-size", "corpus.yaml", ("batch_size", "0"), "--data.batch_size=0"),
+    in_corpus("null", "corpus.yaml", ("net.dropout", "null"), "--model.net.dropout=null"),
+    in_corpus("constructor", "corpus.yaml", ("hidden_size", "greater"), "--model.net.hidden_size=-3"),
     in_corpus("hub-offline", "corpus.yaml", ("nobody/nothing",), "--data.path=nobody/nothing"),
     checkpoint("nowhere.ckpt"),
     checkpoint("half.ckpt"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, get_args, get_type_hints
 
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.attention import AttentionName, RandomAttentionName
@@ -148,16 +148,20 @@ def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str =
         group: Name of the group in configurations.
 
     Raises:
-        InputError: An option is unknown, or a dropout is outside [0, 1).
+        InputError: An option is unknown, is null where it may not be, or is a dropout outside [0, 1).
     """
-    if isinstance(options, kind):
-        return options
-    given: dict[str, Any] = dict(options or {})  # type: ignore[arg-type]
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    whole = isinstance(options, kind)
+    given: dict[str, Any] = (
+        {n: getattr(options, n) for n in names} if whole else dict(options or {})
+    )  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
     for name, value in given.items():
         if name not in names:
             hint = f"{did_you_mean(name, names)}; expected one of: {', '.join(names)}"
             raise InputError(f"{group} has no option {name!r}{hint}.")
+        if value is None and type(None) not in get_args(hints[name]):
+            raise InputError(f"{group}.{name} is null; expected a value.")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
-    return kind(**given)
+    return options if whole else kind(**given)  # type: ignore[return-value]

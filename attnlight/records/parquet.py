@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnlight.errors import one_line
+from attnlight.files import require_ordinary
 from attnlight.records.format import METADATA, RecordError
 
 _SEAL = b"attnlight_crc32"
@@ -41,6 +42,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         RecordError: The file is missing or damaged, detected here or when the block reads it.
     """
     try:
+        require_ordinary(path)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema, footer = file.schema_arrow, file.metadata
             metadata, *columns = _checksums(schema)

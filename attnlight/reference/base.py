@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from attnlight.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.compatibility import hyperparameters
 from attnlight.errors import InputError
 from attnlight.files import read_yaml
-from attnlight.foreign import require_trusted_classes
+from attnlight.foreign import require_trusted, require_trusted_classes
 from attnlight.models.build import CUSTOM, attends, build_model, model_options
 
 _MODEL = "model."
@@ -66,15 +67,18 @@ class BaseModel:
 def read_base(path: str | Path) -> BaseModel:
     """Read a model from a checkpoint of attnlight, or from a run's folder.
 
-    From a folder, `best.ckpt` is read, and classes named in its `fit.yaml` may be imported.
+    From a folder, `best.ckpt` is read, and classes named in its `fit.yaml` may be imported if they
+    are trusted or were imported before.
 
     Raises:
         InputError: The file is missing or damaged, its model has no attention or is guided by
-            another model's, or it names a class from outside attnlight without a `fit.yaml`.
+            another model's, or it names a class from outside attnlight without a `fit.yaml`, or one
+            that is not trusted.
     """
     file, trusted = Path(path), None
     if file.is_dir():
         trusted = read_yaml(file / "fit.yaml").get("model")
+        require_trusted(file / "fit.yaml", {"model": trusted}, sys.modules)
         file = file / "best.ckpt"
     checkpoint = read_checkpoint(file)
     metadata = checkpoint[CHECKPOINT_KEY]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
+from attnlight.files import require_no_links_out
 
 if TYPE_CHECKING:
     from attnlight.report.tables import Table
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> int:
                 f"two runs would be written to one folder of {output}; name each once."
             )
     for run, folder in zip(runs, folders, strict=True):
+        if output is None:
+            require_no_links_out(run)
         if (run / "study.json").is_file():
             from attnlight.report.study import write_study
 

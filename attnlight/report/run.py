@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.files import read_yaml
+from attnlight.files import read_yaml, require_ordinary
 from attnlight.records import KEY, TEXTS, RecordError, read_metadata, read_record
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
@@ -134,6 +134,7 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
     # In numeric order: the path of version 10 is longer than that of version 9.
     for path in sorted(logs.glob("version_*/metrics.csv"), key=lambda path: (len(str(path)), path)):
         try:
+            require_ordinary(path)
             with path.open(encoding="utf-8", newline="") as file:
                 rows = [
                     {name: float(value) for name, value in row.items() if value}

@@ -25,6 +25,7 @@ from typing_extensions import override
 from attnlight.__main__ import main
 from attnlight.data.prepared import cache_root
 from attnlight.errors import InputError, one_line
+from attnlight.foreign import TRUST, trusting
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.job import become_attnlight, last_line, print_to
 from attnlight.studies.plan import ROLES, PlannedRun
@@ -91,7 +92,7 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
     if not unknown:
         return estimates
     base = next(run for run in folder.runs.values() if run.role == "base")
-    environment = {"WANDB_MODE": "disabled"}
+    environment = {"WANDB_MODE": "disabled", TRUST: trusting(folder.study)}
     with TemporaryDirectory(prefix="attnlight-", ignore_cleanup_errors=True) as temporary:
         place, cache = Path(temporary, "study"), Path(temporary, "cache")
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnlight.errors import one_line
+from attnlight.foreign import TRUST, trusting
 from attnlight.studies.collect import JSON, collect
 from attnlight.studies.job import Job, is_done, last_line, perform, study_folders
 from attnlight.studies.plan import ROLES, PlannedRun, shard_runs
@@ -121,6 +122,7 @@ class _Schedule:
         self, folder: StudyFolder, runs: Sequence[PlannedRun], job: Job, executor: Executor
     ) -> None:
         self.folder, self._job, self._executor = folder, job, executor
+        self._trust = trusting(folder.study)
         self._done: set[str] = set()
         self._retried: set[str] = set()  # the runs whose worker died once
         self._active: dict[Future[int], PlannedRun] = {}
@@ -151,7 +153,7 @@ class _Schedule:
 
     def _submit(self, run: PlannedRun) -> Future[int]:
         variables = {key: text for key, text in os.environ.items() if key.startswith(_PASSED_ON)}
-        environment = {"WANDB_JOB_TYPE": run.role} | variables
+        environment = {"WANDB_JOB_TYPE": run.role} | variables | {TRUST: self._trust}
         job = replace(self._job, run=run.name, environment=environment)
         if isinstance(self._executor, ProcessExecutor):  # already a process per job
             future = self._executor.submit(perform, job)

@@ -16,7 +16,13 @@ from typing import Any, Literal
 
 from attnlight.compatibility import section
 from attnlight.errors import InputError
-from attnlight.files import LEFTOVER_GLOB, named_errors, read_yaml, write_text
+from attnlight.files import (
+    LEFTOVER_GLOB,
+    named_errors,
+    read_yaml,
+    require_no_links_out,
+    write_text,
+)
 from attnlight.records import RecordError, read_metadata
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
 from attnlight.studies.plan import PlannedRun, digests
@@ -165,8 +171,10 @@ def join_plan(folder: Path, digests: Mapping[str, str]) -> None:
     """Add runs to the plan in a study's folder.
 
     Raises:
-        InputError: The folder contains another study, or cannot be written.
+        InputError: The folder contains another study, or a link that leads out of it, or cannot be
+            written.
     """
+    require_no_links_out(folder)
     with exclusive(folder / ".lock", leftovers=PLAN):
         existing = require_same_plan(folder, digests)
         if digests.items() - existing.items():

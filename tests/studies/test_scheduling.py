@@ -191,8 +191,10 @@ def test_what_jobs_take_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cli, "ProcessExecutor", Noted)
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert lab.run(PAIR) == 0
+    own = {"options": {"model": {"net": {"class_path": "pandas.Net"}}}}
+    assert lab.run(PAIR | own) == 0
     assert [job.run for job in jobs] == ["base-s0", "uniform-s0"]
+    assert {job.environment["ATTNLIGHT_TRUST"] for job in jobs} == {"pandas,tests"}
     assert [job.environment["WANDB_JOB_TYPE"] for job in jobs] == ["base", "uniform"]
     assert {job.environment["WANDB_PROJECT"] for job in jobs} == {"mine"}
     assert not any("CUDA_VISIBLE_DEVICES" in job.environment for job in jobs), "the worker's own"

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnlight import compatibility
 from attnlight.errors import InputError
+from attnlight.files import require_ordinary
 from attnlight.problems.words import Words
 from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
@@ -114,6 +115,7 @@ def read_study(folder: Path) -> Study:
     """
     path = folder / FILE
     try:
+        require_ordinary(path)
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} is missing: run `attnlight study` first.") from None
