@@ -48,9 +48,10 @@ def with_near_ties(output: AttentionOutput) -> AttentionOutput:
     random = torch.Generator().manual_seed(0)
     kinds = torch.arange(output.mask.shape[1]) * 2 % 3
     items = output.item_logits[..., kinds % output.mask.shape[1], :]
-    items = items + 1e-8 * torch.randn(items.shape, generator=random, dtype=torch.float64)
+    noise: Any = {"generator": random, "dtype": torch.float64}
+    items = items + 1e-8 * torch.randn(items.shape, **noise)
     weights = output.weights.masked_fill(output.mask.unsqueeze(1), 1.0)
-    weights = weights * (1 + (kinds != 1) + 1e-8 * torch.rand(weights.shape, generator=random))
+    weights = weights * (1 + (kinds != 1) + 1e-8 * torch.rand(weights.shape, **noise))
     weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
     logits = torch.einsum("rhn,rhnc->rc", weights, items)
     return replace(output, weights=weights, item_logits=items, logits=logits)
