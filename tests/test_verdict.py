@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import attnlight
 from attnlight.__main__ import main
@@ -114,6 +116,20 @@ def test_the_same_words_everywhere(here: Path, capsys: pytest.CaptureFixture[str
     assert [line["text"] for line in written["lines"]] == [str(line) for line in card.lines]
     found = attnlight.Results(Path(RUN)).verdict()
     assert found == card
+    assert "no better than its majority class" in card.caveat, "after one epoch"
+    above = words(html[: html.index('<ul class="card">')])
+    assert escape(card.caveat, quote=True).replace("&quot;", "&#34;") in above
+
+
+def test_a_model_that_is_not_finite(here: Path) -> None:
+    """Nothing that was run is asked for; the lines say why they have no number."""
+    model = attnlight.load(RUN)
+    torch.nn.init.constant_(model.model.decoder.bias, torch.nan)
+    card = attnlight.run(model, [("filler3 filler5", "bad"), ("filler2", "good")]).verdict()
+    answers = {line.name: line.answer for line in card.lines if line.name != "notices"}
+    assert set(answers.values()) == {"not finite"}
+    assert not any(line.command for line in card.lines)
+    assert "logits or attention of all 2 instances are not finite" in str(card)
 
 
 def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:

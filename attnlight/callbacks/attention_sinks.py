@@ -50,8 +50,9 @@ class AttentionSinks(InterpretabilityTest):
     * `tau`: Kendall's tau-b of attention and the change of the prediction when an item is erased.
     * `erased_top`: change (total variation distance) when the most attended item is erased.
 
-    The last three are undefined without enough items. What is erased keeps no weight, and the others
-    share it.
+    Weights and changes that are ties by `dense_ranks` are tied; of tied weights the first from the left
+    is on top. The last three are undefined without enough items. What is erased keeps no weight, and
+    the others share it.
 
     Args:
         every_n_epochs: Run on every n-th validation epoch of `fit`.

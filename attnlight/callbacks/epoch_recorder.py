@@ -109,7 +109,7 @@ class EpochRecorder:
     def add(self, rows: Tensor, columns: Mapping[str, Any]) -> None:
         """Append rows: keys (R, 2) and columns, (R,) or (R, K) tensors or Arrow arrays."""
         arrays = {
-            name: values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+            name: on_cpu(values.detach()).numpy() if isinstance(values, Tensor) else values
             for name, values in columns.items()
         }
         self.writer.add(rows.cpu().numpy(), arrays)
@@ -159,6 +159,15 @@ class RecordingCallback(Callback):
             self._recorder = None
 
     on_exception = teardown  # type: ignore[assignment]
+
+
+def on_cpu(values: Tensor) -> Tensor:
+    """The values on the CPU as records hold them: float32 in place of half precision.
+
+    NumPy has no bfloat16.
+    """
+    half = values.dtype in (torch.float16, torch.bfloat16)
+    return values.to("cpu", torch.float32 if half else None)
 
 
 def corpus_suffix(trainer: pl.Trainer) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback, on_cpu
 from attnlight.callbacks.text_columns import FIRST, TextColumns
 from attnlight.records import list_column
 
@@ -46,7 +46,7 @@ class PredictionWriter(RecordingCallback):
         dataloader_idx: int = 0,
     ) -> None:
         assert self._recorder is not None
-        output: AttentionOutput = outputs["output"].apply(lambda tensor: tensor.cpu())
+        output: AttentionOutput = outputs["output"].apply(on_cpu)
         rows, heads, _ = output.weights.shape
         item_logits = pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
         if output.item_logits is not None:

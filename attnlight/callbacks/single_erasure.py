@@ -11,7 +11,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import js_divergence
-from attnlight.functional.ranking import TIE, random_others
+from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
 
 # Predictions that are compared at once, which fit the cache of a CPU.
@@ -32,8 +32,8 @@ class SingleErasure(InterpretabilityTest):
     * `flip_other_expected`, `delta_weight_expected`, `delta_js_expected`: the means over all r.
     * `outdone_expected`: share of all r whose JS(p, q_r) is above that of t.
 
-    Differences of JS within 1e-5 of the row's largest JS are rounded to 0. Rows with fewer than two
-    items are undefined.
+    JS that are ties by `dense_ranks` are equal: neither is above the other, and the difference of a
+    draw is 0. Rows with fewer than two items are undefined.
 
     With several heads an item is erased from all of them, and rankings are by the mean of their
     scores. `<column>_by_head` (R, H) is of each head alone, ranked by its scores, the others fixed:
@@ -80,10 +80,10 @@ class SingleErasure(InterpretabilityTest):
         output, weights = readout.output, readout.weights
         tops = readout.rankings(self.gradient)[..., 0]  # (R, 3)
         js, flips = _effects(readout)
-        tolerance = TIE * js.amax(-1, keepdim=True)
+        lower, tied = lower_and_tied(js, output.mask)
         count = (readout.lengths - 1).clamp(min=1)[:, None]  # of other items
         top_weight, top_js = weights.gather(-1, tops), js.gather(-1, tops)
-        above = js.unsqueeze(1) > (top_js + tolerance).unsqueeze(-1)
+        above = readout.lengths[:, None] - (lower + tied).gather(-1, tops)
         mean_weight, mean_js, mean_flips = (
             (values.sum(-1, keepdim=True) - values.gather(-1, tops)) / count
             for values in (weights, js, flips)
@@ -92,17 +92,18 @@ class SingleErasure(InterpretabilityTest):
             "flip_other_expected": mean_flips,
             "delta_weight_expected": top_weight - mean_weight,
             "delta_js_expected": top_js - mean_js,
-            "outdone_expected": (above & output.mask.unsqueeze(1)).sum(-1).double() / count,
+            "outdone_expected": above / count,
         }
         draw = output.mask, output.rows, tops, self.seed
         others = {"drawn": random_others(*draw)}
         if self.compat:
             others["compat"] = random_others(*draw, released=True)
         for name, places in others.items():
-            delta_js = top_js - js.gather(-1, places)
+            equal = lower.gather(-1, tops) == lower.gather(-1, places)
+            delta_js = (top_js - js.gather(-1, places)).masked_fill(equal, 0.0)
             measured[f"flip_other_{name}"] = flips.gather(-1, places)
             measured[f"delta_weight_{name}"] = top_weight - weights.gather(-1, places)
-            measured[f"delta_js_{name}"] = delta_js.masked_fill(delta_js.abs() <= tolerance, 0.0)
+            measured[f"delta_js_{name}"] = delta_js
         measured["flip_top"] = flips.gather(-1, tops)
         undefined = readout.undefined(fewest=2)[:, None]
         dtype = torch.promote_types(output.logits.dtype, torch.float32)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.epoch_recorder import on_cpu
 from attnlight.callbacks.predictions import row_labels
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import row_texts
@@ -48,7 +49,7 @@ class TextColumns:
             for texts with a query `query` (its tokens) and `allowed` (numbers of the classes that
             may be answered).
         """
-        batch, output = batch.to("cpu"), output.apply(lambda tensor: tensor.cpu())
+        batch, output = batch.to("cpu"), output.apply(on_cpu)
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
         tokens = [self._dataset.words(int(place)) for place in places]

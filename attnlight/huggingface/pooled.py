@@ -188,4 +188,5 @@ class HuggingFacePooledClassifier(ContextClassifier):
             kept.read(batch, self._digest[1], self.encoder.output_size, encode)
             for kept in self._kept
         )
-        return next((states for states in read if states is not None), None)
+        dtype = self.decoder.weight.dtype
+        return next((states.to(dtype) for states in read if states is not None), None)

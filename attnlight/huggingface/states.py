@@ -56,7 +56,7 @@ class KeptStates:
     def read(
         self, batch: TextBatch, digest: str, size: int, encode: Callable[[TextBatch], Tensor]
     ) -> Tensor | None:
-        """States (B, N, D) of texts of the split, 0 on padding; None where one is not in the split.
+        """States (B, N, D) of texts of the split, float32, 0 on padding; None where one is not in the split.
 
         A text is found by its index, and is in the split if all its tokens are those of the split.
         On the first call for a model, all texts of the split are encoded, unless that was done
@@ -87,8 +87,9 @@ class KeptStates:
             return None
         spans = zip(self._ends[places] - lengths, self._ends[places], strict=True)
         rows = np.concatenate([kept[start:end] for start, end in spans])
-        states = torch.zeros(*batch.mask.shape, size, device=batch.mask.device)
-        states[batch.mask] = torch.from_numpy(rows).to(states.device)
+        shape, device = (*batch.mask.shape, size), batch.mask.device
+        states = torch.zeros(shape, dtype=torch.float32, device=device)
+        states[batch.mask] = torch.from_numpy(rows).to(device)
         return states
 
     def _open(

@@ -151,7 +151,7 @@ class ContextClassifier(nn.Module, ABC):
             mask = mask.gather(1, places.squeeze(-1))
         scores = None
         if weights is None and self.guide is not None:
-            weights = self.guide(batch)
+            weights = self.guide(batch).to(states.dtype)
         elif weights is None:
             weights, scores = (
                 values.unsqueeze(1) for values in attention(states, mask, memory.get(QUERY))

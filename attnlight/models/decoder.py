@@ -73,7 +73,7 @@ class Decoder(nn.Module):
         if self.training or self.after is not None:
             return None, bias
         weight = self.decoder.weight.view(len(self.decoder.weight), values.shape[1], -1)
-        items = torch.einsum("bhnd,chd->bhnc", values, weight.to(values.dtype))
+        items = torch.einsum("bhnd,chd->bhnc", values, weight.to(values.dtype)).to(values.dtype)
         shared = bias.to(items.dtype) / items.shape[1]
         if bias.ndim == 1:
             items = items + shared

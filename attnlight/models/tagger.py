@@ -169,7 +169,7 @@ class SelfAttentionTagger(nn.Module):
         if weights is not None:
             grid = on_grid(weights, text, position, mask)
         elif self.guide is not None:
-            prior = on_grid(self.guide(batch), text, position, mask)
+            prior = on_grid(self.guide(batch).to(states.dtype), text, position, mask)
         contexts, grid, values, scores = self.attention(self.norm(states), mask, grid, prior)
         token_states = states[text, position]
         items, bias = self.decoder.affine_terms(values, text, token_states)

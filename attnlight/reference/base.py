@@ -128,5 +128,5 @@ def _fingerprint(options: Mapping[str, Any], vocabulary: str, state: Mapping[str
     for name in sorted(state):
         values = state[name].contiguous()
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        digest.update(values.numpy().tobytes())
+        digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from attnlight.files import write_text
+from attnlight.report.verdict_caveat import caveat
 from attnlight.report.verdict_claims import NOT_SHOWN, Claim, Draft, Estimate, rules, tested
 from attnlight.report.verdict_drafts import DECIDERS, Drafts
 
@@ -25,7 +26,7 @@ class Line:
         name: Its name in verdict.yaml.
         question: The question.
         answer: `yes`, `in part`, `no`, `noticed`, `not noticed`, `caution`, `not shown`, `not
-            applicable`, `not measured` or `not calibrated for this kind of model`.
+            applicable`, `not measured`, `not finite` or `not calibrated for this kind of model`.
         says: What that rests on, in words; may be empty.
         value: The number; None if there is none.
         low: Lower end of its interval.
@@ -66,6 +67,8 @@ class Verdict:
         note: How to read them.
         checkpoint: Hash of the checkpoint that was tested; None if unknown.
         scope: What the model says of the scope of its attention; "" if it says nothing.
+        caveat: What makes all lines worth little, such as a model at its majority class; "" if
+            nothing does.
     """
 
     heading: str
@@ -73,6 +76,7 @@ class Verdict:
     note: str
     checkpoint: str | None = None
     scope: str = ""
+    caveat: str = ""
 
     def __getitem__(self, name: str) -> Line:
         """The line of a name."""
@@ -80,7 +84,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """The card in 80 columns."""
-        parts = list(filter(None, (self.heading, self.scope)))
+        parts = list(filter(None, (self.heading, self.scope, textwrap.fill(self.caveat, 80))))
         for line in self.lines:
             text = textwrap.fill(str(line), 80, subsequent_indent="  ", break_on_hyphens=False)
             parts.append("\n  ".join([text, *line.command.splitlines()]))
@@ -88,7 +92,7 @@ class Verdict:
 
     def summary(self) -> dict[str, str | float]:
         """Answers, numbers and texts of the lines by key, for loggers."""
-        found: dict[str, str | float] = {}
+        found: dict[str, str | float] = {"verdict/caveat": self.caveat}
         for line in self.lines:
             numbers = {name: getattr(line, name) for name in ("value", "low", "high")}
             entries = {"answer": line.answer, "text": str(line), **numbers}
@@ -130,7 +134,7 @@ def verdict_of(folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> Ver
     hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
     heading = " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}.")))
     checkpoint, scope = next(filter(None, hashes), None), str(found.model.get("scope", ""))
-    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope)
+    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope, caveat(found))
 
 
 def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:

@@ -28,7 +28,7 @@ from attnlight.report.verdict_claims import (
 from attnlight.report.verdict_commands import adversary_commands, from_here, measuring_command
 
 DECIDERS = Path(__file__).with_name("deciders.yaml")
-NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
+NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
 NOT_CALIBRATED = "not calibrated for this kind of model"
 
 
@@ -82,11 +82,20 @@ class Drafts:
         return rows[KEY[0]], [rows[name].astype(np.float64) for name in names]
 
     def has(self, test: str, *names: str) -> bool:
-        """Whether there is a record of a test with these columns."""
-        return test in self.records and {*names} <= record_columns(self.records[test]).keys()
+        """Whether there is a record of a test with these columns, some row of which is finite."""
+        if test not in self.records or self._non_finite(test):
+            return False
+        return {*names} <= record_columns(self.records[test]).keys()
+
+    def _non_finite(self, test: str) -> bool:
+        """Whether the record of a test has rows, of which none could be measured."""
+        entry = self.metadata.get(test, {})
+        return bool(entry.get("non_finite")) and entry["non_finite"] == entry["rows"]
 
     def unmeasured(self, name: str, test: str) -> Draft:
-        """A line whose record is missing."""
+        """A line whose record is missing or has no finite row."""
+        if self._non_finite(test):
+            return Draft(name, NOT_FINITE)
         return Draft(
             name,
             NOT_MEASURED,
@@ -112,7 +121,7 @@ class Drafts:
             return self.unmeasured("ranks", test)
         judged = self._judged([*names, "prediction"])
         if judged is None:
-            return self.unmeasured("ranks", test)
+            return Draft("ranks", NOT_SHOWN, estimate=Estimate(np.nan, np.empty(0), 0))
         chosen, best, texts, values = judged
         fields = {"best": METHODS[[*others][best - 1]], "chosen": chosen, "methods": len(others)}
         effect = Estimate.of(texts, values[:, best])
@@ -124,7 +133,7 @@ class Drafts:
         ratio = Estimate.of(texts, values[:, 0], values[:, best])
         least = self._least_by_class(values[:, -1], values[:, best])
         if least is not None and least[1] <= rule["least_effect"]:
-            fields["class"], fields["effect"] = self._class(test, least[0]), least[1]
+            fields["class"], fields["effect"] = self.class_name(test, least[0]), least[1]
             return Draft("ranks", NOT_SHOWN, "no_effect_in_class", fields, ratio)
         says, bounds = "worse" if ratio.value < 0 else "says", (rule["no_below"], rule["yes_from"])
         return Draft("ranks", ANSWERS, says, fields, ratio, bounds)
@@ -142,7 +151,7 @@ class Drafts:
         means = [float(values[known & (classes == one)].mean()) for one in enough]
         return min(zip(enough.astype(int), means, strict=True), key=itemgetter(1), default=None)
 
-    def _class(self, test: str, number: int) -> str:
+    def class_name(self, test: str, number: int) -> str:
         """The name of a class, in quotation marks, or its number."""
         classes = self.metadata[test].get("classes") or []
         return f'"{classes[number]}"' if number < len(classes) else f"class {number}"
@@ -215,7 +224,7 @@ class Drafts:
         by_some = (flips & ~nearly_all).mean(1)
         rarest = self._least_by_class(classes, by_some)
         if rarest is not None and rarest[1] < rule["least_flips"]:
-            fields["class"] = self._class(test, rarest[0])
+            fields["class"] = self.class_name(test, rarest[0])
             rarely = Estimate.of(texts[classes == rarest[0]], by_some[classes == rarest[0]])
             return Draft("smallest_set", NOT_APPLICABLE, "rarely", fields, rarely)
         slack = np.maximum(rule["slack_items"], rule["slack_share"] * least)

@@ -15,6 +15,7 @@ from attnlight.callbacks import SingleErasure
 from attnlight.functional.ranking import random_others
 from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
+from tests.callbacks.token_loops import levels
 
 
 def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
@@ -37,7 +38,7 @@ def naive(
     oracle = Oracle(output, row)
     own = oracle.without([])
     moved = {n: js(own, oracle.without([n])) for n in oracle.items}
-    rounding = 1e-5 * max(moved.values())
+    ranks = dict(zip(oracle.items, levels(torch.tensor([*moved.values()])).tolist(), strict=True))
     found = {}
     for score in SCORES:
         top, drawn = oracle.order(score, absolute)[0], others[score]
@@ -47,11 +48,11 @@ def naive(
             f"flip_top_{score}": float(oracle.flips([top])),
             f"flip_other_drawn_{score}": float(oracle.flips([drawn])),
             f"delta_weight_drawn_{score}": weights[top] - weights[drawn],
-            f"delta_js_drawn_{score}": difference if abs(difference) > rounding else 0.0,
+            f"delta_js_drawn_{score}": difference if ranks[top] != ranks[drawn] else 0.0,
             f"flip_other_expected_{score}": np.mean([oracle.flips([n]) for n in rest]),
             f"delta_weight_expected_{score}": np.mean([weights[top] - weights[n] for n in rest]),
             f"delta_js_expected_{score}": np.mean([moved[top] - moved[n] for n in rest]),
-            f"outdone_expected_{score}": np.mean([moved[n] > moved[top] + rounding for n in rest]),
+            f"outdone_expected_{score}": np.mean([ranks[n] > ranks[top] for n in rest]),
         }
     return found
 
@@ -124,6 +125,26 @@ def test_equal_words_are_equal_whatever_the_rounding() -> None:
     close = found["delta_weight_drawn_attention"].abs() < 1e-3
     assert (delta[close] == 0).all()
     assert 20 < close.sum() < 45
+
+
+def test_near_ties_are_chains_of_small_steps() -> None:
+    """Of three words of equal weight the first is on top; their JS rises by steps around 1e-5.
+
+    Of steps below, the third is no tie of the first by itself, but of the second, which is one.
+    """
+    steps = torch.logspace(-6.5, -4.5, 60, dtype=torch.float64)[:, None]
+    speaks = torch.cat([2.0 + steps * torch.arange(3), torch.zeros_like(steps)], dim=1)
+    items = torch.stack([torch.zeros_like(speaks), speaks], dim=-1)[:, None]
+    weights = torch.tensor([0.26, 0.26, 0.26, 0.22], dtype=torch.float64).expand(60, 1, 4)
+    output = output_of(weights, items, torch.zeros(2, dtype=torch.float64))
+    found = columns_of(output, seed=1)
+    drawn = random_others(output.mask, output.rows, torch.zeros(60, 3).long(), seed=1)
+    measures = ("outdone_expected_attention", "delta_js_drawn_attention")
+    for row in range(60):
+        expected = naive(output, row, dict(zip(SCORES, drawn[row].tolist(), strict=True)))
+        for name in measures:
+            assert float(found[name][row]) == pytest.approx(expected[name], abs=1e-12), (row, name)
+    assert set(found[measures[0]].tolist()) == {1 / 3, 1.0}
 
 
 def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:

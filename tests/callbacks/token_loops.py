@@ -187,12 +187,12 @@ def erased_alone(sentence: Sentence, token: int) -> Found:
         for score, values in scores_of(own, slope, heads).items():
             top = int(levels(values).argmax())
             others = [item for item in range(len(sentence)) if item != top]
-            above = js[top] + _TIE * max(js)
+            ranks = levels(torch.tensor(js, dtype=torch.float64)).tolist()
             found |= {
                 f"flip_top_{score}": float(flips[top]),
                 f"flip_other_expected_{score}": _mean([flips[item] for item in others]),
                 f"delta_js_expected_{score}": js[top] - _mean([js[item] for item in others]),
-                f"outdone_expected_{score}": _mean([js[item] > above for item in others]),
+                f"outdone_expected_{score}": _mean([ranks[item] > ranks[top] for item in others]),
             }
         return found if len(sentence) > 1 else dict.fromkeys(found, nan)
 

@@ -617,6 +617,105 @@ def test_fewer_claims_have_narrower_intervals(tmp_path: Path) -> None:
     assert first.value == alone.value
 
 
+class TestCaveat:
+    """What stands above the lines: a model at its majority class, and rows that are not finite."""
+
+    @staticmethod
+    def labelled(better: int, texts: int = 60, tokens: int = 1, seed: int = 0) -> Rows:
+        """Labels, mostly of class 1, and predictions that gain `better` of the other rows."""
+        random = np.random.default_rng(seed)
+        label = random.permutation(np.resize([1, 1, 1, 0, 2], texts * tokens))
+        others = np.flatnonzero(label != 1)
+        prediction = np.ones_like(label)
+        prediction[others[:better]] = label[others[:better]]
+        prediction[np.flatnonzero(label == 1)[:3]] = 0
+        keys = {"index": np.repeat(np.arange(texts), tokens)}
+        keys["position"] = np.tile(np.arange(tokens), texts)
+        return {"label": label, "prediction": prediction, **keys}
+
+    @pytest.mark.parametrize(
+        ("better", "tokens", "said"), [(4, 1, True), (20, 1, False), (9, 3, True)]
+    )
+    def test_majority_class_by_a_loop(
+        self, tmp_path: Path, better: int, tokens: int, said: bool
+    ) -> None:
+        """Difference of accuracy and share, paired, of resampled texts with all their tokens."""
+        rows = self.labelled(better, tokens=tokens)
+        write(tmp_path, "predictions", rows, classes=["bad", "good", "mixed"])
+        texts, largest = 60, np.bincount(rows["label"]).argmax()
+        of_text: list[list[int]] = [[] for _ in range(texts)]
+        for text, label, found in zip(
+            rows["index"], rows["label"], rows["prediction"], strict=True
+        ):
+            of_text[text].append(int(found == label) - int(label == largest))
+        random, replicates = np.random.default_rng(0), []
+        for _ in range(1_000):
+            drawn = [x for text in random.integers(0, texts, texts) for x in of_text[text]]
+            replicates.append(sum(drawn) / len(drawn))
+        low, high = np.quantile(replicates, [0.025, 0.975])
+        assert (low <= 0) == said
+        card = verdict_of(tmp_path)
+        accuracy = np.mean(rows["prediction"] == rows["label"])
+        share = np.mean(rows["label"] == largest)
+        assert (
+            card.caveat
+            == (
+                f"As far as 60 texts can tell, the model predicts no better than its majority class: its "
+                f'accuracy is {accuracy:.2f}, that of always saying "{["bad", "good", "mixed"][largest]}" '
+                f"{share:.2f} (difference {accuracy - share:.2f} [{low:.2f}, {high:.2f}])."
+            )
+            * said
+        )
+
+    def test_texts_without_labels(self, tmp_path: Path) -> None:
+        rows = self.labelled(0)
+        write(tmp_path, "predictions", {"prediction": rows["prediction"]})
+        assert verdict_of(tmp_path).caveat == ""
+        rows["label"][:] = -100
+        write(tmp_path, "predictions", rows)
+        assert verdict_of(tmp_path).caveat == ""
+
+    @pytest.mark.parametrize("broken", [0, 3, 200])
+    def test_rows_that_are_not_finite(self, tmp_path: Path, broken: int) -> None:
+        """Where no row is finite, the lines say so and ask for nothing; others leave such rows out."""
+        tests = {"faithfulness": comprehensiveness(200), "decision_flip": flips(200)}
+        tests["adversarial_attention"] = TestUniqueness().rows()
+        tests["state_token_agreement"] = {
+            name: np.full(200, 0.9) for name in ("tau_erasure_deletion", "hidden_token_attribution")
+        }
+        settings: dict[str, Any] = {"epsilon": 0.01, "replacement": "delete", "keep_opposing": True}
+        settings["methods"] = {name: spec(name) for name in METHODS}
+        for test, rows in tests.items():
+            rows = {name: values[:200] for name, values in rows.items()}
+            prediction = np.where(np.arange(len(next(iter(rows.values())))) < broken, -1, 0)
+            write(tmp_path, test, rows | {"prediction": prediction}, **settings)
+        card = verdict_of(tmp_path)
+        answers = {line.answer for line in card.lines if line.name != "notices"}
+        assert "not measured" not in answers
+        assert (answers == {"not finite"}) == (broken == 200)
+        said = {
+            0: "",
+            3: "The logits or attention of 3 of 200 instances are not finite: the lines leave them out.",
+            200: "The logits or attention of all 200 instances are not finite.",
+        }[broken]
+        assert card.caveat == said
+        if broken == 200:
+            assert not any(line.command for line in card.lines)
+            assert "adversary" not in str(card)
+
+    def test_stands_above_the_lines(self, tmp_path: Path) -> None:
+        write(tmp_path, "predictions", self.labelled(0))
+        card = verdict_of(tmp_path)
+        assert "class 1" in card.caveat
+        printed = " ".join(str(card).split())
+        assert printed.index(card.heading) < printed.index(card.caveat)
+        assert printed.index(card.caveat) < printed.index(card.lines[0].question)
+        assert max(map(len, str(card).split("\n\n")[1].splitlines())) <= 80
+        assert card.summary()["verdict/caveat"] == card.caveat
+        card.write(tmp_path / "report")
+        assert json.loads((tmp_path / "report/verdict.json").read_text())["caveat"] == card.caveat
+
+
 class TestWithoutRecords:
     def test_says_that_nothing_was_measured(self, tmp_path: Path) -> None:
         card = verdict_of(tmp_path)
