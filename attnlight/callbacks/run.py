@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.epoch_recorder import corpus_suffix
+from attnlight.callbacks.epoch_recorder import corpus_suffix, weights_without_checkpoint
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
@@ -60,8 +60,10 @@ class RunConfig(SaveConfigCallback):
                 continue
             settings = test.settings(trainer, stage)
             expected: dict[str, Any] = {"checkpoint": None}
-            if self.config.ckpt_path is not None:  # else the model was trained elsewhere
+            if self.config.ckpt_path is not None:
                 expected["checkpoint"] = Path(self.config.ckpt_path).name
+            else:  # the model was trained elsewhere
+                expected["weights"] = weights_without_checkpoint(trainer)
             if "settings" in metadata:
                 expected["settings"] = settings
                 recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}

@@ -18,11 +18,13 @@ from attnlight.functional.interception import is_intercepting
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
-from attnlight.huggingface.states import KeptStates, weights_digest
+from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
+from attnlight.models.weights_digest import weights_digest
+from attnlight.reference.base import text_digest
 
 
 class TransformerEncoder(Encoder):
@@ -127,7 +129,6 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
         self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
         self._kept: tuple[KeptStates, ...] = ()
-        self._digest: tuple[Any, str] = (), ""
 
     @staticmethod
     def stored_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -167,14 +168,11 @@ class HuggingFacePooledClassifier(ContextClassifier):
 
     @override
     def _known_states(self, batch: TextBatch) -> Tensor | None:
-        parts = self.embedding, self.encoder
         tensors = [*self.embedding.parameters(), *self.encoder.parameters()]
         if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
             return None
-        # A tensor's version counts the changes of its values.
-        version = [(id(tensor), tensor._version) for tensor in tensors]
-        if self._digest[0] != version:
-            self._digest = version, weights_digest(parts, repr(self.architecture))
+        digests = map(weights_digest, (self.embedding, self.encoder))
+        digest = text_digest("".join([repr(self.architecture), *digests]))
         device = self.embedding.weight.device
 
         @torch.no_grad()
@@ -184,8 +182,5 @@ class HuggingFacePooledClassifier(ContextClassifier):
             states: Tensor = self.encoder(self.embed(texts), texts.mask)
             return states
 
-        read = (
-            kept.read(batch, self._digest[1], self.encoder.output_size, encode)
-            for kept in self._kept
-        )
+        read = (kept.read(batch, digest, self.encoder.output_size, encode) for kept in self._kept)
         return next((states for states in read if states is not None), None)

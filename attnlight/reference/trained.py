@@ -13,6 +13,7 @@ from torch import nn
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.data.raw_text import RawText
+from attnlight.elsewhere import read_network
 from attnlight.errors import InputError
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base import read_base
@@ -69,15 +70,18 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a run's `best.ckpt`, a checkpoint, or the shipped model of that name.
+        """Read a run's `best.ckpt`, a checkpoint, the shipped model of that name, or a model's folder.
 
-        A checkpoint outside a run's folder may name no class of the user's own.
+        A run that tested a model from elsewhere stands for that model. A checkpoint outside a run's folder may name no class of the user's own.
 
         Raises:
             InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
                 has no attention of its own.
         """
         path = find_trained(path)
+        network = read_network(path)
+        if network is not None:
+            return cls.of(network)
         base = read_base(path)
         options = base.identity.options
         problem = problem_class(options["problem"])(options["spec"])
