@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from attnlight.files import read_yaml
 from attnlight.shipped import find_config
@@ -41,20 +40,3 @@ def command_options(path: Path) -> list[str] | None:
     sections = (name for name in ("seed_everything", "model", "data") if name in config)
     options = [f"--{name}={json.dumps(config[name])}" for name in sections]
     return options + [f"--{name}={value}" for name, value in (names | {"run": place.name}).items()]
-
-
-def read_network(path: Path) -> Any | None:  # noqa: ANN401
-    """The network of a model's folder or of a run that tested one; None if the path is neither.
-
-    Raises:
-        InputError: The model cannot be read.
-    """
-    from attnlight.models.build import pretrained_network
-
-    if is_model_folder(path):
-        from attnlight.huggingface import HuggingFaceClassifier
-
-        return HuggingFaceClassifier(path).eval()
-    file = tested_config(path)
-    found = None if file is None else pretrained_network(read_yaml(file).get("model") or {})
-    return None if found is None else found[0](**found[1]).eval()

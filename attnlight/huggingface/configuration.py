@@ -21,6 +21,10 @@ _OTHER_HEADS = {
     "ForNextSentencePrediction": "to tell whether one sentence follows another",
     "ForImageClassification": "to classify images",
 }
+_OTHER_PROBLEMS = {
+    "regression": "is a regression model, whose output is a number",
+    "multi_label_classification": "may assign several classes to a text",
+}
 _PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
 
 
@@ -66,8 +70,8 @@ def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedCon
     return config
 
 
-def require_text_classifier(config: PretrainedConfig, names: Sequence[str], where: str) -> None:
-    """Check that a model with a trained head assigns one of several classes to a single text.
+def require_single_label(config: PretrainedConfig, names: Sequence[str], where: str) -> None:
+    """Check that a model was trained for nothing but to assign one of several classes to a single text.
 
     Args:
         config: Its configuration.
@@ -75,7 +79,7 @@ def require_text_classifier(config: PretrainedConfig, names: Sequence[str], wher
         where: The folder or class that it is of, for messages.
 
     Raises:
-        InputError: It was trained for something else.
+        InputError: It has a head for something else.
     """
     for name in names:
         for ending, use in _OTHER_HEADS.items():
@@ -84,16 +88,13 @@ def require_text_classifier(config: PretrainedConfig, names: Sequence[str], wher
                     f"{where} was trained {use} ({name}); expected a model that classifies texts "
                     f"({HEAD})."
                 )
-    if not is_classifier(names):
+    if not has_head(names):
         return
-    if config.problem_type == "regression" or config.num_labels == 1:
+    problem = "regression" if config.num_labels == 1 else config.problem_type
+    if problem in _OTHER_PROBLEMS:
         raise InputError(
-            f"{where} is a regression model ({_kind(config)}): its output is a number and no class."
-        )
-    if config.problem_type == "multi_label_classification":
-        raise InputError(
-            f"{where} may assign several classes to a text ({_kind(config)}); expected a model that "
-            "assigns one."
+            f"{where} {_OTHER_PROBLEMS[problem]} (problem_type {config.problem_type}, num_labels "
+            f"{config.num_labels}); expected a model that assigns one of several classes."
         )
     labels = {str(name).casefold() for name in config.id2label.values()}
     task = str(getattr(config, "finetuning_task", None)).lower()
@@ -104,13 +105,9 @@ def require_text_classifier(config: PretrainedConfig, names: Sequence[str], wher
         )
 
 
-def is_classifier(names: Sequence[str]) -> bool:
+def has_head(names: Sequence[str]) -> bool:
     """Whether classes of transformers have a head that classifies texts."""
     return any(HEAD in name for name in names)
-
-
-def _kind(config: PretrainedConfig) -> str:
-    return f"problem_type {config.problem_type}, num_labels {config.num_labels}"
 
 
 def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:
@@ -127,6 +124,8 @@ def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[s
         InputError: The model's classes have other names than the corpus's.
     """
     names = [str(name) for _, name in sorted(config.id2label.items())]
+    if len({name.casefold() for name in names}) < len(names):
+        raise InputError(f"the model gives several classes one name: {', '.join(names)}.")
     if not classes:
         return names
     if unnamed(config) and len(names) == len(classes):

@@ -27,8 +27,8 @@ from attnlight.huggingface.configuration import (
     HEAD,
     build_configuration,
     configuration,
-    is_classifier,
-    require_text_classifier,
+    has_head,
+    require_single_label,
 )
 from attnlight.huggingface.folder import fingerprint_of, model_folder, read_weights
 from attnlight.huggingface.head import LinearForSequenceClassification
@@ -119,8 +119,8 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
         InputError: It gives no classes, another number of them, or it reads several tokens.
     """
     name, labels = type(model).__name__, model.config.num_labels
-    require_text_classifier(model.config, [name], name)
-    if not is_classifier([name]):
+    require_single_label(model.config, [name], name)
+    if not has_head([name]):
         raise InputError(f"{name} gives no classes: load it by AutoModelForSequenceClassification.")
     if num_classes is not None and labels != num_classes:
         raise InputError(
@@ -155,7 +155,7 @@ def _read(
         with _quiet(path):
             if num_classes is not None and config.num_labels != num_classes:
                 config.num_labels = num_classes
-            if type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+            if _is_known(config):
                 model = AutoModelForSequenceClassification.from_config(
                     config, dtype=torch.float32, trust_remote_code=False
                 )
@@ -163,19 +163,25 @@ def _read(
                 model = LinearForSequenceClassification(config).float()
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     names = [str(name) for name in config.architectures or ()]
-    require_text_classifier(config, names, path)
-    if not is_classifier(names):
+    require_single_label(config, names, path)
+    if not has_head(names):
         config.problem_type = None
         if num_classes is not None:
             config.num_labels = num_classes
     model, new = _load(path, config)
+    embedded = model.get_input_embeddings().num_embeddings
+    if int(own.max()) >= embedded:
+        raise InputError(
+            f"the tokenizer.json in {path} is of another model: it has {int(own.max()) + 1} tokens, the model "
+            f"embeddings of {embedded}."
+        )
     return Source(model.eval(), own, tuple(sorted(new)))
 
 
 def _load(path: str, config: PretrainedConfig) -> tuple[PreTrainedModel, set[str]]:
     """The model in a folder, and the names of the parameters of its head that are new."""
     state = read_weights(model_folder(path))
-    known = type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    known = _is_known(config)
     mapping: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING if known else MODEL_MAPPING
     with _quiet(path):
         (kind, *_) = _listed(mapping[type(config)])
@@ -210,6 +216,11 @@ def _load(path: str, config: PretrainedConfig) -> tuple[PreTrainedModel, set[str
         model = LinearForSequenceClassification(config, model)
         new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
     return model, new
+
+
+def _is_known(config: PretrainedConfig) -> bool:
+    """Whether transformers has a classifier of texts of this architecture."""
+    return type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
 
 
 def _unknown(model: PreTrainedModel, unexpected: set[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
@@ -17,6 +18,7 @@ from attnlight.data.pieces import longest_text
 from attnlight.functional.interception import is_intercepting
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
+from attnlight.huggingface.positions import positions
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
 from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
@@ -24,7 +26,6 @@ from attnlight.models.context import ContextClassifier
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
 from attnlight.models.weights_digest import weights_digest
-from attnlight.reference.base import text_digest
 
 
 class TransformerEncoder(Encoder):
@@ -50,8 +51,11 @@ class TransformerEncoder(Encoder):
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
         most = mask.shape[1] if self.longest is None else self.longest
+        real = mask[:, :most]
         states: Tensor = self.model(
-            inputs_embeds=embeddings[:, :most], attention_mask=mask[:, :most].long()
+            inputs_embeds=embeddings[:, :most],
+            attention_mask=real.long(),
+            **positions(self.model, real),
         ).last_hidden_state
         return pad(states, (0, 0, 0, mask.shape[1] - states.shape[1]))
 
@@ -172,7 +176,8 @@ class HuggingFacePooledClassifier(ContextClassifier):
         if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
             return None
         digests = map(weights_digest, (self.embedding, self.encoder))
-        digest = text_digest("".join([repr(self.architecture), *digests]))
+        named = "".join([repr(self.architecture), *digests])
+        digest = hashlib.sha256(named.encode()).hexdigest()[:16]
         device = self.embedding.weight.device
 
         @torch.no_grad()

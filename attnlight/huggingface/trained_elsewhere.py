@@ -15,7 +15,7 @@ from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
     class_names,
     configuration,
-    require_text_classifier,
+    require_single_label,
     unnamed,
 )
 from attnlight.problems import Classification
@@ -52,7 +52,7 @@ class TrainedElsewhere(nn.Module):
         """
         path = str(options["path"])
         config = configuration(path)
-        require_text_classifier(config, config.architectures or (), path)
+        require_single_label(config, config.architectures or (), path)
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(path, longest_text(settings))
         return Encoding(path, tokenizer.to_str(), tuple(class_names(config, classes)))
