@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class RunConfig(SaveConfigCallback):
             return
         suffix = corpus_suffix(trainer)
         folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
+        _require_same_weights(folder, weights_without_checkpoint(trainer))
         for test in attached_tests(trainer):
             path = folder / f"{test.name}.parquet"
             try:
@@ -60,10 +62,8 @@ class RunConfig(SaveConfigCallback):
                 continue
             settings = test.settings(trainer, stage)
             expected: dict[str, Any] = {"checkpoint": None}
-            if self.config.ckpt_path is not None:
+            if self.config.ckpt_path is not None:  # else the model was trained elsewhere
                 expected["checkpoint"] = Path(self.config.ckpt_path).name
-            else:  # the model was trained elsewhere
-                expected["weights"] = weights_without_checkpoint(trainer)
             if "settings" in metadata:
                 expected["settings"] = settings
                 recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
@@ -119,6 +119,18 @@ class RunConfig(SaveConfigCallback):
         stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
         if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
             trainer.should_stop = True
+
+
+def _require_same_weights(folder: Path, digest: str | None) -> None:
+    """Refuse records of other weights; a digest of None is that of a checkpoint, which has its own."""
+    for path in folder.glob("[!.]*.parquet") if digest else ():
+        with suppress(RecordError):  # a damaged one
+            recorded = read_metadata(path).get("weights")
+            if recorded != digest:
+                raise InputError(
+                    f"{path} is of other weights ({recorded}) than the model has now ({digest}): give another "
+                    "--run, or delete the records."
+                )
 
 
 def _require_same(path: Path, name: str, recorded: object, value: object) -> None:
