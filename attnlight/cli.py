@@ -24,12 +24,13 @@ from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.base import STAGES
 from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.joining import JoinTimeout
 from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.checkpoints import CHECKPOINT_KEY, OPTIMIZER_STATES, read_checkpoint
-from attnlight.composition import compose
+from attnlight.composition import DEFAULTS, compose
 from attnlight.configuration import (
     fill_placeholders,
     keep_wandb_offline_without_key,
@@ -107,6 +108,7 @@ class AttnlightCLI(LightningCLI):
         if not 0 <= int(seed) <= _LARGEST_SEED:
             raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
         self._corpus = composed.corpus
+        self._names_corpus = composed.config["data"] != {"class_path": DEFAULTS["data"]}
         if not composed.tests and verb in ("validate", "test") and is_rank_zero():
             print("No test is selected, so only metrics are measured: --tests all adds all tests.")
 
@@ -140,7 +142,7 @@ class AttnlightCLI(LightningCLI):
             dump = self._parser(self.subcommand).dump
             self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
-            self._pretrained = pretrained_network(config.model, config.ckpt_path, config.run)
+            self._pretrained = self._trained_elsewhere(config)
             self.current_run = (
                 Run.of_checkpoint(config)
                 if self._pretrained is None
@@ -169,6 +171,23 @@ class AttnlightCLI(LightningCLI):
             config.return_predictions = False  # they are written to disk, to bound memory
         resolve_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
+
+    def _trained_elsewhere(self, config: Namespace) -> tuple[Any, Any] | None:
+        """Class and options of a network that was trained elsewhere; None: a checkpoint is read.
+
+        Raises:
+            InputError: It was, and no corpus is named.
+        """
+        named = config.ckpt_path
+        if named is None and config.run is not None:
+            named = next(Run.of_fit(config, "").folder.glob("*.ckpt"), None)
+        found = pretrained_network(config.model, named)
+        if found is not None and not self._names_corpus:
+            raise InputError(
+                "the model was trained elsewhere and has no corpus here: name the texts that it reads, "
+                f"`attnlight {self.subcommand} ... --data FILE`."
+            )
+        return found
 
     def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
         """The corpus, encoded for the model, with the splits that the verb reads.
@@ -235,6 +254,8 @@ class AttnlightCLI(LightningCLI):
                 callback.config = plain[verb]
         if self._pretrained is not None:
             self.model.model.require_trained()
+            if is_rank_zero():
+                self.model.model.announce_classes(self._data.classes)
         # From here on, only the content of a checkpoint or a base can still be refused.
         if self._lock_folder() and verb == "fit":
             self.current_run.begin(names["wandb_id"], clear=self._replacing)
@@ -279,6 +300,14 @@ class AttnlightCLI(LightningCLI):
             if not launcher.cluster_environment.creates_processes_externally:
                 os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
+
+    def after_test(self) -> None:
+        """Warn of a model from elsewhere that predicts worse than chance, whose classes may be mixed up."""
+        accuracy = self.trainer.callback_metrics.get(f"{STAGES[str(self.subcommand)]}/accuracy")  # type: ignore[attr-defined]
+        if self._pretrained is not None and accuracy is not None and is_rank_zero():
+            self.model.model.announce_classes(self._data.classes, float(accuracy))
+
+    after_validate = after_test
 
     def after_fit(self) -> None:
         """Record that the run has finished."""

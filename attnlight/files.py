@@ -1,7 +1,8 @@
-"""Atomic writes, and YAML reading with errors that name the file."""
+"""Atomic writes, and reading of YAML and JSON with errors that name the file."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from attnlight.errors import InputError, did_you_mean, one_line
 # Glob, by file name, of the temporary files that a killed process leaves.
 LEFTOVER_GLOB = ".{}.????????"
 _MAX_DEPTH, _MAX_VALUES = 100, 1_000_000  # of a configuration
+_MAX_JSON = 1 << 28  # bytes; the tokenizers of large vocabularies have 30 MB
+_POINTER = b"version https://git-lfs"  # how a pointer begins that stands for a large file
 
 
 @contextmanager
@@ -146,6 +149,43 @@ def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = Non
     if nodes > _MAX_VALUES:
         raise InputError(f"{place} has more than {_MAX_VALUES:,} values, with aliases expanded.")
     return content
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that holds a mapping.
+
+    Raises:
+        InputError: The file is missing, is a git-lfs pointer, is larger than 256 MB, or is not UTF-8,
+            JSON or a mapping.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file {path}{suggest_file(path)}.")
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_JSON + 1)
+        refuse_pointer(path, content)
+        if len(content) > _MAX_JSON:
+            raise InputError(f"{path} is larger than {_MAX_JSON >> 20} MB.")
+        found = json.loads(content.decode("utf-8"))
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not readable JSON: {one_line(error)}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds a {type(found).__name__}; expected a mapping.")
+    return found
+
+
+def refuse_pointer(path: Path, content: bytes) -> None:
+    """Check that the content of a file is not a git-lfs pointer to it.
+
+    Raises:
+        InputError: It is.
+    """
+    if content.startswith(_POINTER):
+        raise InputError(
+            f"{path} is a git-lfs pointer, not the file itself: run `git lfs pull` in its folder."
+        )
 
 
 def _count_nodes(text: str) -> int:

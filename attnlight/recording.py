@@ -77,6 +77,7 @@ def record_tests(
             device=device,
             log=lambda *_, **__: None,
         )
+        trainer.lightning_module = module
         try:
             for test in tests:
                 test.setup(trainer, module, "test")

@@ -4,6 +4,8 @@
                                               --config=.../tests/cheap.yaml
     attnlight test RUN --tests all            attnlight test --config=RUN/fit.yaml
                                               --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
+    attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
+                                              --model.net.path=FOLDER --data=FILE
 
 `-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
 Lightning starts the other ranks with the long one.
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from attnlight.elsewhere import command_options, is_model_folder
 from attnlight.errors import InputError, did_you_mean
 from attnlight.shipped import find_config
 
@@ -37,7 +40,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
     `sanity RUN RUN2` is `test RUN` with that test alone.
 
     Raises:
-        InputError: A name is not that of a shipped file, a run's folder has no `fit.yaml`, an option
+        InputError: A name is not that of a shipped file, a folder is neither a run's nor a model's, an option
             lacks its value or has one that is not YAML, or there are more arguments that are not
             options than the verb takes.
     """
@@ -62,6 +65,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
             continue
         if not value:
             raise InputError(f"{option} needs a value")
+        if option == "--model" and is_model_folder(Path(value)):
+            options += command_options(Path(value)) or []
+            continue
         long = option if folder in ("data", "models") else "--config"
         values = value.split(",") if option == "--tests" else [value]
         options += [f"{long}={find_config(name, folder)}" for name in values]
@@ -79,9 +85,17 @@ def expand(arguments: Sequence[str]) -> list[str]:
     if verb == "fit":
         return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
     run = Path(named[0])
+    elsewhere = command_options(run)
+    if elsewhere is not None:
+        named_here = any(option.startswith("--experiment") for option in [*elsewhere, *options])
+        elsewhere += [] if named_here else [f"--experiment={run.resolve().name}"]
+        return [verb, *elsewhere, *options]
     if not (run / "fit.yaml").is_file():
         hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
-        raise InputError(f"there is no trained run {run}: it has no fit.yaml{hint}")
+        raise InputError(
+            f"there is no trained run {run}: it has no fit.yaml{hint}, nor the config.json of a model of "
+            "transformers"
+        )
     best, last = (f"--ckpt_path={run / name}.ckpt" for name in ("best", "last"))
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]

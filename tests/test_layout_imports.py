@@ -38,6 +38,7 @@ LEVELS = (
         "checkpoint_file",
         "checkpoints",
         "compatibility",
+        "elsewhere",
         "errors",
         "files",
         "foreign",
@@ -55,6 +56,7 @@ WITHOUT_LIGHTNING = (
     "checkpoint_file",
     "compatibility",
     "data",
+    "elsewhere",
     "errors",
     "explanations",
     "files",
@@ -74,6 +76,7 @@ WITHOUT_LIGHTNING = (
 WITHOUT_TORCH = (
     "arguments",
     "compatibility",
+    "elsewhere",
     "errors",
     "files",
     "foreign",

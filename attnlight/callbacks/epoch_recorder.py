@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from attnlight.data.digests import digests
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
+from attnlight.models.weights_digest import weights_digest
 from attnlight.records import RecordError, ShardWriter, merge_shards
 
 Stage = Literal["val", "test", "predict"]
@@ -176,8 +177,15 @@ def corpus_suffix(trainer: pl.Trainer) -> str:
     return "" if name is None else f"-{name}"
 
 
+def weights_without_checkpoint(trainer: pl.Trainer) -> str | None:
+    """Digest of the weights of a network that was read from no checkpoint; None while it is trained."""
+    network = getattr(getattr(trainer, "lightning_module", None), "model", None)
+    fitting = trainer.state.fn == TrainerFn.FITTING
+    return weights_digest(network) if isinstance(network, nn.Module) and not fitting else None
+
+
 def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
-    """Corpus and checkpoint hash of a record, null if unknown.
+    """Corpus and checkpoint hash of a record, null if unknown, and else a digest of the weights.
 
     For a corpus that the model was not trained on also its name and the share of unknown words.
     """
@@ -187,6 +195,8 @@ def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
     if checkpoint.is_file():
         (digest,) = digests(checkpoint.parent, [checkpoint]).values()  # computed once for all tests
         origin["checkpoint_hash"] = digest[:16]
+    else:
+        origin["weights"] = weights_without_checkpoint(trainer)
     if not corpus_suffix(trainer):
         return origin
     split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)

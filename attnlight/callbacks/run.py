@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from typing_extensions import override
 
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.epoch_recorder import corpus_suffix
+from attnlight.callbacks.epoch_recorder import corpus_suffix, weights_without_checkpoint
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
@@ -52,6 +53,7 @@ class RunConfig(SaveConfigCallback):
             return
         suffix = corpus_suffix(trainer)
         folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
+        _require_same_weights(folder, weights_without_checkpoint(trainer))
         for test in attached_tests(trainer):
             path = folder / f"{test.name}.parquet"
             try:
@@ -117,6 +119,18 @@ class RunConfig(SaveConfigCallback):
         stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
         if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
             trainer.should_stop = True
+
+
+def _require_same_weights(folder: Path, digest: str | None) -> None:
+    """Refuse records of other weights; a digest of None is that of a checkpoint, which has its own."""
+    for path in folder.glob("[!.]*.parquet") if digest else ():
+        with suppress(RecordError):  # a damaged one
+            recorded = read_metadata(path).get("weights")
+            if recorded != digest:
+                raise InputError(
+                    f"{path} is of other weights ({recorded}) than the model has now ({digest}): give another "
+                    "--run, or delete the records."
+                )
 
 
 def _require_same(path: Path, name: str, recorded: object, value: object) -> None:

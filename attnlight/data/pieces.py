@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlight.batch import SPECIAL_TOKENS
-from attnlight.errors import InputError
+from attnlight.errors import InputError, one_line
+from attnlight.files import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TOKENIZER = "tokenizer.json"
+_SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 _SAMPLE = "A film: 12 words, gripping throughout."
 _PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
 
@@ -26,11 +29,15 @@ def find_file(path: str, name: str = _TOKENIZER) -> Path:
     """
     place = Path(path)
     if place.is_dir() or place.is_absolute():
-        if not (place / name).is_file():
+        if (place / name).is_file():
+            return place / name
+        older = [file for file in _SLOW if (place / file).is_file()]
+        if name == _TOKENIZER and older:
             raise InputError(
-                f"there is no {name} in {path}; expected a model's folder or its hub id."
+                f"{path} has {older[0]}, but no {name}: have transformers write one by "
+                f"{rewriting_command(path, 'AutoTokenizer')}."
             )
-        return place / name
+        raise InputError(f"there is no {name} in {path}; expected a model's folder or its hub id.")
     from huggingface_hub import hf_hub_download
 
     try:
@@ -40,6 +47,15 @@ def find_file(path: str, name: str = _TOKENIZER) -> Path:
             f"there is no {name} of {path!r}, neither in a folder of that name nor on the hub or in its "
             f"cache ({type(error).__name__})."
         ) from error
+
+
+def rewriting_command(path: str, kind: str) -> str:
+    """The shell command by which a class of transformers reads a folder and writes its files anew."""
+    saved = json.dumps(path)
+    code = (
+        f"from transformers import {kind} as M; M.from_pretrained({saved}).save_pretrained({saved})"
+    )
+    return f"`python -c {shlex.quote(code)}`"
 
 
 def longest_text(config: Mapping[str, Any]) -> int | None:
@@ -70,11 +86,23 @@ def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, lis
     """
     from tokenizers import Tokenizer
 
-    text = find_file(path).read_text(encoding="utf-8")
+    file = find_file(path)
+    content = read_json(file)
     try:
-        given, content = Tokenizer.from_str(text), json.loads(text)
-    except Exception as error:
-        raise InputError(f"{path} has no tokenizer that can be read: {error}.") from error
+        return _renumber(Tokenizer.from_str(json.dumps(content)), content, path, length)
+    except (InputError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of tokenizers is no `Exception`
+        reason = one_line(error)[:200]
+        raise InputError(f"{file} is not a tokenizer that can be read: {reason}.") from error
+
+
+def _renumber(
+    given: Tokenizer, content: dict[str, Any], path: str, length: int | None
+) -> tuple[Tokenizer, list[int]]:
+    """`read_tokenizer` of a tokenizer and its description, which is changed."""
+    from tokenizers import Tokenizer
+
     given.no_padding()
     given.no_truncation()
     vocabulary = given.get_vocab(with_added_tokens=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from attnlight.batch import TextBatch
+from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
@@ -183,7 +183,7 @@ class RawText:
             places = [
                 (encoding.offsets[start][0], encoding.offsets[stop - 1][1])
                 for start, stop in zip(stops - sizes, stops, strict=True)
-                if not encoding.special_tokens_mask[start]
+                if encoding.ids[start] not in (BOS, EOS)  # also where the text spells one
             ]
             return [part[start:stop] for start, stop in places][:most]
 

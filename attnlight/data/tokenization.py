@@ -107,17 +107,18 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str]
 ) -> tuple[list[list[int]], NDArray[np.bool_]]:
-    """The ids of raw texts; a text without any token becomes one unknown token.
+    """The ids of raw texts; a text without any token but boundary tokens becomes one unknown token.
 
     Returns:
-        Ids of each of the B texts, and which texts had no token, (B,).
+        Ids of each of the B texts, and which texts had no such token, (B,).
     """
     with rust_threads():
         ids: list[list[int]] = [row.ids for row in tokenizer.encode_batch_fast(list(texts))]
-    boundary = tokenizer.num_special_tokens_to_add(False)
-    empty = np.fromiter((len(row) == boundary for row in ids), np.bool_, len(ids))
+    empty = np.fromiter((all(n in (BOS, EOS) for n in row) for row in ids), np.bool_, len(ids))
+    boundary = tokenizer.encode("").ids
+    before = (len(boundary) + 1) // 2  # one boundary token precedes the text
     for position in np.flatnonzero(empty):
-        ids[position].insert((boundary + 1) // 2, UNK)  # one boundary token precedes the text
+        ids[position] = [*boundary[:before], UNK, *boundary[before:]]
     return ids, empty
 
 

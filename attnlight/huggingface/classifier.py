@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.encoding import Encoding
-from attnlight.data.pieces import longest_text, read_tokenizer
-from attnlight.data.raw_text import RawText
+from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
 from attnlight.functional.attribution.leave_one_out import last_places
 from attnlight.functional.flat_texts import SHARE
+from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
-from attnlight.huggingface.loading import (
-    class_names,
-    configuration,
-    open_model,
-    require_head,
-    stored_options,
-)
+from attnlight.huggingface.loading import open_model, require_head, stored_options
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
-from attnlight.problems import Classification
+from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
 
 SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]
@@ -37,7 +30,7 @@ Items = Literal["pieces", "words"]
 _QUERY, _VALUES, _FIXED, _MASS, _ITEM = "query", "values", "fixed", "mass", "item"
 
 
-class HuggingFaceClassifier(nn.Module):
+class HuggingFaceClassifier(TrainedElsewhere):
     """A classifier of transformers, read through the attention of its last layer.
 
     What is tested is one row of each head of the last layer: that of the token which the head reads,
@@ -69,19 +62,19 @@ class HuggingFaceClassifier(nn.Module):
         pairwise: Whether the output for a text takes memory for each pair of its items.
 
     Raises:
-        InputError: There is no such model, it has another number of classes, its attention cannot be
-            intercepted, or a head does not exist.
+        InputError: There is no such model, it is damaged, it does not assign one of several classes to
+            a text or has another number of them, its attention cannot be intercepted, or a head does not
+            exist.
     """
 
     scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
-    numbers: Tensor
     uniform: Tensor
     missing: str | None
 
     def __init__(
         self,
-        path: str | PreTrainedModel,
+        path: str | Path | PreTrainedModel,
         num_classes: int | None = None,
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
@@ -93,6 +86,7 @@ class HuggingFaceClassifier(nn.Module):
         fingerprint: str | None = None,
     ) -> None:
         super().__init__()
+        path = str(path) if isinstance(path, Path) else path
         source = open_model(path, num_classes, vocab_size, config, fingerprint)
         require_head(source.model, num_classes)
         settings = source.model.config.get_text_config()
@@ -147,66 +141,10 @@ class HuggingFaceClassifier(nn.Module):
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same model with uniform attention in its last layer, see `models.build`."""
-        heads = AutoConfig.for_model(**net["config"]).get_text_config().num_attention_heads
+        config = build_configuration(net["config"], "the base")
+        heads = config.get_text_config().num_attention_heads
         chosen = range(heads) if head is None else [*net.get("uniform_heads", ()), head]
         return net | {"uniform_heads": list(chosen)}
-
-    @staticmethod
-    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
-        """The encoding of the texts of a model that was trained elsewhere.
-
-        Args:
-            options: Options of the network.
-            classes: The corpus's classes.
-
-        Raises:
-            InputError: There is no such model, or its classes have other names.
-        """
-        config = configuration(options["path"])
-        settings = config.get_text_config().to_dict()
-        tokenizer, _ = read_tokenizer(options["path"], longest_text(settings))
-        names = class_names(config, classes)
-        return Encoding(f"{options['path']}", tokenizer.to_str(), tuple(names))
-
-    @property
-    def raw(self) -> RawText:
-        """The encoder of raw text of a model that was trained elsewhere.
-
-        Raises:
-            InputError: The model has no tokenizer, or its head is not trained.
-        """
-        self.require_trained()
-        if self.path is None:
-            raise InputError(
-                "a model in memory has no tokenizer: give the path of its folder to read raw text."
-            )
-        encoding = self.encoding_of({"path": self.path}, ())
-        classes = list(encoding.classes)
-        return RawText(encoding.tokenizer_json, classes, whole_words=self.whole_words)
-
-    @property
-    def problem(self) -> Classification:
-        """The problem of a model that was trained elsewhere."""
-        classes, vocab_size = class_names(self.transformer.config), len(self.numbers)
-        spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
-        return Classification(spec)
-
-    @property
-    def hparams(self) -> dict[str, Any]:
-        """No hyperparameters of a task: the model was trained elsewhere."""
-        return {}
-
-    def require_trained(self) -> None:
-        """Check that no part of the model is as it was drawn at random.
-
-        Raises:
-            InputError: The head is: the model was not trained to classify.
-        """
-        if self.new:
-            raise InputError(
-                f"the model in {self.path} has no trained head ({self.new[0]} is missing): train it by "
-                "`attnlight fit` first."
-            )
 
     def require_tokenizer(self, tokenizer: str | None) -> None:
         """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
@@ -300,8 +238,7 @@ class HuggingFaceClassifier(nn.Module):
         """
         memory, rows = output.memory, self.substituted(output, weights)
         logits = self.last_layer.logits(self.transformer, memory[_QUERY], rows, memory[_VALUES])
-        logits = logits.to(memory[_QUERY].dtype)
-        return logits if logits.shape[-1] > 1 else pad(logits, (1, 0))
+        return logits.to(memory[_QUERY].dtype)
 
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """The query's weights over all tokens, (B, H, [K,] N), for attention over items of that shape."""

@@ -33,7 +33,9 @@ class LinearForSequenceClassification(PreTrainedModel):  # type: ignore[misc]  #
 
     def __init__(self, config: PretrainedConfig, model: PreTrainedModel | None = None) -> None:
         super().__init__(config)
-        self.model = AutoModel.from_config(config) if model is None else model
+        self.model = (
+            AutoModel.from_config(config, trust_remote_code=False) if model is None else model
+        )
         settings = config.get_text_config()
         self.score = nn.Linear(settings.hidden_size, config.num_labels)
         nn.init.normal_(self.score.weight, std=getattr(settings, "initializer_range", 0.02))

@@ -25,6 +25,7 @@ from attnlight.huggingface.attention import (
     intercept,
     until_recorded,
 )
+from attnlight.huggingface.positions import positions
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
@@ -116,8 +117,9 @@ class LastLayer:
         last, extra = len(self.attentions) - 1, 0
         if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
             embeddings, mask = embeddings[:, : self.longest], mask[:, : self.longest]
+        places = positions(model.base_model, mask)
         with intercept("all" if every else [last], patch) as found, until_recorded(found, last):
-            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long())
+            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **places)
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
         if extra:  # padding for which the model has no positions

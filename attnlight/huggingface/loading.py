@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_PRETRAINING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    AutoConfig,
-    AutoModel,
+    MODEL_MAPPING,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
@@ -22,10 +23,22 @@ from transformers.utils import logging
 
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError, one_line
+from attnlight.huggingface.configuration import (
+    HEAD,
+    build_configuration,
+    configuration,
+    has_head,
+    require_single_label,
+)
+from attnlight.huggingface.folder import fingerprint_of, model_folder, read_weights
 from attnlight.huggingface.head import LinearForSequenceClassification
 
-_WEIGHTS = ("*.safetensors", "*.bin")
-_HEAD = "ForSequenceClassification"
+_PRETRAINING = (
+    MODEL_MAPPING,
+    MODEL_FOR_PRETRAINING_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+)
 
 
 @dataclass(frozen=True)
@@ -44,25 +57,6 @@ class Source:
     numbers: Tensor
     new: tuple[str, ...] = ()
     missing: str | None = None
-
-
-def fingerprint_of(path: str) -> str:
-    """A digest of the weights in a folder, or the commit of a model on the hub.
-
-    Raises:
-        InputError: There are no weights.
-    """
-    place = Path(path)
-    if not place.is_dir():
-        return str(getattr(configuration(path), "_commit_hash", None) or path)
-    files = sorted(file for pattern in _WEIGHTS for file in place.glob(pattern))
-    if not files:
-        raise InputError(f"there are no weights in {path}; expected {' or '.join(_WEIGHTS)}.")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:16]
 
 
 def stored_options(path: str) -> dict[str, Any]:
@@ -93,7 +87,8 @@ def open_model(
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
 
     Raises:
-        InputError: There is no such model, or it computes attention by a kernel that has no weights.
+        InputError: There is no such model, it is damaged, or it computes attention by a kernel that has
+            no weights.
     """
     if isinstance(path, PreTrainedModel):
         kernel = str(path.config._attn_implementation)
@@ -123,12 +118,11 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
     Raises:
         InputError: It gives no classes, another number of them, or it reads several tokens.
     """
-    labels = model.config.num_labels
-    if _HEAD not in type(model).__name__:
-        raise InputError(
-            f"{type(model).__name__} gives no classes: load it by AutoModelForSequenceClassification."
-        )
-    if num_classes is not None and max(2, labels) != num_classes:
+    name, labels = type(model).__name__, model.config.num_labels
+    require_single_label(model.config, [name], name)
+    if not has_head([name]):
+        raise InputError(f"{name} gives no classes: load it by AutoModelForSequenceClassification.")
+    if num_classes is not None and labels != num_classes:
         raise InputError(
             f"the model was trained to give {labels} classes, but the corpus in `data` has "
             f"{num_classes}."
@@ -139,46 +133,6 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
             f"the model's head reads the {pooling} of all states (classifier_pooling), not one token: no "
             "row of its last layer is what it decides by."
         )
-
-
-def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:
-    """Names of a model's classes, as a corpus spells them, in the order of its logits.
-
-    The corpus's names are taken in their order if the model names none, and matched without regard to
-    case otherwise.
-
-    Args:
-        config: The model's configuration.
-        classes: The corpus's classes; empty: there is no corpus.
-
-    Raises:
-        InputError: The model's classes have other names than the corpus's.
-    """
-    names = [str(name) for _, name in sorted((int(n), name) for n, name in config.id2label.items())]
-    if not classes:
-        return names
-    if names == [f"LABEL_{number}" for number in range(len(classes))]:
-        return list(classes)
-    spelt = {name.casefold(): name for name in classes}
-    if sorted(spelt) != sorted(name.casefold() for name in names):
-        raise InputError(
-            f"the corpus in `data` has the classes {', '.join(classes)}, the model {', '.join(names)}: "
-            "rename them with `classes` of `data`."
-        )
-    return [spelt[name.casefold()] for name in names]
-
-
-def configuration(path: str) -> PretrainedConfig:
-    """The configuration of a model in a folder or on the hub.
-
-    Raises:
-        InputError: There is no such model.
-    """
-    try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"there is no model in {path!r}: {one_line(error)}.") from error
-    return config
 
 
 def _read(
@@ -197,42 +151,113 @@ def _read(
     except InputError as error:
         if stored is None or vocab_size is None:
             raise
-        options = dict(stored)
-        config = AutoConfig.for_model(options.pop("model_type"), **options)
-        if num_classes is not None and config.num_labels != num_classes:
-            config.num_labels = num_classes
-        known = type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-        if known:
-            model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
-        else:
-            model = LinearForSequenceClassification(config).float()
+        config = build_configuration(stored, "the checkpoint")
+        with _quiet(path):
+            if num_classes is not None and config.num_labels != num_classes:
+                config.num_labels = num_classes
+            if _is_known(config):
+                model = AutoModelForSequenceClassification.from_config(
+                    config, dtype=torch.float32, trust_remote_code=False
+                )
+            else:
+                model = LinearForSequenceClassification(config).float()
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
-    trained = any(_HEAD in name for name in config.architectures or ())
-    if num_classes is not None and not trained:
-        config.num_labels = num_classes
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # of a new head
-    logging.disable_progress_bar()
-    known = type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-    kind: Any = AutoModelForSequenceClassification if known else AutoModel
-    try:
+    names = [str(name) for name in config.architectures or ()]
+    require_single_label(config, names, path)
+    if not has_head(names):
+        config.problem_type = None
+        if num_classes is not None:
+            config.num_labels = num_classes
+    model, new = _load(path, config)
+    embedded = model.get_input_embeddings().num_embeddings
+    if int(own.max()) >= embedded:
+        raise InputError(
+            f"the tokenizer.json in {path} is of another model: it has {int(own.max()) + 1} tokens, the model "
+            f"embeddings of {embedded}."
+        )
+    return Source(model.eval(), own, tuple(sorted(new)))
+
+
+def _load(path: str, config: PretrainedConfig) -> tuple[PreTrainedModel, set[str]]:
+    """The model in a folder, and the names of the parameters of its head that are new."""
+    state = read_weights(model_folder(path))
+    known = _is_known(config)
+    mapping: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING if known else MODEL_MAPPING
+    with _quiet(path):
+        (kind, *_) = _listed(mapping[type(config)])
+        text = config.get_text_config()
         model, found = kind.from_pretrained(
-            path,
-            config=config,
+            None,
+            config=text if kind.config_class is type(text) else config,
+            state_dict=state,
             dtype=torch.float32,
             attn_implementation="sdpa",
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
+            local_files_only=True,
         )
-    except (OSError, ValueError) as error:
+        for name, given, expected in sorted(found["mismatched_keys"])[:1]:
+            raise InputError(
+                f"{path} has weights of other sizes than its configuration: {name} is {tuple(given)}, "
+                f"expected {tuple(expected)}."
+            )
+        left_out = _unknown(model, found["unexpected_keys"])
+    if left_out:
         raise InputError(
-            f"{path} has no model that classifies texts: {one_line(error)}."
+            f"{path} has weights that are no part of {kind.__name__} with its configuration, "
+            f"{_some(left_out)}: without them another model would be tested."
+        )
+    base = f"{model.base_model_prefix}." if known else ""
+    new = set(found["missing_keys"])
+    lacking = [name for name in new if name.startswith(base) and "pooler." not in name]
+    if lacking:
+        raise InputError(f"{path} lacks weights of its model, {_some(lacking)}.")
+    if not known:
+        model = LinearForSequenceClassification(config, model)
+        new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
+    return model, new
+
+
+def _is_known(config: PretrainedConfig) -> bool:
+    """Whether transformers has a classifier of texts of this architecture."""
+    return type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+
+
+def _unknown(model: PreTrainedModel, unexpected: set[str]) -> list[str]:
+    """Names of weights that no model of pretraining has which a classifier may start from."""
+    config, base = model.config, f"{model.base_model_prefix}."
+    known: set[str] = set()
+    for mapping in _PRETRAINING if unexpected else ():
+        for kind in _listed(mapping.get(type(config), ())):
+            with torch.device("meta"):
+                known |= {name.removeprefix(base) for name in kind(config).state_dict()}
+    return [name for name in unexpected if name.removeprefix(base) not in known]
+
+
+def _listed(kinds: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """The classes of an entry of a mapping of transformers, which may be one."""
+    return kinds if isinstance(kinds, tuple) else (kinds,)
+
+
+def _some(names: list[str]) -> str:
+    return min(names) + (f" and {len(names) - 1} more" if names[1:] else "")
+
+
+@contextmanager
+def _quiet(path: str) -> Iterator[None]:
+    """Keep transformers silent about new heads, and say in one sentence what it refuses."""
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} has no model that classifies texts ({HEAD}): {one_line(error)[:300]}."
         ) from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:
             logging.enable_progress_bar()
-    new = set(found["missing_keys"])
-    if not known:
-        model = LinearForSequenceClassification(config, model)
-        new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
-    return Source(model.eval(), own, tuple(sorted(new)))

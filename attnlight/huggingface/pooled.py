@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
@@ -17,12 +18,14 @@ from attnlight.data.pieces import longest_text
 from attnlight.functional.interception import is_intercepting
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
+from attnlight.huggingface.positions import positions
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
-from attnlight.huggingface.states import KeptStates, weights_digest
+from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
+from attnlight.models.weights_digest import weights_digest
 
 
 class TransformerEncoder(Encoder):
@@ -48,8 +51,11 @@ class TransformerEncoder(Encoder):
     @override
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
         most = mask.shape[1] if self.longest is None else self.longest
+        real = mask[:, :most]
         states: Tensor = self.model(
-            inputs_embeds=embeddings[:, :most], attention_mask=mask[:, :most].long()
+            inputs_embeds=embeddings[:, :most],
+            attention_mask=real.long(),
+            **positions(self.model, real),
         ).last_hidden_state
         return pad(states, (0, 0, 0, mask.shape[1] - states.shape[1]))
 
@@ -127,7 +133,6 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
         self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
         self._kept: tuple[KeptStates, ...] = ()
-        self._digest: tuple[Any, str] = (), ""
 
     @staticmethod
     def stored_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -167,14 +172,12 @@ class HuggingFacePooledClassifier(ContextClassifier):
 
     @override
     def _known_states(self, batch: TextBatch) -> Tensor | None:
-        parts = self.embedding, self.encoder
         tensors = [*self.embedding.parameters(), *self.encoder.parameters()]
         if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
             return None
-        # A tensor's version counts the changes of its values.
-        version = [(id(tensor), tensor._version) for tensor in tensors]
-        if self._digest[0] != version:
-            self._digest = version, weights_digest(parts, repr(self.architecture))
+        digests = map(weights_digest, (self.embedding, self.encoder))
+        named = "".join([repr(self.architecture), *digests])
+        digest = hashlib.sha256(named.encode()).hexdigest()[:16]
         device = self.embedding.weight.device
 
         @torch.no_grad()
@@ -184,9 +187,6 @@ class HuggingFacePooledClassifier(ContextClassifier):
             states: Tensor = self.encoder(self.embed(texts), texts.mask)
             return states
 
-        read = (
-            kept.read(batch, self._digest[1], self.encoder.output_size, encode)
-            for kept in self._kept
-        )
+        read = (kept.read(batch, digest, self.encoder.output_size, encode) for kept in self._kept)
         dtype = self.decoder.weight.dtype
         return next((states.to(dtype) for states in read if states is not None), None)

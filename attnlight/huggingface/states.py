@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
@@ -24,17 +23,6 @@ _FILE = "states"  # (I, D) little-endian float32: the tokens of all texts, one t
 # Texts encoded between writes; they are sorted by length, so that batches need little padding.
 _PIECE_TEXTS = 1 << 10
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 11, 1 << 16
-
-
-def weights_digest(modules: Iterable[nn.Module], description: str) -> str:
-    """A digest of all parameters and buffers of some modules, and of what describes them."""
-    digest = hashlib.sha256(description.encode())
-    for module in modules:
-        for name, tensor in module.state_dict().items():
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
 
 
 class KeptStates:

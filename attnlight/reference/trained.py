@@ -13,7 +13,10 @@ from torch import nn
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.data.raw_text import RawText
+from attnlight.elsewhere import is_model_folder, tested_config
 from attnlight.errors import InputError
+from attnlight.files import read_yaml
+from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base import read_base
 from attnlight.shipped import find_trained
@@ -49,6 +52,21 @@ def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
             model.train()
 
 
+def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
+    """The network of a model's folder or of a run that tested one; None if the path is neither.
+
+    Raises:
+        InputError: The model cannot be read.
+    """
+    if is_model_folder(path):
+        from attnlight.huggingface import HuggingFaceClassifier
+
+        return HuggingFaceClassifier(path).eval()
+    file = tested_config(path)
+    found = None if file is None else pretrained_network(read_yaml(file).get("model") or {})
+    return None if found is None else found[0](**found[1]).eval()
+
+
 @dataclass(frozen=True)
 class TrainedModel:
     """A trained model that reads raw text; an `AttentionTask` has the same attributes.
@@ -69,15 +87,18 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a run's `best.ckpt`, a checkpoint, or the shipped model of that name.
+        """Read a run's `best.ckpt`, a checkpoint, the shipped model of that name, or a model's folder.
 
-        A checkpoint outside a run's folder may name no class of the user's own.
+        A run that tested a model from elsewhere stands for that model. A checkpoint outside a run's folder may name no class of the user's own.
 
         Raises:
             InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
                 has no attention of its own.
         """
         path = find_trained(path)
+        network = read_elsewhere(path)
+        if network is not None:
+            return cls.of(network)
         base = read_base(path)
         options = base.identity.options
         problem = problem_class(options["problem"])(options["spec"])

@@ -178,6 +178,7 @@ def require_one_run(paths: Sequence[Path]) -> None:
     _require_same(metadata, "classes", "name different classes: one is of another run")
     complaint = "come from different versions of {}: test it again, or one is of another run"
     _require_same(metadata, "checkpoint_hash", complaint, within="checkpoint")
+    _require_same(metadata, "weights", "are of models with other weights: test the model again")
 
 
 def require_same_instances(first: Path, second: Path) -> None:

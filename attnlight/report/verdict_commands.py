@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from attnlight.elsewhere import tested_config
 from attnlight.files import read_yaml
 from attnlight.report.run import VERBS
 from attnlight.shipped import find_config
@@ -23,7 +24,7 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str], test: s
         tests: The tests that have a record.
         test: The test.
     """
-    if not (folder / "fit.yaml").is_file():
+    if not (folder / "fit.yaml").is_file() and tested_config(folder) is None:
         return 'attnlight.run(model, data, tests="card")'
     card, key = _arguments("card"), test.replace("_", "")
     run = [str(folder)]

@@ -72,7 +72,7 @@ class TestReadTokenizer:
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:
         (tmp_path / "tokenizer.json").write_text("{}")
-        with pytest.raises(InputError, match="no tokenizer that can be read"):
+        with pytest.raises(InputError, match="is not a tokenizer that can be read"):
             read_tokenizer(str(tmp_path))
 
     def test_two_special_tokens_before_a_text(self, tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""The configuration of a model of transformers, and whether it classifies single texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import transformers
+from transformers import CONFIG_MAPPING, PretrainedConfig
+
+from attnlight.errors import InputError, one_line
+from attnlight.huggingface.folder import read_config
+
+HEAD = "ForSequenceClassification"
+# Keys by which transformers would run other code, or read other files than the model's own.
+_NOT_OBEYED = ("auto_map", "_name_or_path", "transformers_weights", "fusion_config")
+_OTHER_HEADS = {
+    "ForTokenClassification": "to tag tokens",
+    "ForQuestionAnswering": "to find answers in texts",
+    "ForMultipleChoice": "to choose among several texts",
+    "ForNextSentencePrediction": "to tell whether one sentence follows another",
+    "ForImageClassification": "to classify images",
+}
+_OTHER_PROBLEMS = {
+    "regression": "is a regression model, whose output is a number",
+    "multi_label_classification": "may assign several classes to a text",
+}
+_PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
+
+
+def configuration(path: str) -> PretrainedConfig:
+    """The configuration of a model in a folder or on the hub.
+
+    Raises:
+        InputError: There is no such model, or `build_configuration` refuses its `config.json`.
+    """
+    return build_configuration(read_config(path), path)
+
+
+def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedConfig:
+    """A configuration from the content of a `config.json`, without what would run code.
+
+    Args:
+        content: The content.
+        where: The folder or checkpoint that it is of, for messages.
+
+    Raises:
+        InputError: It is of a model that transformers does not contain, of a quantised one, or of none.
+    """
+    options = {name: value for name, value in content.items() if name not in _NOT_OBEYED}
+    kind = options.get("model_type")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        code = "its own code (auto_map) is never run, and " if "auto_map" in content else ""
+        raise InputError(
+            f"{where} has no model that can be read: {code}transformers {transformers.__version__} has no "
+            f"model_type {kind!r}."
+        )
+    if options.get("quantization_config"):
+        raise InputError(
+            f"the weights in {where} are quantised: give the model that they were made from."
+        )
+    try:
+        config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict(options)
+        config._attn_implementation = "sdpa"  # not a kernel that the configuration names
+        config.get_text_config()
+    except Exception as error:
+        raise InputError(
+            f"the configuration in {where} describes no model: {one_line(error)[:200]}."
+        ) from error
+    return config
+
+
+def require_single_label(config: PretrainedConfig, names: Sequence[str], where: str) -> None:
+    """Check that a model was trained for nothing but to assign one of several classes to a single text.
+
+    Args:
+        config: Its configuration.
+        names: Names of its classes in transformers.
+        where: The folder or class that it is of, for messages.
+
+    Raises:
+        InputError: It has a head for something else.
+    """
+    for name in names:
+        for ending, use in _OTHER_HEADS.items():
+            if name.endswith(ending):
+                raise InputError(
+                    f"{where} was trained {use} ({name}); expected a model that classifies texts "
+                    f"({HEAD})."
+                )
+    if not has_head(names):
+        return
+    problem = "regression" if config.num_labels == 1 else config.problem_type
+    if problem in _OTHER_PROBLEMS:
+        raise InputError(
+            f"{where} {_OTHER_PROBLEMS[problem]} (problem_type {config.problem_type}, num_labels "
+            f"{config.num_labels}); expected a model that assigns one of several classes."
+        )
+    labels = {str(name).casefold() for name in config.id2label.values()}
+    task = str(getattr(config, "finetuning_task", None)).lower()
+    if task in _PAIR_TASKS or labels & {"entailment", "not_entailment"}:
+        raise InputError(
+            f"{where} was trained on pairs of texts ({', '.join(config.id2label.values())}): what it says of "
+            "a single text has no meaning, and pairs are not read by models of transformers."
+        )
+
+
+def has_head(names: Sequence[str]) -> bool:
+    """Whether classes of transformers have a head that classifies texts."""
+    return any(HEAD in name for name in names)
+
+
+def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:
+    """Names of a model's classes, as a corpus spells them, in the order of its logits.
+
+    The corpus's names are taken in their order if the model names none, and matched without regard to
+    case otherwise.
+
+    Args:
+        config: The model's configuration.
+        classes: The corpus's classes; empty: there is no corpus.
+
+    Raises:
+        InputError: The model's classes have other names than the corpus's.
+    """
+    names = [str(name) for _, name in sorted(config.id2label.items())]
+    if len({name.casefold() for name in names}) < len(names):
+        raise InputError(f"the model gives several classes one name: {', '.join(names)}.")
+    if not classes:
+        return names
+    if unnamed(config) and len(names) == len(classes):
+        return list(classes)
+    spelt = {name.casefold(): name for name in classes}
+    if sorted(spelt) != sorted(name.casefold() for name in names):
+        raise InputError(
+            f"the corpus in `data` has the classes {', '.join(classes)}, the model {', '.join(names)}: "
+            "rename them with `classes` of `data`."
+        )
+    return [spelt[name.casefold()] for name in names]
+
+
+def unnamed(config: PretrainedConfig) -> bool:
+    """Whether a model's classes have the names that transformers gives where there are none."""
+    return all(name == f"LABEL_{number}" for number, name in config.id2label.items())

@@ -1,0 +1,35 @@
+"""The positions of texts that are padded on the left."""
+
+from __future__ import annotations
+
+from inspect import signature
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from attnlight.errors import InputError
+
+
+def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
+    """`position_ids` (B, N) that count the tokens of each text alone; empty where no text needs them.
+
+    Models count from the first place of a batch, or of what they are given as embeddings.
+
+    Args:
+        model: A model of transformers, without a head.
+        mask: Real tokens, (B, N) bool.
+
+    Raises:
+        InputError: A text is padded on the left, and the model takes no positions.
+    """
+    if not mask.shape[1] or not (mask.any(-1) & ~mask[:, 0]).any():
+        return {}
+    if "position_ids" not in signature(model.forward).parameters:
+        raise InputError(
+            f"texts are padded on the left, and {type(model).__name__} takes no positions: pad them on the "
+            "right."
+        )
+    tables = (getattr(module, "position_embeddings", None) for module in model.modules())
+    paddings = (table.padding_idx for table in tables if isinstance(table, nn.Embedding))
+    first = next((padding + 1 for padding in paddings if padding is not None), 0)  # RoBERTa's
+    return {"position_ids": (mask.cumsum(-1) - 1).clamp(min=0) + first}

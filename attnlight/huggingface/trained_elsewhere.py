@@ -1,0 +1,122 @@
+"""What a command or `attnlight.run` asks of a model that was trained elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from attnlight.data.encoding import Encoding
+from attnlight.data.pieces import longest_text, read_tokenizer
+from attnlight.data.raw_text import RawText
+from attnlight.errors import InputError
+from attnlight.huggingface.configuration import (
+    class_names,
+    configuration,
+    require_single_label,
+    unnamed,
+)
+from attnlight.problems import Classification
+
+
+class TrainedElsewhere(nn.Module):
+    """A network that reads its weights when it is built, from a folder or the hub.
+
+    Attributes:
+        path: Folder or hub id; None: the model was given.
+        transformer: The model of transformers.
+        numbers: The model's own number of each token id, (V,) long.
+        whole_words: Whether items are words.
+        new: Names of the parameters that were drawn at random.
+    """
+
+    path: str | None
+    transformer: Any
+    numbers: Tensor
+    whole_words: bool
+    new: tuple[str, ...]
+
+    @staticmethod
+    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
+        """The encoding of the texts of a model that was trained elsewhere.
+
+        Args:
+            options: Options of the network.
+            classes: The corpus's classes.
+
+        Raises:
+            InputError: There is no such model, it does not classify texts, or its classes have other
+                names.
+        """
+        path = str(options["path"])
+        config = configuration(path)
+        require_single_label(config, config.architectures or (), path)
+        settings = config.get_text_config().to_dict()
+        tokenizer, _ = read_tokenizer(path, longest_text(settings))
+        return Encoding(path, tokenizer.to_str(), tuple(class_names(config, classes)))
+
+    @property
+    def raw(self) -> RawText:
+        """The encoder of raw text.
+
+        Raises:
+            InputError: The model has no tokenizer, or its head is not trained.
+        """
+        self.require_trained()
+        if self.path is None:
+            raise InputError(
+                "a model in memory has no tokenizer: give the path of its folder to read raw text."
+            )
+        encoding = self.encoding_of({"path": self.path}, ())
+        classes = list(encoding.classes)
+        return RawText(encoding.tokenizer_json, classes, whole_words=self.whole_words)
+
+    @property
+    def problem(self) -> Classification:
+        """The problem."""
+        classes, vocab_size = class_names(self.transformer.config), len(self.numbers)
+        spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
+        return Classification(spec)
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """No hyperparameters: there is no task."""
+        return {}
+
+    def require_trained(self) -> None:
+        """Check that no part of the model is as it was drawn at random.
+
+        Raises:
+            InputError: The head is: the model was not trained to classify.
+        """
+        if self.new:
+            raise InputError(
+                f"the model in {self.path} has no trained head ({self.new[0]} is missing): train it by "
+                "`attnlight fit` first."
+            )
+
+    def announce_classes(self, classes: Sequence[str], accuracy: float | None = None) -> None:
+        """Print on stderr how the model's classes were taken, if it does not name them.
+
+        Args:
+            classes: The corpus's classes, in the order of the logits.
+            accuracy: Share of texts that are predicted rightly: a warning is printed where it is below
+                chance. None: it is not known yet.
+        """
+        own = self.transformer.config.id2label
+        if not unnamed(self.transformer.config) or list(own.values()) == list(classes):
+            return
+        pairs = ", ".join(f"{a} is {b}" for a, b in zip(own.values(), classes, strict=True))
+        if accuracy is None:
+            print(
+                f"the model names no classes, so they are taken in order: {pairs}", file=sys.stderr
+            )
+        elif accuracy < 1 / len(classes):
+            print(
+                f"warning: the accuracy, {accuracy:.3f}, is below chance, {1 / len(classes):.3f}: the "
+                f"classes of the model may have another order than the corpus's ({pairs}); write their "
+                f"names into `id2label` of {self.path}/config.json",
+                file=sys.stderr,
+            )

@@ -1,0 +1,200 @@
+"""Commands and Python on a model's folder, and on a run that tested one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.records import read_metadata, read_record
+from attnlight.report.verdict import verdict_of
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import TEXTS, write_model
+from tests.huggingface.test_folder import reweigh
+
+DATA = ["--data=films.csv", "--data.test=train", "--data.validation=train"]
+FAST = [*CPU, *QUIET]
+PREDICTIONS = [*DATA, "--tests=predictions", *FAST]
+NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
+
+
+def write_table(name: str, rows: Iterable[tuple[str, str]]) -> None:
+    with Path(name).open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    write_model(folder / "films", **NAMES)
+    write_model(folder / "unnamed")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    write_table("films.csv", zip(TEXTS, ["pos", "neg", "pos", "neg"], strict=True))
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    """A run that tested the model."""
+    return place / "checkpoints/films/first"
+
+
+@pytest.fixture
+def tested(here: None, run: Path) -> Path:
+    if not run.exists():
+        assert main(["test", "films", "--run=first", *PREDICTIONS]) == 0
+    return run.relative_to(Path.cwd())
+
+
+LONG = ["--model=huggingface_last", "--model.net.path=films"]
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        ("verb", "words"),
+        [("test", ["films"]), ("test", ["--model=films"]), ("validate", LONG), ("predict", LONG)],
+    )
+    def test_a_corpus_must_be_named(
+        self, verb: str, words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main([verb, *words, *FAST]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "has no corpus here: name the texts that it reads" in said
+        assert f"attnlight {verb} ... --data FILE" in said
+
+    def test_short_forms(self, tested: Path) -> None:
+        for run, words in (("short", ["--model=films"]), ("long", LONG)):
+            assert main(["test", *words, "--experiment=e", f"--run={run}", *PREDICTIONS]) == 0
+            found, expected = (
+                read_record(folder / "records/test/predictions.parquet")
+                for folder in (Path("checkpoints/e", run), tested)
+            )
+            for name in ("label", "prediction", "probabilities"):
+                one, other = ([*record.columns[name]] for record in (found, expected))
+                np.testing.assert_array_equal(one, other)
+            assert found.metadata["weights"] == expected.metadata["weights"]
+
+    def test_the_commands_of_the_card_fill_it(self, tested: Path) -> None:
+        unmeasured = [line for line in verdict_of(tested).lines if line.answer == "not measured"]
+        (command,) = map(shlex.split, {line.command for line in unmeasured})
+        assert command[:3] == ["attnlight", "test", str(tested)]
+        assert main([*command[1:-1], f"{command[-1]},texts", *FAST]) == 0
+        answers = {line.name: line.answer for line in verdict_of(tested).lines}
+        assert "not measured" not in answers.values()
+        assert answers["uniqueness"] == "caution"
+        assert main(["test", str(tested), "--tests=head_ablation,attention_sinks", *FAST]) == 0
+        assert main(["predict", str(tested), *FAST]) == 0
+        files = [*tested.glob("records/*/*.parquet"), tested / "predictions.parquet"]
+        assert len(files) == 10
+        assert len({read_metadata(path)["weights"] for path in files}) == 1
+
+    def test_weights_that_have_changed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        shutil.copytree("films", "changing")
+        assert main(["test", "changing", "--run=r", *PREDICTIONS]) == 0
+        record = Path("checkpoints/changing/r/records/test/predictions.parquet")
+        before = read_metadata(record)["weights"]
+        model = transformers.BertForSequenceClassification.from_pretrained("changing")
+        with torch.no_grad():
+            model.classifier.bias[0] += 0.001
+        model.save_pretrained("changing")
+        again = ["test", "checkpoints/changing/r", "--tests=predictions", *FAST]
+        assert main(again) == 2
+        said = capsys.readouterr().err
+        assert f"predictions.parquet is of other weights ({before}) than the model has now" in said
+        another = [*again[:2], "--tests=attention_permutation", *FAST]
+        assert main(another) == 2
+        assert [path.name for path in record.parent.iterdir()] == [record.name]
+        assert main([*another, "--overwrite"]) == 0
+        assert main(["report", "checkpoints/changing/r"]) == 2
+        assert "are of models with other weights: test the model again" in capsys.readouterr().err
+        assert main([*again, "--overwrite"]) == 0
+        assert read_metadata(record)["weights"] != before
+
+    def test_classes_without_names(self, capsys: pytest.CaptureFixture[str]) -> None:
+        model = HuggingFaceClassifier("unnamed").eval()
+        logits = model(model.raw.encode(list(TEXTS))).logits.detach()
+        margin = logits[:, 1] - logits[:, 0]
+        shift = margin.median() + 1e-3  # so that both classes are predicted
+        reweigh(Path("unnamed"), lambda state: state["classifier.bias"][1].sub_(shift))
+        predicted = (margin > shift).long().tolist()
+        said = "names no classes, so they are taken in order: LABEL_0 is neg, LABEL_1 is pos"
+        Path("films.yaml").write_text(
+            "class_path: attnlight.datamodules.TextDataModule\n"
+            "init_args: {path: films.csv, test: train, classes: {neg: neg, pos: pos}}\n"
+        )
+        for turned in (False, True):
+            rows = zip(TEXTS, predicted, strict=True)
+            write_table("films.csv", [(text, ("neg", "pos")[n ^ turned]) for text, n in rows])
+            command = ["test", "unnamed", "--data=films.yaml", f"--run={turned}"]
+            capsys.readouterr()
+            assert main([*command, "--tests=predictions", *FAST]) == 0
+            told = capsys.readouterr().err
+            assert told.count(said) == 1
+            assert ("warning: the accuracy, 0.000, is below chance, 0.500" in told) is turned
+
+
+class TestPython:
+    def test_folders_and_runs(self, tested: Path) -> None:
+        model = HuggingFaceClassifier("films").eval()
+        expected = model(model.raw.encode(list(TEXTS))).logits
+        for path in ("films", Path("films"), str(tested)):
+            loaded: Any = attnlight.load(path)
+            torch.testing.assert_close(loaded.model(loaded.encode(list(TEXTS))).logits, expected)
+        rows = [(text, "POS") for text in TEXTS]
+        results = attnlight.run("films", rows, tests="predictions")
+        probabilities = torch.tensor(results.table("predictions")["probabilities"].tolist())
+        torch.testing.assert_close(probabilities, expected.softmax(-1))
+
+    def test_explain(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        found = []
+        for path in ("films", str(tested)):
+            capsys.readouterr()
+            assert main(["explain", path, TEXTS[0], "--json"]) == 0
+            found.append(json.loads(capsys.readouterr().out))
+        assert found[0] == found[1]
+        assert found[0][0]["prediction"] in ("NEG", "POS")
+
+    def test_pairs_are_refused(self) -> None:
+        rows = [{"text": text, "query": "is it good ?"} for text in TEXTS]
+        with pytest.raises(InputError, match="the model reads texts without `queries`"):
+            attnlight.run("films", rows)
+
+    def test_the_digest_is_of_the_weights(self) -> None:
+        def digest(model: Any) -> str:
+            texts = model.raw.encode(list(TEXTS))
+            results = attnlight.run(model, [texts], tests="predictions")
+            (record,) = results.folder.rglob("predictions.parquet")
+            return str(read_metadata(record)["weights"])
+
+        first, second = HuggingFaceClassifier("films"), HuggingFaceClassifier("films")
+        before = digest(first)
+        assert digest(first) == digest(second) == before
+        assert len(bytes.fromhex(before)) == 8
+        with torch.no_grad():
+            second.transformer.classifier.bias[0] += 0.001
+        assert digest(second) != before
+        with torch.no_grad():
+            second.transformer.classifier.bias.copy_(first.transformer.classifier.bias)
+        assert digest(second) == before

@@ -1,0 +1,431 @@
+"""Folders that are damaged, hostile, or no classifiers of texts: one sentence each, and nothing runs."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+from safetensors.torch import load_file, save_file
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.huggingface import HuggingFaceClassifier
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
+from tests.huggingface.models import MODELS
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+AUTO = "AutoModelForSequenceClassification"
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
+    return write_model(tmp_path_factory.mktemp("good") / "model", **names)
+
+
+@pytest.fixture
+def folder(good: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good, tmp_path / "model"))
+
+
+def edit(folder: Path, file: str = "config.json", **changes: Any) -> None:
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(content | changes))
+
+
+def reweigh(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    state = load_file(folder / "model.safetensors")
+    change(state)
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / "model.safetensors", 10_000)
+
+
+def pickle(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def shard(folder: Path) -> None:
+    transformers.BertForSequenceClassification.from_pretrained(folder).save_pretrained(
+        folder, max_shard_size="20KB"
+    )
+    (folder / "model.safetensors").unlink(missing_ok=True)
+
+
+def shard_without_one(folder: Path) -> None:
+    shard(folder)
+    min(folder.glob("model-*.safetensors")).unlink()
+
+
+def shard_from_outside(folder: Path) -> None:
+    shutil.move(folder / "model.safetensors", folder.parent / "other.safetensors")
+    listed = {"weight_map": {"x": "../other.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def trainer_output(folder: Path) -> None:
+    (folder / "checkpoint-500").mkdir()
+    for file in [path for path in folder.iterdir() if path.is_file()]:
+        file.rename(folder / "checkpoint-500" / file.name)
+    (folder / "training_args.bin").write_bytes(b"")
+
+
+def run_folder(folder: Path) -> None:
+    empty(folder)
+    (folder / "fit.yaml").write_text("model: {}")
+
+
+def slow_tokenizer(folder: Path) -> None:
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    (folder / "tokenizer.json").unlink()
+
+
+def panicking(folder: Path) -> None:
+    """tokenizers panics on a special token that its template lacks."""
+    write_model(folder, "llama", AUTO)
+    processor = json.loads((folder / "tokenizer.json").read_text())["post_processor"]
+    processor["single"][0]["SpecialToken"]["id"] = "x"
+    edit(folder, "tokenizer.json", post_processor=processor)
+
+
+def token_tagger(folder: Path, name: str = "bert") -> None:
+    empty(folder)
+    write_model(folder, name, "AutoModelForTokenClassification")
+
+
+def latin(folder: Path, file: str) -> None:
+    (folder / file).write_bytes('{"model_type": "bért"}'.encode("latin-1"))
+
+
+def more_layers(count: int) -> Callable[[Path], None]:
+    return lambda folder: edit(folder, num_hidden_layers=count)
+
+
+def own_code(folder: Path) -> None:
+    edit(folder, model_type="harmful", auto_map={"AutoConfig": "harm.Config"})
+
+
+CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
+    "missing": (shutil.rmtree, ("there is no folder",)),
+    "empty": (empty, ("is empty", "save_pretrained")),
+    "no-config": (lambda f: (f / "config.json").unlink(), ("no config.json in",)),
+    "trainer-output": (trainer_output, ("output folder of a Trainer", "model/checkpoint-500")),
+    "run": (run_folder, ("is a run of attnlight", "attnlight test")),
+    "adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), ("adapter", "merge")),
+    "config-latin": (lambda f: latin(f, "config.json"), ("config.json", "utf-8")),
+    "config-pointer": (lambda f: (f / "config.json").write_text(POINTER), ("git-lfs pointer", "git lfs pull")),
+    "config-broken": (lambda f: (f / "config.json").write_text("{"), ("config.json is not readable JSON",)),
+    "config-list": (lambda f: (f / "config.json").write_text("[]"), ("config.json holds a list",)),
+    "config-deep": (lambda f: (f / "config.json").write_text("[" * 100_000), ("config.json is not readable",)),
+    "config-junk": (lambda f: edit(f, hidden_size={"a": [{"b": None}]}), ("describes no model", "hidden_size")),
+    "config-negative": (lambda f: edit(f, num_attention_heads=-3), ("no model that classifies texts",)),
+    "config-unknown": (lambda f: edit(f, model_type="nothing"), ("no model_type 'nothing'", "transformers")),
+    "config-link": (lambda f: ((f / "config.json").unlink(), (f / "config.json").symlink_to("/dev/zero")), ("no config.json",)),
+    "quantised": (lambda f: edit(f, quantization_config={"quant_method": "awq"}), ("quantised",)),
+    "own-code": (own_code, ("its own code (auto_map) is never run", "harmful")),
+    "truncated": (truncate, ("model.safetensors is truncated or damaged",)),
+    "pointer": (lambda f: (f / "model.safetensors").write_text(POINTER), ("git-lfs pointer", "git lfs pull")),
+    "no-weights": (lambda f: (f / "model.safetensors").unlink(), ("no weights in", "expected model.safetensors")),
+    "keras": (lambda f: (f / "model.safetensors").rename(f / "tf_model.h5"), ("tf_model.h5 is not read",)),
+    "pickle": (pickle, ("pickled (pytorch_model.bin)", "python -c", "BertForSequenceClassification")),
+    "shard-missing": (shard_without_one, ("no file model-00001-of", "model.safetensors.index.json lists")),
+    "shard-outside": (shard_from_outside, ("no file ../other.safetensors",)),
+    "sizes": (lambda f: edit(f, hidden_size=36), ("other sizes", "(32,), expected (36,)")),
+    "fewer-layers": (more_layers(1), ("weights that are no part of", "bert.encoder.layer.1.", "another model")),
+    "more-layers": (more_layers(3), ("lacks weights of its model", "bert.encoder.layer.2.")),
+    "second-head": (
+        lambda f: reweigh(f, lambda state: state.update({"classifier2.weight": torch.ones(2, 32)})),
+        ("classifier2.weight", "another model"),
+    ),
+    "slow-tokenizer": (slow_tokenizer, ("vocab.txt, but no tokenizer.json", "AutoTokenizer", "python -c")),
+    "no-tokenizer": (lambda f: (f / "tokenizer.json").unlink(), ("no tokenizer.json",)),
+    "tokenizer-latin": (lambda f: latin(f, "tokenizer.json"), ("tokenizer.json", "utf-8")),
+    "tokenizer-pointer": (lambda f: (f / "tokenizer.json").write_text(POINTER), ("git-lfs pointer",)),
+    "tokenizer-junk": (lambda f: edit(f, "tokenizer.json", added_tokens=None), ("tokenizer.json",)),
+    "tokenizer-of-another": (lambda f: write_tokenizer(f, "gpt2"), ("300 tokens", "embeddings of 90")),
+    "tokenizer-panic": (panicking, ("tokenizer.json is not a tokenizer that can be read",)),
+    "regression": (lambda f: edit(f, problem_type="regression"), ("is a regression model", "num_labels 2")),
+    "one-label": (lambda f: edit(f, id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0}), ("is a regression model", "num_labels 1")),
+    "multi-label": (
+        lambda f: edit(f, problem_type="multi_label_classification"),
+        ("may assign several classes to a text", "multi_label_classification"),
+    ),
+    "tokens": (token_tagger, ("was trained to tag tokens (BertForTokenClassification)",)),
+    "tokens-same-names": (
+        lambda f: token_tagger(f, "modernbert"),
+        ("was trained to tag tokens (ModernBertForTokenClassification)",),
+    ),
+    "pairs": (
+        lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None),
+        ("trained on pairs of texts",),
+    ),
+    "pairs-by-task": (lambda f: edit(f, finetuning_task="mrpc"), ("trained on pairs of texts",)),
+    "one-name": (lambda f: edit(f, id2label={"0": "a", "1": "A"}), ("several classes one name: a, A",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_sentence(case: str, folder: Path) -> None:
+    damage, words = CASES[case]
+    damage(folder)
+    with pytest.raises(InputError) as error:
+        attnlight.run(HuggingFaceClassifier(str(folder)), list(TEXTS), tests="predictions")
+    for word in words:
+        assert word in str(error.value)
+    assert len(str(error.value)) < 600
+    assert "\n" not in str(error.value)
+
+
+IN_MEMORY = {
+    "regression": ({"problem_type": "regression"}, "is a regression model"),
+    "one-label": ({"num_labels": 1}, "is a regression model"),
+    "multi-label": ({"problem_type": "multi_label_classification"}, "may assign several classes"),
+    "pairs": ({"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
+}
+
+
+@pytest.mark.parametrize("case", IN_MEMORY)
+def test_models_in_memory(case: str) -> None:
+    options, word = IN_MEMORY[case]
+    with pytest.raises(InputError, match=word):
+        HuggingFaceClassifier(MODELS["bert"](AUTO, **options))
+
+
+def test_a_tagger_in_memory() -> None:
+    with pytest.raises(InputError, match=r"trained to tag tokens \(BertForTokenClassification\)"):
+        HuggingFaceClassifier(MODELS["bert"]("AutoModelForTokenClassification"))
+
+
+COMMANDS = (
+    "missing",
+    "trainer-output",
+    "truncated",
+    "pickle",
+    "tokens",
+    "multi-label",
+    "one-label",
+)
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_on_the_command_line(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage, words = CASES[case]
+    damage(folder)
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setattr(sys, "argv", ["attnlight"])
+    Path("films.csv").write_text("text,label\n" + "a film,pos\na mess,neg\n" * 4)
+    data = ["--data=films.csv", "--data.test=train", "--tests=predictions", *CPU, *QUIET]
+    assert main(["test", "--model=huggingface_last", f"--model.net.path={folder}", *data]) == 2
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    lines = [line for line in told.splitlines() if line.startswith("attnlight: ")]
+    assert told.splitlines()[-1:] == lines
+    for word in words:
+        assert word in lines[0]
+    assert not Path("checkpoints").exists()
+
+
+def logits(folder: str | Path) -> torch.Tensor:
+    model = HuggingFaceClassifier(folder).eval()
+    found: torch.Tensor = model(model.raw.encode(list(TEXTS))).logits.detach()
+    return found
+
+
+class TestWhatIsRead:
+    """The same weights in other forms give the same logits, and nothing else is read."""
+
+    def test_shards(self, good: Path, folder: Path) -> None:
+        shard(folder)
+        assert len(list(folder.glob("model-*.safetensors"))) > 1
+        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+
+    def test_links(self, good: Path, tmp_path: Path) -> None:
+        """As in the cache of the hub."""
+        (tmp_path / "linked").mkdir()
+        for file in good.iterdir():
+            (tmp_path / "linked" / file.name).symlink_to(file)
+        torch.testing.assert_close(logits(tmp_path / "linked"), logits(good), atol=0, rtol=0)
+
+    def test_weights_of_pretraining_and_of_older_versions(self, good: Path, folder: Path) -> None:
+        def change(state: dict[str, torch.Tensor]) -> None:
+            norm = "bert.embeddings.LayerNorm"
+            state[f"{norm}.gamma"] = state.pop(f"{norm}.weight")
+            state["bert.embeddings.position_ids"] = torch.arange(64)[None]
+            state["cls.predictions.bias"] = torch.ones(90)
+            state["cls.seq_relationship.weight"] = torch.ones(2, 32)
+
+        reweigh(folder, change)
+        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+
+    @pytest.mark.parametrize("name", ["roberta", "distilbert", "electra", "gpt2", "modernbert"])
+    def test_pretrained_models_are_trained_further(self, name: str, tmp_path: Path) -> None:
+        head = "CausalLM" if name == "gpt2" else "MaskedLM"
+        folder = write_model(tmp_path, "gpt2" if name == "gpt2" else "bert", f"AutoModelFor{head}")
+        if name != "gpt2":
+            size = json.loads((folder / "config.json").read_text())["vocab_size"]
+            (folder / "model.safetensors").unlink()
+            MODELS[name](f"AutoModelFor{head}", vocab_size=size).save_pretrained(folder)
+        assert HuggingFaceClassifier(folder, 3).new
+
+    def test_the_conversions_that_are_named(self, good: Path, folder: Path) -> None:
+        pickle(folder)
+        slow_tokenizer(folder)
+        for _ in range(2):
+            with pytest.raises(InputError) as error:
+                logits(folder)
+            command = str(error.value).partition("`")[2].partition("`")[0]
+            program, option, code = shlex.split(command)
+            assert (program, option) == ("python", "-c")
+            exec(code, {})  # noqa: S102
+        saved = load_file(folder / "model.safetensors")
+        for name, values in load_file(good / "model.safetensors").items():
+            torch.testing.assert_close(saved[name], values, atol=0, rtol=0)
+        assert HuggingFaceClassifier(folder).raw.encode(["a film"]).tokens.shape[0] == 1
+
+    def test_files_written_over_do_not_change_a_model(self, folder: Path) -> None:
+        model = HuggingFaceClassifier(folder).eval()
+        batch = model.raw.encode(list(TEXTS))
+        before = model(batch).logits
+        reweigh(folder, lambda state: [values.zero_() for values in state.values()])
+        torch.testing.assert_close(model(batch).logits, before, atol=0, rtol=0)
+
+
+HARM = """
+from pathlib import Path
+Path(__file__).with_name("HARMED").touch()
+raise SystemExit("harm was done")
+"""
+
+
+class TestHostileFolders:
+    @pytest.fixture
+    def hostile(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A folder with code beside the model, and a user who says yes to everything."""
+        (folder / "harm.py").write_text(HARM)
+        classes = ("AutoConfig", "AutoModel", AUTO, "AutoTokenizer")
+        edit(folder, auto_map=dict.fromkeys(classes, "harm.Harm"))
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps({"auto_map": {"AutoTokenizer": ["harm.Harm", "harm.Harm"]}})
+        )
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 100))
+        monkeypatch.setattr(builtins, "input", lambda *_: "y")
+        return folder
+
+    @pytest.fixture(autouse=True)
+    def no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def connect(*_: object) -> None:
+            raise AssertionError("the network was tried")
+
+        for name in ("socket.getaddrinfo", "socket.socket.connect", "socket.create_connection"):
+            monkeypatch.setattr(name, connect)
+
+    def test_code_of_a_known_model_is_not_run(self, hostile: Path, good: Path) -> None:
+        torch.testing.assert_close(logits(hostile), logits(good), atol=0, rtol=0)
+        options = HuggingFaceClassifier.stored_options({"path": str(hostile)})
+        assert "auto_map" not in options["config"]
+        assert not list(hostile.rglob("HARMED"))
+
+    @pytest.mark.parametrize("architecture", [["Harm"], ["HarmForSequenceClassification"], None])
+    def test_code_of_an_unknown_model(self, hostile: Path, architecture: Any) -> None:
+        edit(hostile, model_type="harmful", architectures=architecture)
+        for read in (HuggingFaceClassifier, attnlight.load):
+            with pytest.raises(InputError, match=r"its own code \(auto_map\) is never run"):
+                read(hostile)
+        assert not list(hostile.rglob("HARMED"))
+
+    def test_a_checkpoint_that_stores_the_path(self, hostile: Path, folder: Path) -> None:
+        """Its configuration is as little trusted as the folder's."""
+        own = HuggingFaceClassifier.stored_options({"path": str(folder)})
+        harm = {"auto_map": {"AutoConfig": "harm.Harm", "AutoModel": "harm.Harm"}}
+        kernel = {"attn_implementation": "someone/kernel", "_attn_implementation": "someone/kernel"}
+        for path in (str(hostile), "gone/somewhere/else"):
+            options = own | {"path": path, "config": own["config"] | harm | kernel}
+            model = HuggingFaceClassifier(vocab_size=90, num_classes=2, **options)
+            assert model.transformer.config._attn_implementation == "attnlight"
+            options["config"] = options["config"] | {"model_type": "harmful"}
+            if path != str(hostile):
+                with pytest.raises(InputError, match="is never run"):
+                    HuggingFaceClassifier(vocab_size=90, num_classes=2, **options)
+        assert not list(hostile.rglob("HARMED"))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"_name_or_path": "someone/else"},
+            {"transformers_weights": "../other.safetensors"},
+            {"attn_implementation": "someone/kernel"},
+            {"_attn_implementation": "flash_attention_2"},
+            {"fusion_config": {"fuse": True}},
+        ],
+        ids=lambda changes: next(iter(changes)),
+    )
+    def test_pointers_elsewhere(self, folder: Path, good: Path, changes: Any) -> None:
+        edit(folder, **changes)
+        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+
+    def test_pickles_beside_the_weights(self, folder: Path, good: Path) -> None:
+        class Harm:
+            def __reduce__(self) -> Any:
+                return Path.touch, (folder / "HARMED",)
+
+        for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt", ".metadata"):
+            with (folder / name).open("wb") as file:
+                torch.save(Harm(), file)
+        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+        (folder / "model.safetensors").unlink()
+        with pytest.raises(InputError, match="may run code"):
+            logits(folder)
+        assert not (folder / "HARMED").exists()
+
+
+class TestHub:
+    """Models by id come from the cache, in which transformers and huggingface_hub put them."""
+
+    @pytest.fixture
+    def cache(self, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        repository = tmp_path / "hub/models--someone--films"
+        shutil.copytree(good, repository / "snapshots/0123abcd")
+        (repository / "refs").mkdir()
+        (repository / "refs/main").write_text("0123abcd")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        return repository
+
+    def test_a_cached_model(self, cache: Path, good: Path) -> None:
+        torch.testing.assert_close(logits("someone/films"), logits(good), atol=0, rtol=0)
+        by_id, by_folder = (
+            HuggingFaceClassifier.stored_options({"path": path})["fingerprint"]
+            for path in ("someone/films", str(good))
+        )
+        assert by_id == by_folder
+
+    def test_one_that_is_nowhere(self, cache: Path) -> None:
+        with pytest.raises(InputError, match="no folder someone/else, and no model of that name"):
+            HuggingFaceClassifier("someone/else")
