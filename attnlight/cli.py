@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -28,7 +29,7 @@ from attnlight.callbacks.epoch_lines import EpochLines
 from attnlight.callbacks.joining import JoinTimeout
 from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
-from attnlight.checkpoints import CHECKPOINT_KEY, OPTIMIZER_STATES, read_checkpoint
+from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import compose
 from attnlight.configuration import (
     fill_placeholders,
@@ -45,6 +46,7 @@ from attnlight.models.build import pretrained_network
 from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
+from attnlight.resuming import require_same_training
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.from_base import FromBase
@@ -151,12 +153,6 @@ class AttnlightCLI(LightningCLI):
         config.ckpt_path = self.current_run.checkpoint(
             config.ckpt_path or (None if fitting or self._pretrained else "best")
         )
-        resuming = fitting and not self._new
-        if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
-            raise InputError(
-                f"{config.ckpt_path} contains weights but no optimizer state, so training cannot "
-                "resume from it: give --ckpt_path last."
-            )
         if self.current_run.folder.is_dir():
             self._lock_folder()
         else:
@@ -230,9 +226,16 @@ class AttnlightCLI(LightningCLI):
                 )
         config.data = self._data
         super().instantiate_classes()
+        plain[verb].pop("config", None)
+        for name, value in getattr(self.model, "resolved_args", {}).items():
+            plain[verb].model.init_args[name] = value
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[verb]
+        if verb == "fit" and not self._new:
+            dump = self._parser(verb).dump(plain[verb], skip_unset=False, skip_validation=True)
+            path, devices = Path(config.ckpt_path), self.trainer.world_size
+            require_same_training(path, yaml.safe_load(dump), self._data, devices)
         if self._pretrained is not None:
             self.model.model.require_trained()
         # From here on, only the content of a checkpoint or a base can still be refused.
