@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,13 +21,15 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.epoch_lines import EpochLines
-from attnlight.callbacks.joining import JoinTimeout
+from attnlight.callbacks.joining import ExitOnSignals, JoinTimeout
 from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
 from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
@@ -279,6 +282,8 @@ class AttnlightCLI(LightningCLI):
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):  # one process per device
             attached.append(JoinTimeout(self._join_timeout))
+            if not SLURMEnvironment.detect():
+                attached.append(ExitOnSignals())
             if not launcher.cluster_environment.creates_processes_externally:
                 os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
@@ -301,6 +306,8 @@ def run(arguments: Sequence[str] | None) -> None:
         InputError: The input is invalid.
     """
     quieten()
+    if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
     torch.backends.cudnn.allow_tf32 = False
     status = 1
@@ -321,6 +328,8 @@ def run(arguments: Sequence[str] | None) -> None:
                 args=None if arguments is None else list(arguments),
             )
             status = 0
+        except SIGTERMException as error:  # in SLURM; its status would be 0
+            raise SystemExit(128 + signal.SIGTERM) from error
         finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)

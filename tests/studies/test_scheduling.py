@@ -150,7 +150,7 @@ def test_interruption_cancels_what_waits(
     class Interrupted(fake.Here):
         def submit(self, fn: Any, /, *_: Any, **__: Any) -> Future[Any]:
             if len(futures) == 3:
-                raise KeyboardInterrupt
+                raise SystemExit(143)  # by SIGTERM
             futures.append(Future())
             return futures[-1]
 
@@ -158,7 +158,8 @@ def test_interruption_cancels_what_waits(
             shut.append(cancel_futures)
 
     monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
-    assert lab.run(ALL_ROLES) == 130
+    with pytest.raises(SystemExit, match="143"):
+        lab.run(ALL_ROLES)
     assert "the same command continues the study" in capsys.readouterr().out
     assert len(futures) == 3
     assert shut == [True]
