@@ -82,3 +82,19 @@ def test_status(trained: Path, verb: str, number: signal.Signals) -> None:
     assert "Traceback" not in printed
     assert ("the same command continues the study" in printed) == (verb == "study")
     assert not list(trained.glob("e/r/records/test/*.parquet"))
+
+
+def test_slurm_requeues_before_the_job_is_ended(trained: Path, tmp_path: Path) -> None:
+    """SIGUSR1 saves a checkpoint and requeues the job, which SLURM then ends by SIGTERM."""
+    requeue = tmp_path / "scontrol"
+    requeue.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/requeued\nkill -TERM $PPID\n')
+    requeue.chmod(0o755)
+    variables = {"NTASKS": "1", "JOB_ID": "7", "PROCID": "0", "LOCALID": "0", "NODEID": "0"}
+    slurm = {f"SLURM_{name}": value for name, value in variables.items()}
+    environment = os.environ | slurm | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = fit(trained, *CPU, "--run=requeued")
+    given = [str(int(signal.SIGUSR1)), f"{STEPS}.training_step", *words]
+    statuses, printed = in_forks(signalled, given, cwd=trained, environments=[environment])
+    assert statuses == [143], printed[-3000:]
+    assert (tmp_path / "requeued").read_text() == "requeue 7\n"
+    assert (trained / "e/requeued/hpc_ckpt_1.ckpt").is_file()

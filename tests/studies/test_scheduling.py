@@ -220,6 +220,7 @@ class Failing(fake.Here):
         (1, b"\n", "it printed nothing", 1),
         (0, b"fine", "its checkpoint is not readable, or records are missing", 1),
         (-9, b"one", "ended by SIGKILL", 2),
+        (143, b"one", "ended by SIGTERM", 2),
         (255, b"one", "its process was lost", 2),
         (OSError("the node\nis gone"), b"one", "its worker failed: the node is gone", 2),
     ],
