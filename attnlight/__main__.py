@@ -11,7 +11,7 @@ from traceback import walk_tb
 
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean, one_line
-from attnlight.processes import end_with_rank_zero
+from attnlight.processes import end_with_rank_zero, exit_on_signals
 from attnlight.shorthand import expand
 
 HELP = """\
@@ -111,7 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, or 2 after a mistake in the input, which one sentence on stderr describes.
+
+    Raises:
+        SystemExit: With 128 and the number of the signal that ended the command.
     """
+    if argv is None:
+        exit_on_signals()
     verb, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help", "--version"):
         print(__version__ if verb == "--version" else HELP.rstrip())

@@ -12,6 +12,7 @@ from typing_extensions import override
 from attnlight.checkpoint_file import (
     CHECKPOINT_FORMAT,
     CHECKPOINT_KEY,
+    GLOBAL_BATCH_SIZE,
     OPTIMIZER_STATES,
     read_checkpoint,
 )
@@ -20,6 +21,7 @@ from attnlight.files import replacing
 __all__ = [
     "CHECKPOINT_FORMAT",
     "CHECKPOINT_KEY",
+    "GLOBAL_BATCH_SIZE",
     "OPTIMIZER_STATES",
     "AtomicCheckpointIO",
     "read_checkpoint",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -19,17 +21,19 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
 from attnlight.callbacks.base import STAGES
 from attnlight.callbacks.epoch_lines import EpochLines
-from attnlight.callbacks.joining import JoinTimeout
+from attnlight.callbacks.joining import ExitOnSignals, JoinTimeout
 from attnlight.callbacks.prediction_writer import PredictionWriter
 from attnlight.callbacks.run import RunConfig, SummaryTable
-from attnlight.checkpoints import CHECKPOINT_KEY, OPTIMIZER_STATES, read_checkpoint
+from attnlight.checkpoints import CHECKPOINT_KEY, read_checkpoint
 from attnlight.composition import DEFAULTS, compose
 from attnlight.configuration import (
     fill_placeholders,
@@ -46,6 +50,7 @@ from attnlight.models.build import pretrained_network
 from attnlight.noise import quieten
 from attnlight.parsing import OneSentenceParser
 from attnlight.processes import RANK_ZERO, join_timeout, require_cores
+from attnlight.resuming import require_same_training
 from attnlight.runs import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.from_base import FromBase
@@ -153,12 +158,6 @@ class AttnlightCLI(LightningCLI):
         config.ckpt_path = self.current_run.checkpoint(
             config.ckpt_path or (None if fitting or self._pretrained else "best")
         )
-        resuming = fitting and not self._new
-        if resuming and OPTIMIZER_STATES not in read_checkpoint(config.ckpt_path):
-            raise InputError(
-                f"{config.ckpt_path} contains weights but no optimizer state, so training cannot "
-                "resume from it: give --ckpt_path last."
-            )
         if self.current_run.folder.is_dir():
             self._lock_folder()
         else:
@@ -249,9 +248,16 @@ class AttnlightCLI(LightningCLI):
                 )
         config.data = self._data
         super().instantiate_classes()
+        plain[verb].pop("config", None)
+        for name, value in getattr(self.model, "resolved_args", {}).items():
+            plain[verb].model.init_args[name] = value
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):
                 callback.config = plain[verb]
+        if verb == "fit" and not self._new:
+            dump = self._parser(verb).dump(plain[verb], skip_unset=False, skip_validation=True)
+            path, devices = Path(config.ckpt_path), self.trainer.world_size
+            require_same_training(path, yaml.safe_load(dump), self._data, devices)
         if self._pretrained is not None:
             self.model.model.require_trained()
             if is_rank_zero():
@@ -297,6 +303,8 @@ class AttnlightCLI(LightningCLI):
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):  # one process per device
             attached.append(JoinTimeout(self._join_timeout))
+            if not SLURMEnvironment.detect():
+                attached.append(ExitOnSignals())
             if not launcher.cluster_environment.creates_processes_externally:
                 os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
@@ -327,6 +335,8 @@ def run(arguments: Sequence[str] | None) -> None:
         InputError: The input is invalid.
     """
     quieten()
+    if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
     torch.backends.cudnn.allow_tf32 = False
     status = 1
@@ -347,6 +357,8 @@ def run(arguments: Sequence[str] | None) -> None:
                 args=None if arguments is None else list(arguments),
             )
             status = 0
+        except SIGTERMException as error:  # in SLURM; its status would be 0
+            raise SystemExit(128 + signal.SIGTERM) from error
         finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from attnlight.arguments import VerbParser
 
@@ -23,30 +21,17 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the demo in the working directory, and return the first exit status that is not 0, or 0.
-
-    SIGTERM and Ctrl-C end the command under way, and the demo once that has ended.
-    """
+    """Run the demo in the working directory, and return the first exit status that is not 0, or 0."""
     VerbParser("demo", description=DESCRIPTION).parse_args(argv)
-    before = signal.signal(signal.SIGTERM, _exit)
-    try:
-        for command in COMMANDS:
-            print(f"$ attnlight {command}", flush=True)
-            with subprocess.Popen([sys.executable, "-m", "attnlight", *command.split()]) as process:
-                try:
-                    status = process.wait()
-                except (KeyboardInterrupt, SystemExit):
-                    process.terminate()
-                    process.wait()
-                    raise
-            if status:
-                return status
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    for command in COMMANDS:
+        print(f"$ attnlight {command}", flush=True)
+        with subprocess.Popen([sys.executable, "-m", "attnlight", *command.split()]) as process:
+            try:
+                status = process.wait()
+            except (KeyboardInterrupt, SystemExit):  # by a signal
+                process.terminate()
+                process.wait()
+                raise
+        if status:
+            return status
     return 0
-
-
-def _exit(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""The processes of a job: their number, how they end with their parent, how long they wait."""
+"""The processes of a job: their number, how signals and parents end them, how long they wait."""
 
 from __future__ import annotations
 
@@ -6,13 +6,29 @@ import ctypes
 import os
 import signal
 import sys
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from attnlight.errors import InputError
 
 _PR_SET_PDEATHSIG = 1
 RANK_ZERO = "ATTNLIGHT_RANK_ZERO"  # process id of the rank that started this one
 _JOIN_TIMEOUT = "ATTNLIGHT_JOIN_TIMEOUT"
+
+
+def exit_on_signals() -> None:
+    """Let SIGTERM and Ctrl-C raise `SystemExit`, with status 143 and 130, where they are not ignored.
+
+    A second one ends the process at once.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, _: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)
+    sys.exit(128 + number)
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -18,7 +18,7 @@ from tests.commands import CONFIGS, CPU, QUIET, experiment
 
 USABLE = {"attnlight", "hyper_parameters", "hparams_name", "state_dict", "epoch", "global_step"}
 USABLE |= {"pytorch-lightning_version"}
-RESUMED = {"callbacks", "loops", "lr_schedulers", "optimizer_states"}
+RESUMED = {"callbacks", "global_batch_size", "loops", "lr_schedulers", "optimizer_states"}
 SMALL = ["--data.train_size=300", "--data.validation_size=101", "--data.test_size=64"]
 SMALL += ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
 

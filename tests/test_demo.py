@@ -13,7 +13,8 @@ import pytest
 
 # The commands of the demo, with another program in place of Python.
 DEMO = (
-    "import sys\nfrom attnlight.demo import main\nsys.executable = sys.argv[1]\nsys.exit(main([]))"
+    "import sys\nfrom attnlight.__main__ import main\nsys.executable = sys.argv[1]\n"
+    "sys.argv[1:] = ['demo']\nsys.exit(main())"
 )
 
 

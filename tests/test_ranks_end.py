@@ -90,6 +90,20 @@ def test_rank_zero_ends_with_a_rank_that_was_killed_in_training(job: Job) -> Non
 
 @pytest.mark.ddp
 @pytest.mark.slow
+@pytest.mark.parametrize("both", [False, True])
+def test_sigterm_ends_training_with_its_status(job: Job, both: bool) -> None:
+    """Sent to rank 0 alone, and to all processes, as by `timeout` and `scancel`."""
+    job.wait_for("epoch 1/")
+    one = job.rank_one()
+    for process in (one, job.zero) if both else (job.zero,):
+        process.terminate()
+    assert job.zero.wait(SECONDS) == 128 + signal.SIGTERM
+    wait(lambda: gone(one), SECONDS)
+    assert "Traceback" not in job.output.read_text()
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
 def test_a_rank_that_joins_ends_with_rank_zero(job: Job) -> None:
     one = job.rank_one()
     job.zero.suspend()  # so that rank 1 waits for it

@@ -1,14 +1,38 @@
-"""A time limit for the processes of a job to join at its start."""
+"""How the processes of a job join at its start, and end."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
+
+from attnlight.processes import exit_on_signals
+
+
+class ExitOnSignals(Callback):
+    """Let SIGTERM end this process of a job, and the processes that it started.
+
+    Lightning's handler would broadcast the signal first, and hang or mix up values where the other
+    processes are in another collective.
+    """
+
+    @override
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        exit_on_signals()
+
+    on_validation_start = on_test_start = on_predict_start = on_train_start
+
+    @override
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        if isinstance(exception, SystemExit):
+            trainer.strategy.launcher.kill(signal.SIGTERM)  # type: ignore[union-attr]
 
 
 class JoinTimeout(Callback):

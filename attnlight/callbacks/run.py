@@ -18,6 +18,7 @@ from typing_extensions import override
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
 from attnlight.callbacks.epoch_recorder import corpus_suffix, weights_without_checkpoint
+from attnlight.checkpoints import GLOBAL_BATCH_SIZE
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
@@ -33,9 +34,6 @@ class RunConfig(SaveConfigCallback):
     again. It is written when checkpoint and corpus have been accepted. That of `validate` and `test`
     also lists the tests of earlier calls whose records still exist; a record that was measured with
     other settings is an error, unless `--overwrite` was given.
-
-    It includes the arguments that the task resolved (`resolved_args`), since their source may be
-    gone later.
 
     A run that was killed after early stopping's last epoch is not trained further when resumed.
     """
@@ -85,10 +83,7 @@ class RunConfig(SaveConfigCallback):
         self.already_saved = True
         stage = str(trainer.state.fn.value)  # type: ignore[union-attr]
         config = self.config.clone()
-        config.pop("config", None)
         config.ckpt_path, config.overwrite = None, False
-        for name, value in getattr(pl_module, "resolved_args", {}).items():
-            config.model.init_args[name] = value
         suffix = corpus_suffix(trainer)
         path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
         if stage in STAGES:
@@ -112,6 +107,14 @@ class RunConfig(SaveConfigCallback):
                 logger.experiment.config.update(logged, allow_val_change=True)
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        # Called for `last.ckpt` alone: best.ckpt has only weights.
+        batch_size = trainer.datamodule.batch_size  # type: ignore[attr-defined]
+        checkpoint[GLOBAL_BATCH_SIZE] = batch_size * trainer.world_size
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

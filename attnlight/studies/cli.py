@@ -28,7 +28,7 @@ On several machines, or in a SLURM array, with a ROOT that all of them share: st
 study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,
 and finish with `attnlight study FILE`, which does the runs that waited for others and collects the
 results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the input is invalid,
-3 runs wait for those of another shard or role."""
+3 runs wait for those of another shard or role, 130 and 143 ended by Ctrl-C and SIGTERM."""
 
 
 def parser() -> VerbParser:
@@ -66,7 +66,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run a study, or list its plan; return the exit status: that of `EPILOG`, 130 if interrupted.
+    """Run a study, or list its plan; return the exit status, see `EPILOG`.
 
     Raises:
         InputError: The study file or an option is wrong, a base is damaged, the folder holds
@@ -103,9 +103,9 @@ def main(argv: list[str]) -> int:
         outcomes = run_study(
             options.file, options.root, name, roles=roles, shard=shard, executor=executor
         ).values()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # by a signal
         print(f"interrupted{'' if options.dry_run else ': the same command continues the study'}.")
-        return 130
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
     failed, waiting = (any(getattr(o, name) for o in outcomes) for name in ("failed", "waiting"))

@@ -117,7 +117,7 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
                 if role == "base":
                     _link_prepared(cache)
                     environment["ATTNLIGHT_CACHE"] = str(cache)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             executor.shutdown(cancel_futures=True)  # before the folder goes
             raise
     return estimates

@@ -150,6 +150,10 @@ def perform(job: Job) -> None:
             try:
                 _run_commands(job, commands)
                 state = folder.state(run)
+            except SystemExit as exit:
+                if isinstance(exit.code, int) and exit.code > 128:  # ended by a signal
+                    state = "missing"
+                raise
             finally:
                 if commands:
                     folder.write_job_result(run, state, time.monotonic() - began)

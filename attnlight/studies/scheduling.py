@@ -167,6 +167,8 @@ class _Schedule:
         run = self._active.pop(future)
         log, error = self.folder.log(run.name), future.exception()
         status = _LOST if error else future.result()
+        if 128 < status < _LOST:  # a command that a signal ended exits with 128 + its number
+            status = 128 - status
         if status == 0 and self._is_done(run.name):
             self.outcome.finished.append(run.name)
             self._report(

@@ -56,6 +56,16 @@ def test_commands_follow_each_other_until_one_fails(
     assert lab.started() == [], "nothing is missing"
 
 
+def test_a_run_that_a_signal_ends_is_missing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main() -> int:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(job, "main", main)
+    lab.write(MINIMAL)
+    assert fake.Here().status(the_job(lab)) == 143
+    assert lab.study_folder(MINIMAL).state(lab.runs(MINIMAL)["base-s0"]) == "missing"
+
+
 def test_refuses_a_study_that_has_changed(lab: Lab) -> None:
     assert lab.run(MINIMAL) == 0
     lab.write(MINIMAL | {"options": {"trainer": {"max_epochs": 1}}})

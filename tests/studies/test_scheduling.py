@@ -150,7 +150,7 @@ def test_interruption_cancels_what_waits(
     class Interrupted(fake.Here):
         def submit(self, fn: Any, /, *_: Any, **__: Any) -> Future[Any]:
             if len(futures) == 3:
-                raise KeyboardInterrupt
+                raise SystemExit(143)  # by SIGTERM
             futures.append(Future())
             return futures[-1]
 
@@ -158,7 +158,8 @@ def test_interruption_cancels_what_waits(
             shut.append(cancel_futures)
 
     monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
-    assert lab.run(ALL_ROLES) == 130
+    with pytest.raises(SystemExit, match="143"):
+        lab.run(ALL_ROLES)
     assert "the same command continues the study" in capsys.readouterr().out
     assert len(futures) == 3
     assert shut == [True]
@@ -221,6 +222,7 @@ class Failing(fake.Here):
         (1, b"\n", "it printed nothing", 1),
         (0, b"fine", "its checkpoint is not readable, or records are missing", 1),
         (-9, b"one", "ended by SIGKILL", 2),
+        (143, b"one", "ended by SIGTERM", 2),
         (255, b"one", "its process was lost", 2),
         (OSError("the node\nis gone"), b"one", "its worker failed: the node is gone", 2),
     ],

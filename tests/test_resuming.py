@@ -1,0 +1,158 @@
+"""What a resumed `fit` may change: not what its weights are trained by, but where and how long."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from attnlight.__main__ import main
+from attnlight.errors import InputError
+from attnlight.processes import RANK_ZERO
+from attnlight.resuming import require_same_batches
+from tests.commands import CONFIGS
+from tests.test_mistakes import FIT, content, corpus, described, sentence
+
+RUN = "checkpoints/new/r"
+RESUME = [*FIT, "--run=r", "--ckpt_path=last"]
+EARLY = "lightning.pytorch.callbacks.EarlyStopping"
+PATIENCE = [f"--trainer.callbacks+={EARLY}", "--trainer.callbacks.monitor=val/loss"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A corpus, and a run of one epoch on it."""
+    world = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(world)
+        corpus(world / "corpus")
+        described(world / "corpus.yaml", f"{world}/corpus")
+        assert main([*FIT, "--run=r"]) == 0
+        yield world
+
+
+@pytest.fixture
+def world(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, to be changed."""
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    described(copy / "corpus.yaml", f"{copy}/corpus")
+    monkeypatch.chdir(copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--model.learning_rate=0.01"], ("model.optimizer.learning_rate", "0.001", "0.01")),
+        (["--model.loss_reduction=mean"], ("model.loss.reduction", "sum", "mean")),
+        (["--model.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
+        (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
+        (["--data.lowercase=false"], ("data.lowercase", "true", "false")),
+        (["--data.batch_size=16"], ("32", "16", "--data.batch_size 32")),
+        (["--trainer.devices=2"], ("64", "2 devices", "--data.batch_size 16")),
+        (["--seed_everything=1"], ("seed_everything", "0", "1")),
+        (["--trainer.precision=64-true"], ("trainer.precision", "64-true")),
+        (["--trainer.gradient_clip_val=1"], ("trainer.gradient_clip_val", "null", "1")),
+        (["--trainer.accumulate_grad_batches=2"], ("trainer.accumulate_grad_batches", "2")),
+        (PATIENCE, ("EarlyStopping", "monitor", "val/loss")),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_another_training_is_refused(
+    trained: Path,
+    options: list[str],
+    named: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two devices are refused before the second process starts.
+    monkeypatch.setenv("ATTNLIGHT_JOIN_TIMEOUT", "1e6")
+    monkeypatch.setenv(RANK_ZERO, "")
+    before = content(trained)
+    assert main([*RESUME, "--trainer.max_epochs=2", *options]) == 2
+    told = sentence(capsys)
+    for name in (f"{RUN}/last.ckpt", *named):
+        assert name in told
+    assert content(trained) == before
+
+
+def test_a_warmup_by_share_of_the_epochs_refuses_others(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.replace("--run=r", "--run=w") for word in RESUME] + [
+        "--model.optimizer.warmup=0.5"
+    ]
+    assert main([word for word in given if "ckpt_path" not in word]) == 0
+    assert main([*given, "--trainer.max_epochs=3"]) == 2
+    told = sentence(capsys)
+    assert "trainer.max_epochs 1" in told
+    assert "3" in told
+    shutil.rmtree(trained / "checkpoints/new/w")
+
+
+def test_another_corpus_is_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = world / "corpus/train.csv"
+    swapped = file.read_text().replace("neg", "#").replace("pos", "neg").replace("#", "pos")
+    file.write_text(swapped)
+    before = content(world)
+    assert main([*RESUME, "--trainer.max_epochs=2"]) == 2
+    told = sentence(capsys)
+    for name in (f"{RUN}/last.ckpt", f"{world}/corpus", "another corpus"):
+        assert name in told
+    assert content(world) == before
+
+
+def test_a_base_that_was_trained_again_is_refused(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for word in FIT if "--model" not in word and "models" not in word]
+    given += ["--model=SeedVariant", f"--model.base={RUN}/best.ckpt", "--run=v"]
+    assert main(given) == 0
+    again = torch.load(world / RUN / "best.ckpt", weights_only=True)
+    again["state_dict"]["model.decoder.bias"] += 1
+    torch.save(again, world / RUN / "best.ckpt")
+    assert main([*given, "--ckpt_path=last", "--trainer.max_epochs=2"]) == 2
+    assert "model.inherited.base.fingerprint" in sentence(capsys)
+
+
+def test_without_the_configuration_of_its_training(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (world / RUN / "fit.yaml").unlink()
+    before = content(world)
+    assert main([*RESUME]) == 2
+    told = sentence(capsys)
+    assert f"{RUN}/fit.yaml" in told
+    assert "--overwrite" in told
+    assert content(world) == before
+
+
+def test_what_a_resumed_run_may_change(world: Path) -> None:
+    moved = shutil.copytree(world / "corpus", world / "moved")
+    changed = [f"--data.path={moved}", "--data.num_workers=1", "--data.eval_batch_size=7"]
+    changed += ["--trainer.max_epochs=2", "--trainer.max_time=00:01:00:00"]
+    changed += ["--trainer.logger=CSVLogger", "--trainer.logger.save_dir=logs"]
+    changed += ["--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.log_every_n_steps=1"]
+    changed += ["-c", f"{CONFIGS}/tests/predictions.yaml"]
+    assert main([*RESUME, *changed]) == 0
+    written = yaml.safe_load((world / RUN / "fit.yaml").read_text())
+    assert written["trainer"]["max_epochs"] == 2
+    assert written["data"]["init_args"]["path"] == str(moved)
+    assert torch.load(world / RUN / "last.ckpt", weights_only=True)["epoch"] == 1
+
+
+@pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])
+def test_devices_that_divide_the_batches(size: int, devices: int) -> None:
+    require_same_batches("last.ckpt", 32, size, devices)
+
+
+@pytest.mark.parametrize(
+    ("size", "devices", "remedy"), [(32, 2, "--data.batch_size 16"), (16, 3, "divides 32")]
+)
+def test_devices_that_read_other_batches(size: int, devices: int, remedy: str) -> None:
+    with pytest.raises(InputError, match=remedy):
+        require_same_batches("last.ckpt", 32, size, devices)
