@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from scipy.stats import t
 
 from attnlight.compatibility import section
 from attnlight.data.planted import PlantedSpec
@@ -430,22 +431,27 @@ class TestImportance:
                 record = pq.read_table(run / "records/test/importance_correlation.parquet")
                 means.append(np.nanmean(record[column].to_numpy().astype(np.float64)))
             assert cells[:4] == [*words.values(), str(len(runs))]
-            mean, low, high = map(float, re.findall(r"-?\d\.\d+", cells[5]))
+            mean, *ends = map(float, re.findall(r"-?\d\.\d+", cells[5]))
             assert mean == pytest.approx(np.mean(means), abs=0.0051)
             assert [float(x) for x in cells[6].split(" / ")] == pytest.approx(means, abs=0.0051)
-            assert low <= min(means) + 0.05
-            assert high >= max(means) - 0.09
-            assert low <= mean <= high
+            if len(runs) == 2:
+                assert cells[5].endswith(" by seed)")
+                assert ends == pytest.approx(means, abs=0.0051)
+            elif len(runs) > 2:  # at least Student's t over the seeds' means
+                half = t.ppf(0.975, len(runs) - 1) * np.std(means, ddof=1) / np.sqrt(len(runs))
+                assert ends[0] <= np.mean(means) - half + 0.0051
+                assert ends[1] >= np.mean(means) + half - 0.0051
 
     def test_one_seed_has_no_spread(self) -> None:
-        assert importance.with_deviation(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
-        assert importance.with_deviation(np.array([[0.2, 0.2], [0.3, 0.3]])).endswith("± 0.07")
+        assert importance.tau_over_seeds(np.array([[0.25, 0.25]])) == "0.25 [0.25, 0.25]"
+        found = importance.tau_over_seeds(np.array([[0.2, 0.2], [0.3, 0.3], [0.4, 0.4]]))
+        assert found == "0.30 ± 0.10 [0.05, 0.55]"  # t(.975, 2) = 4.303, and 0.1 / sqrt(3)
 
 
 def test_adversaries_of_all_texts_are_those_of_the_records() -> None:
     """What the search misses on SST is of all texts searched, not of one predicted class."""
-    kept = archive.Archive(RECORDS, {"search_js": {}})
-    columns = kept["sst_bilstm"].test("adversarial_attention", partial=True)
+    runs = archive.Experiment.read(RECORDS, "sst_bilstm")
+    columns = runs.test("adversarial_attention", partial=True)
     missed = columns["worst_js"] - columns["search_js"]
     row = findings.Tables(BLOCKS).rows("adversary", "SST", "BiLSTM", "additive", "all")[0]
     mean = np.mean([run[~np.isnan(run)].mean() for run in missed])

@@ -17,6 +17,7 @@ strongly skewed it is lower (.87 to .90 instead of .95 for 3 to 10 seeds with ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -129,20 +130,29 @@ def seed_interval(
         confidence: Coverage of the interval.
     """
     groups = [_defined_seeds(*one) for one in (group, less) if one is not None]
-    values, replicates = ([one[part] for one in groups] for part in (0, 1))
-    mean = defined_mean(values[0])
+    values, (low, high) = groups[0][0], bounds
+    mean, by_seed = float(defined_mean(values)), tuple(values.tolist())
     if less is not None:
-        mean = mean - defined_mean(values[1])
-        bounds = bounds[0] - bounds[1], bounds[1] - bounds[0]
-    sizes, ends = {len(one) for one in values}, (np.nan, np.nan)
+        mean, by_seed = mean - float(defined_mean(groups[1][0])), ()
+        low, high = low - high, high - low
+    first, last = np.clip(_ends(mean, groups, confidence), low, high).tolist()
+    return SeedInterval(mean, first, last, by_seed)
+
+
+def _ends(mean: float, groups: Sequence[Resampled], confidence: float) -> tuple[float, float]:
+    """Ends of the interval of a mean or difference; NaN if a group has no seed or two."""
+    values, replicates = zip(*groups, strict=True)
+    sizes = {len(one) for one in values}
+    if sizes & {0, 2}:
+        return (float("nan"), float("nan"))
     if sizes == {1}:
-        ends = percentile_interval(np.subtract(*replicates) if less else replicates[0], confidence)
-    elif sizes.isdisjoint({0, 2}):
-        shared = _normal_quantile(confidence) ** 2 * _shared_variance(replicates)
-        half = np.sqrt(t_half_width(*values, confidence=confidence) ** 2 + shared)
-        ends = mean - half, mean + half
-    by_seed = () if less else tuple(values[0].tolist())
-    return SeedInterval(float(mean), *np.clip(ends, *bounds).tolist(), by_seed)
+        first, *other = replicates
+        return percentile_interval(first - other[0] if other else first, confidence)
+    from scipy.special import ndtri
+
+    over_instances = ndtri((1 + confidence) / 2) * math.sqrt(_shared_variance(replicates))
+    half = math.hypot(t_half_width(*values, confidence=confidence), over_instances)
+    return (mean - half, mean + half)
 
 
 def t_half_width(*groups: Floats, confidence: float = CONFIDENCE) -> float:
@@ -162,12 +172,6 @@ def t_half_width(*groups: Floats, confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(variance**2 / welch, (1 + confidence) / 2) * np.sqrt(variance))
 
 
-def _normal_quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence) / 2))
-
-
 def _defined_seeds(values: Floats, replicates: Floats) -> Resampled:
     defined = ~np.isnan(values)
     return values[defined], replicates[:, defined]
@@ -181,14 +185,14 @@ def _shared_variance(replicates: Sequence[Floats]) -> float:
     Args:
         replicates: Replicates over instances of the seeds of one or two groups, each (B, S).
     """
-    total = 0.0
+    total = np.zeros(())
     for group in replicates:
         covariances = _covariances(group, group)
         if len(covariances) > 1:
             np.fill_diagonal(covariances, np.nan)
-        total += defined_mean(covariances.ravel())
+        total = total + defined_mean(covariances.ravel())
     if len(replicates) > 1:
-        total -= 2 * defined_mean(_covariances(*replicates).ravel())
+        total = total - 2 * defined_mean(_covariances(*replicates).ravel())
     return float(np.maximum(total, 0.0))
 
 
