@@ -165,17 +165,23 @@ def corpus_suffix(trainer: pl.Trainer) -> str:
     return "" if name is None else f"-{name}"
 
 
+def checkpoint_hash(path: str | Path | None) -> str | None:
+    """Hash of a checkpoint in records, 16 hexadecimal digits; None if there is none."""
+    file = Path(path or "")
+    if not file.is_file():
+        return None
+    (digest,) = digests(file.parent, [file]).values()  # computed once for all tests
+    return digest[:16]
+
+
 def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
     """Corpus and checkpoint hash of a record, null if unknown.
 
     For a corpus that the model was not trained on also its name and the share of unknown words.
     """
     datamodule: Any = getattr(trainer, "datamodule", None)
-    origin = {"corpus": getattr(datamodule, "fingerprint", None), "checkpoint_hash": None}
-    checkpoint = Path(trainer.ckpt_path or "")
-    if checkpoint.is_file():
-        (digest,) = digests(checkpoint.parent, [checkpoint]).values()  # computed once for all tests
-        origin["checkpoint_hash"] = digest[:16]
+    origin = {"corpus": getattr(datamodule, "fingerprint", None)}
+    origin["checkpoint_hash"] = checkpoint_hash(trainer.ckpt_path)
     if not corpus_suffix(trainer):
         return origin
     split = {"val": "validation", "test": "test"}.get(stage, datamodule.predict_split)

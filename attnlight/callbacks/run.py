@@ -16,14 +16,16 @@ from typing_extensions import override
 
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.epoch_recorder import corpus_suffix
+from attnlight.callbacks.epoch_recorder import checkpoint_hash, corpus_suffix
 from attnlight.checkpoints import GLOBAL_BATCH_SIZE
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.figures import describe, figure_rows, tables
+from attnlight.report.run import stored_records
 from attnlight.report.summary import terminal_table
 from attnlight.report.verdict import verdict_of
+from attnlight.shipped import CONFIGS
 
 
 class RunConfig(SaveConfigCallback):
@@ -39,7 +41,7 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse to replace a test's record of another checkpoint or of other settings.
+        """Refuse to replace a test's record of other settings, or to add to those of another checkpoint.
 
         Records without settings are compared by their other metadata.
 
@@ -50,16 +52,19 @@ class RunConfig(SaveConfigCallback):
             return
         suffix = corpus_suffix(trainer)
         folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
-        for test in attached_tests(trainer):
+        attached = attached_tests(trainer)
+        for record in stored_records(folder.parent):
+            if record.epoch is None and record.corpus == suffix.removeprefix("-"):
+                again = record.path.parent == folder and record.test in [t.name for t in attached]
+                _require_checkpoint(record.path, self.config.ckpt_path, again)
+        for test in attached:
             path = folder / f"{test.name}.parquet"
             try:
                 metadata = read_metadata(path)
             except RecordError:  # none, or a damaged one
                 continue
             settings = test.settings(trainer, stage)
-            expected: dict[str, Any] = {"checkpoint": None}
-            if self.config.ckpt_path is not None:  # else the model was trained elsewhere
-                expected["checkpoint"] = Path(self.config.ckpt_path).name
+            expected: dict[str, Any] = {}
             if "settings" in metadata:
                 expected["settings"] = settings
                 recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
@@ -122,6 +127,23 @@ class RunConfig(SaveConfigCallback):
             trainer.should_stop = True
 
 
+def _require_checkpoint(path: Path, checkpoint: str | None, again: bool) -> None:
+    """Refuse a record of another checkpoint, or, unless measured again, of an earlier version."""
+    try:
+        metadata = read_metadata(path)
+    except RecordError:  # a damaged one
+        return
+    name = None if checkpoint is None else Path(checkpoint).name  # None: trained elsewhere
+    found, hashed = metadata.get("checkpoint"), metadata.get("checkpoint_hash")
+    if found == name and (again or hashed in (None, checkpoint_hash(checkpoint))):
+        return
+    raise InputError(
+        f"{path} was measured with {'an earlier ' * (found == name)}{found}, now {name}, and a card "
+        "and a page are of one checkpoint: --overwrite goes on, and other tests must then be "
+        "measured again, too."
+    )
+
+
 def _require_same(path: Path, name: str, recorded: object, value: object) -> None:
     """Refuse a setting that differs from the record's; of mappings name the first such key."""
     if isinstance(recorded, dict) and isinstance(value, dict):
@@ -130,8 +152,16 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
     elif recorded != value:
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
-            "--overwrite replaces it."
+            f"--overwrite replaces it{_of_card(path.stem)}."
         )
+
+
+def _of_card(test: str) -> str:
+    """Which of several --tests to give last, if a test is one of `card`."""
+    callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
+    if test not in [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]:
+        return ""
+    return ", and --tests card goes last, since the verdict card reads its settings"
 
 
 class SummaryTable(Callback):
