@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,3 +157,55 @@ def test_devices_that_divide_the_batches(size: int, devices: int) -> None:
 def test_devices_that_read_other_batches(size: int, devices: int, remedy: str) -> None:
     with pytest.raises(InputError, match=remedy):
         require_same_batches("last.ckpt", 32, size, devices)
+
+
+class TestTwoCheckpoints:
+    """Records of two checkpoints share neither a card nor a page."""
+
+    @pytest.fixture
+    def tested(self, world: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+        assert main(["test", RUN, "--tests=predictions"]) == 0
+        capsys.readouterr()
+        return world / RUN
+
+    def test_of_two_names(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        before = content(tested)
+        last = ["test", RUN, "--tests=single_erasure", "--ckpt_path=last"]
+        assert main(last) == 2
+        told = sentence(capsys)
+        for name in ("predictions.parquet", "best.ckpt, now last.ckpt", "--overwrite"):
+            assert name in told
+        assert content(tested) == before
+        assert main([*last, "--overwrite"]) == 0
+        both = "predictions.parquet and .*single_erasure.parquet are of two checkpoints, best.ckpt"
+        assert re.search(f"No verdict: .*{both}", capsys.readouterr().out)
+        assert main(["report", RUN]) == 2
+        assert re.search(both, sentence(capsys))
+
+    def test_of_an_earlier_version(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        best = torch.load(tested / "best.ckpt", weights_only=True)
+        torch.save(best | {"epoch": 7}, tested / "best.ckpt")
+        assert main(["test", RUN, "--tests=single_erasure"]) == 2
+        assert "predictions.parquet was measured with an earlier best.ckpt" in sentence(capsys)
+        assert main(["test", RUN, "--tests=predictions"]) == 0
+        assert main(["test", RUN, "--tests=single_erasure"]) == 0
+
+    def test_of_texts_on_the_page(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["predict", RUN, "--ckpt_path=last"]) == 0
+        assert main(["report", RUN]) == 2
+        told = sentence(capsys)
+        assert "predictions.parquet are of two checkpoints, best.ckpt and last.ckpt" in told
+
+
+def test_which_tests_go_last(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draws = "--trainer.callbacks.draws=2"
+    assert main(["test", RUN, "--tests=decision_flip", draws]) == 0
+    assert main(["test", RUN, "--tests=cheap"]) == 2
+    told = sentence(capsys)
+    for name in (
+        "decision_flip.parquet",
+        "draws 2, now 5",
+        "--overwrite",
+        "--tests card goes last",
+    ):
+        assert name in told

@@ -184,18 +184,24 @@ def weights_without_checkpoint(trainer: pl.Trainer) -> str | None:
     return weights_digest(network) if isinstance(network, nn.Module) and not fitting else None
 
 
+def checkpoint_hash(path: str | Path | None) -> str | None:
+    """Hash of a checkpoint in records, 16 hexadecimal digits; None if there is none."""
+    file = Path(path or "")
+    if not file.is_file():
+        return None
+    (digest,) = digests(file.parent, [file]).values()  # computed once for all tests
+    return digest[:16]
+
+
 def _origin(trainer: pl.Trainer, stage: Stage) -> dict[str, Any]:
     """Corpus and checkpoint hash of a record, null if unknown, and else a digest of the weights.
 
     For a corpus that the model was not trained on also its name and the share of unknown words.
     """
     datamodule: Any = getattr(trainer, "datamodule", None)
-    origin = {"corpus": getattr(datamodule, "fingerprint", None), "checkpoint_hash": None}
-    checkpoint = Path(trainer.ckpt_path or "")
-    if checkpoint.is_file():
-        (digest,) = digests(checkpoint.parent, [checkpoint]).values()  # computed once for all tests
-        origin["checkpoint_hash"] = digest[:16]
-    else:
+    origin = {"corpus": getattr(datamodule, "fingerprint", None)}
+    origin["checkpoint_hash"] = checkpoint_hash(trainer.ckpt_path)
+    if origin["checkpoint_hash"] is None:
         origin["weights"] = weights_without_checkpoint(trainer)
     if not corpus_suffix(trainer):
         return origin

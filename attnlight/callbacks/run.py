@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,20 @@ from typing_extensions import override
 
 from attnlight import compatibility
 from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.epoch_recorder import corpus_suffix, weights_without_checkpoint
+from attnlight.callbacks.epoch_recorder import (
+    checkpoint_hash,
+    corpus_suffix,
+    weights_without_checkpoint,
+)
 from attnlight.checkpoints import GLOBAL_BATCH_SIZE
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.figures import describe, figure_rows, tables
+from attnlight.report.run import stored_records
 from attnlight.report.summary import terminal_table
 from attnlight.report.verdict import verdict_of
+from attnlight.shipped import CONFIGS
 
 
 class RunConfig(SaveConfigCallback):
@@ -40,7 +45,7 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse to replace a test's record of another checkpoint or of other settings.
+        """Refuse to replace a test's record of other settings, or to add to those of another checkpoint.
 
         Records without settings are compared by their other metadata.
 
@@ -51,17 +56,20 @@ class RunConfig(SaveConfigCallback):
             return
         suffix = corpus_suffix(trainer)
         folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
-        _require_same_weights(folder, weights_without_checkpoint(trainer))
-        for test in attached_tests(trainer):
+        attached = attached_tests(trainer)
+        weights = None if self.config.ckpt_path else weights_without_checkpoint(trainer)
+        for record in stored_records(folder.parent):
+            if record.epoch is None and record.corpus == suffix.removeprefix("-"):
+                again = record.path.parent == folder and record.test in [t.name for t in attached]
+                _require_checkpoint(record.path, self.config.ckpt_path, weights, again)
+        for test in attached:
             path = folder / f"{test.name}.parquet"
             try:
                 metadata = read_metadata(path)
             except RecordError:  # none, or a damaged one
                 continue
             settings = test.settings(trainer, stage)
-            expected: dict[str, Any] = {"checkpoint": None}
-            if self.config.ckpt_path is not None:  # else the model was trained elsewhere
-                expected["checkpoint"] = Path(self.config.ckpt_path).name
+            expected: dict[str, Any] = {}
             if "settings" in metadata:
                 expected["settings"] = settings
                 recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
@@ -124,16 +132,35 @@ class RunConfig(SaveConfigCallback):
             trainer.should_stop = True
 
 
-def _require_same_weights(folder: Path, digest: str | None) -> None:
-    """Refuse records of other weights; a digest of None is that of a checkpoint, which has its own."""
-    for path in folder.glob("[!.]*.parquet") if digest else ():
-        with suppress(RecordError):  # a damaged one
-            recorded = read_metadata(path).get("weights")
-            if recorded != digest:
-                raise InputError(
-                    f"{path} is of other weights ({recorded}) than the model has now ({digest}): give another "
-                    "--run, or delete the records."
-                )
+def _require_checkpoint(
+    path: Path, checkpoint: str | None, weights: str | None, again: bool
+) -> None:
+    """Refuse a record of another checkpoint or, unless measured again, of an earlier version of it.
+
+    Args:
+        path: The record.
+        checkpoint: The checkpoint that is tested; None: the network was trained elsewhere.
+        weights: Digest of the weights of a network that was trained elsewhere.
+        again: Whether the record is about to be measured again.
+    """
+    try:
+        metadata = read_metadata(path)
+    except RecordError:  # a damaged one
+        return
+    name = None if checkpoint is None else Path(checkpoint).name
+    found, hashed = metadata.get("checkpoint"), metadata.get("checkpoint_hash")
+    if found == name and weights != metadata.get("weights"):
+        raise InputError(
+            f"{path} is of other weights ({metadata.get('weights')}) than the model has now ({weights}): "
+            "give another --run, or delete the records."
+        )
+    if found == name and (again or hashed in (None, checkpoint_hash(checkpoint))):
+        return
+    raise InputError(
+        f"{path} was measured with {'an earlier ' * (found == name)}{found}, now {name}, and a card "
+        "and a page are of one checkpoint: --overwrite goes on, and other tests must then be "
+        "measured again, too."
+    )
 
 
 def _require_same(path: Path, name: str, recorded: object, value: object) -> None:
@@ -144,8 +171,16 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
     elif recorded != value:
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
-            "--overwrite replaces it."
+            f"--overwrite replaces it{_of_card(path.stem)}."
         )
+
+
+def _of_card(test: str) -> str:
+    """Which of several --tests to give last, if a test is one of `card`."""
+    callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
+    if test not in [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]:
+        return ""
+    return ", and --tests card goes last, since the verdict card reads its settings"
 
 
 class SummaryTable(Callback):

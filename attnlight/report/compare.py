@@ -144,7 +144,7 @@ def _cards(groups: Sequence[Group]) -> Table:
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:
-    """The runs by configuration, in the order of their first ones.
+    """The runs by configuration and corpus, in the order of their first ones.
 
     A run without a configuration is a group of its own.
     """
@@ -158,7 +158,8 @@ def group_runs(folders: Sequence[Path]) -> list[Group]:
             for name, value in (trainer or {}).items()
             if name not in ("callbacks", "default_root_dir", "logger")
         }
-        config = [fit.get("model"), fit.get("data"), options] if fit else str(run.folder)
+        corpus = [read_metadata(record.path).get("corpus") for record in run.records[:1]]
+        config = [fit.get("model"), fit.get("data"), options, corpus] if fit else str(run.folder)
         by_config.setdefault(json.dumps(config, sort_keys=True, default=str), []).append(run)
     groups = []
     for members in by_config.values():

@@ -53,7 +53,8 @@ def write_report(
     run = load_run(folder)
     for corpus in run.test_metrics:
         stored = [*run.records, *run.epoch_records]
-        require_one_run([record.path for record in stored if record.corpus == corpus])
+        shown = [path for path in _text_paths(run, corpus).values() if path.is_file()]
+        require_one_run([*(r.path for r in stored if r.corpus == corpus), *shown])
     summaries = [summarise(record) for record in run.records]
     versions = {
         "attnlight": [__version__],
@@ -123,6 +124,14 @@ def _answers(headlines: Mapping[StoredRecord, Headline | None]) -> dict[StoredRe
     return {record: found.says for record, found in own.items() if record.stage == stage}
 
 
+def _text_paths(run: Run, corpus: str) -> dict[str, Path]:
+    """Where the texts of each stage are recorded."""
+    suffix = f"-{corpus}" if corpus else ""
+    folders = {stage: run.folder / "records" / f"{stage}{suffix}" for stage in VERBS}
+    paths = {stage: folder / f"{TEXTS}.parquet" for stage, folder in folders.items()}
+    return paths | {"predict": run.folder / f"predictions{suffix}.parquet"}
+
+
 def _texts(
     run: Run,
     corpus: str,
@@ -130,9 +139,7 @@ def _texts(
     headlines: Mapping[StoredRecord, Headline | None],
 ) -> dict[str, Any]:
     """Texts of a corpus for the page: `shown`, those `chosen` by record, and what to show of them."""
-    suffix = f"-{corpus}" if corpus else ""
-    folder = run.folder / "records"
-    paths = {stage: folder / f"{stage}{suffix}" / f"{TEXTS}.parquet" for stage in VERBS}
+    paths = _text_paths(run, corpus)
     chosen = {
         record: found
         for record, first in headlines.items()
@@ -142,7 +149,7 @@ def _texts(
     stage = next((stage for stage in VERBS if any(r.stage == stage for r in chosen)), None)
     chosen = {record: found for record, found in chosen.items() if record.stage == stage}
     if stage is None:
-        path, recorded = run.folder / f"predictions{suffix}.parquet", 0
+        path, recorded = paths["predict"], 0
         shown = shown_texts(path, classes)
     else:
         path, recorded = paths[stage], int(read_metadata(paths[stage])["rows"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,11 +164,11 @@ def require_one_run(paths: Sequence[Path]) -> None:
     metadata and pass more checks.
 
     Raises:
-        RecordError: Two records name different corpora or classes, or checkpoints of the same name
-            with different content.
+        RecordError: Two records name different corpora, classes or checkpoints, or different contents
+            of one checkpoint.
     """
     complaint = "come from different corpora: one is of another run"
-    metadata = _corpus_metadata(paths, complaint)
+    metadata = require_one_corpus(paths, complaint)
     if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
         for path, entry in metadata.items():
             if entry.get("corpus") and not entry.get("partial"):
@@ -176,7 +176,9 @@ def require_one_run(paths: Sequence[Path]) -> None:
                 entry["indices"] = np.unique(index).tolist()
         _require_same(metadata, "indices", complaint, within="stage")
     _require_same(metadata, "classes", "name different classes: one is of another run")
-    complaint = "come from different versions of {}: test it again, or one is of another run"
+    complaint = "are of two checkpoints, {1} and {2}: test both with one of them and --overwrite"
+    _require_same(metadata, "checkpoint", complaint)
+    complaint = "come from different versions of {0}: test it again, or one is of another run"
     _require_same(metadata, "checkpoint_hash", complaint, within="checkpoint")
     _require_same(metadata, "weights", "are of models with other weights: test the model again")
 
@@ -188,7 +190,7 @@ def require_same_instances(first: Path, second: Path) -> None:
         RecordError: They are of different corpora or splits, or one has an instance that the other
             lacks.
     """
-    metadata = _corpus_metadata((first, second), "come from different corpora")
+    metadata = require_one_corpus((first, second), "come from different corpora")
     _require_same(metadata, "stage", "are of different splits")
     left, right = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(left[name], right[name]) for name in KEY):
@@ -204,8 +206,16 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def _corpus_metadata(paths: Sequence[Path], complaint: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records of one corpus, with the version of its fingerprint."""
+def require_one_corpus(paths: Iterable[Path], complaint: str) -> dict[Path, dict[str, Any]]:
+    """Metadata of records of one corpus, with the version of its fingerprint.
+
+    Args:
+        paths: The records.
+        complaint: What to say of two records of different corpora.
+
+    Raises:
+        RecordError: Two records name different fingerprints of one version.
+    """
     metadata = {path: read_metadata(path) for path in paths}
     for entry in metadata.values():
         entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
@@ -218,11 +228,13 @@ def _require_same(
 ) -> None:
     """Refuse records whose metadata differ in a key, among those that agree in `within` if given.
 
-    Records without the key pass. The value of `within` fills the braces of the complaint.
+    Records without the key pass. The value of `within` and the two values fill {0}, {1} and {2} of
+    the complaint.
     """
     first: dict[Any, tuple[Path, Any]] = {}
     for path, entry in metadata.items():
         if entry.get(key):
             other, expected = first.setdefault(entry.get(within), (path, entry[key]))
             if entry[key] != expected:
-                raise RecordError(f"{other} and {path} {complaint.format(entry.get(within))}.")
+                found = complaint.format(entry.get(within), expected, entry[key])
+                raise RecordError(f"{other} and {path} {found}.")

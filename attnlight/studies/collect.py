@@ -71,6 +71,7 @@ def collect(folder: StudyFolder) -> bool:
     finished = [run for run, state in states.items() if state == "finished"]
     if not finished:
         return False
+    folder.require_one_corpus(finished)
     study, first = folder.study, read_instances(folder, finished[0], "test")
     _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
     words = study.setup.problem.words(list(first.classes), study.setup.target or "tokens")

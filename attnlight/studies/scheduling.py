@@ -129,6 +129,7 @@ class _Schedule:
         self._pending = [run for run in runs if not self._is_done(run.name)]
         self._total = len(self._pending)
         self.outcome = Outcome([run.name for run in runs if run.name in self._done])
+        folder.require_one_corpus(folder.runs[name] for name in self.outcome.finished)
         print(f"{folder.path}: {len(runs)} of {len(folder.runs)} runs are selected", flush=True)
 
     def _is_done(self, name: str) -> bool:
@@ -171,6 +172,8 @@ class _Schedule:
             status = 128 - status
         if status == 0 and self._is_done(run.name):
             self.outcome.finished.append(run.name)
+            names = self.outcome.finished[0], run.name
+            self.folder.require_one_corpus(self.folder.runs[name] for name in names)
             self._report(
                 run, f"finished in {minutes(self.folder.job_result(run).get('seconds', 0))}"
             )

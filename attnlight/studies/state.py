@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,7 @@ from attnlight.files import (
     write_text,
 )
 from attnlight.records import RecordError, read_metadata
+from attnlight.report.run import require_one_corpus
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
 from attnlight.studies.plan import PlannedRun, digests
 from attnlight.studies.selection import chosen_epoch
@@ -136,6 +137,18 @@ class StudyFolder:
                     f"{best} is not the checkpoint that was tested: it was damaged or replaced; "
                     f"delete {best.parent}, and the same command trains it again."
                 )
+
+    def require_one_corpus(self, runs: Iterable[PlannedRun]) -> None:
+        """Check that finished runs were tested on one corpus.
+
+        Raises:
+            InputError: The corpus has changed between two of them.
+        """
+        complaint = (
+            "come from different corpora, which no table can compare: restore the corpus and delete "
+            "the later run, and the same command trains it again, or give another --name"
+        )
+        require_one_corpus([self.record(run.name, "test", PREDICTIONS) for run in runs], complaint)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -134,6 +134,14 @@ def test_seeds_of_one_configuration_are_pooled_and_others_compared(tmp_path: Pat
     assert line.endswith(",60")
 
 
+def test_seeds_on_two_corpora_are_not_pooled(tmp_path: Path) -> None:
+    folders = [write_seed(tmp_path / "sst" / f"s{seed}", seed) for seed in range(3)]
+    for folder, corpus in zip(folders, ("v2-a", "v2-a", "v2-b"), strict=True):
+        path = folder / "records/test/predictions.parquet"
+        write_record(path, rows_of("predictions"), stage="test", corpus=corpus)
+    assert [group.name for group in group_runs(folders)] == ["sst/s0 and 1 more", "sst/s2"]
+
+
 def test_runs_on_other_instances_are_not_paired(tmp_path: Path) -> None:
     folders = [
         write_seed(tmp_path / "a" / "s0", 0),

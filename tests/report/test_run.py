@@ -149,6 +149,10 @@ class TestOneRun:
             ({"corpus": "d"}, "come from different corpora: one is of another run"),
             ({"classes": ["a", "c"]}, "name different classes: one is of another run"),
             ({"checkpoint_hash": "2"}, "come from different versions of best.ckpt: test it again"),
+            (
+                {"checkpoint_hash": "2", "checkpoint": "last.ckpt"},
+                "are of two checkpoints, best.ckpt and last.ckpt",
+            ),
         ],
     )
     def test_records_of_two_runs(
@@ -167,7 +171,6 @@ class TestOneRun:
         abouts = [
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "test"},
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "val"},
-            self.OF_RUN | {"checkpoint_hash": "2", "checkpoint": "last.ckpt"},
             self.OF_RUN | {"checkpoint": None, "epoch": 3},
             self.OF_RUN,  # written before hashes were
             {},

@@ -2,7 +2,7 @@
 
 The attention JS of an adversary is ten times its lambda, F1 falls with it. `FAKE_FAILS` names the
 run whose fit fails (in the study `FAKE_FAILS_IN`, if that is set), `FAKE_BREAKS` a tagger's whose sentences `FAKE_BROKEN` cannot be measured;
-`FAKE_CHECKPOINT` is a checkpoint to copy; commands are added to `FAKE_CALLS`.
+`FAKE_CHECKPOINT` is a checkpoint to copy, `FAKE_CORPUS` the fingerprint in records of test texts; commands are added to `FAKE_CALLS`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         return validate(arguments, environment)
     digest = hashlib.sha256(best.read_bytes()).hexdigest()[:16]
     names = {name: f"records/test/{name}.parquet" for name in ("predictions", "base_divergence")}
-    measured(best.parent, names, checkpoint_hash=digest)
+    measured(best.parent, names, checkpoint_hash=digest, corpus=environment.get("FAKE_CORPUS"))
 
 
 def timed(

@@ -166,6 +166,25 @@ def test_interruption_cancels_what_waits(
     assert lab.collected() == before, "what was there stays"
 
 
+def test_a_study_that_grows_after_its_corpus_changed_is_refused(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_CORPUS", "v2-a")
+    assert lab.run(PAIR) == 0
+    before = lab.collected()
+    monkeypatch.setenv("FAKE_CORPUS", "v2-b")
+    grown = PAIR | {"base": {"seeds": [0, 1]}, "seeds": {"seeds": [0, 1]}}
+    for expected in ([("fit", "base-s1"), ("test", "base-s1")], []):
+        lab.calls()
+        assert lab.run(grown, "--only=base") == 2
+        told = capsys.readouterr().err
+        for name in ("tiny/base-s0/", "tiny/base-s1/", "different corpora", "--name"):
+            assert name in told
+        assert lab.started() == expected
+        assert lab.collected() == before
+    assert lab.run(PAIR) == 0, "what was there is one study"
+
+
 def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     fewer = ALL_ROLES | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
     assert lab.run(fewer) == 0
