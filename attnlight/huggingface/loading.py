@@ -72,8 +72,8 @@ def open_model(
         head: Whether its head is used.
 
     Raises:
-        InputError: There is no such model, it is damaged, it classifies no texts though its head is used, or it computes attention by a kernel that has
-            no weights.
+        InputError: There is no such model, it is damaged, it does not classify texts though its head is
+            used, or it computes attention by a kernel that has no weights.
     """
     if isinstance(path, PreTrainedModel):
         kernel = str(path.config._attn_implementation)
