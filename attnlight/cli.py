@@ -171,7 +171,7 @@ class AttnlightCLI(LightningCLI):
         resolve_callbacks(config.trainer)
         keep_wandb_offline_without_key(config.trainer.logger)
 
-    def _trained_elsewhere(self, config: Namespace) -> tuple[Any, Any] | None:
+    def _trained_elsewhere(self, config: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
         """Class and options of a network that was trained elsewhere; None: a checkpoint is read.
 
         Raises:
@@ -311,7 +311,7 @@ class AttnlightCLI(LightningCLI):
 
     def after_test(self) -> None:
         """Warn of a model from elsewhere that predicts worse than chance, whose classes may be mixed up."""
-        accuracy = self.trainer.callback_metrics.get(f"{STAGES[str(self.subcommand)]}/accuracy")  # type: ignore[attr-defined]
+        accuracy = self.trainer.callback_metrics.get(f"{STAGES[str(self.subcommand)]}/accuracy")
         if self._pretrained is not None and accuracy is not None and is_rank_zero():
             self.model.model.announce_classes(self._data.classes, float(accuracy))
 

@@ -133,7 +133,9 @@ class Reader:
         path.chmod(0o755)
 
     def write_corpora(self) -> None:
-        """The reader's folders of reviews and questions, and small corpora named as real ones."""
+        """The reader's reviews, questions and model, and small corpora named as real ones."""
+        from tests.huggingface.folders import write_model
+
         (self.folder / "reviews").mkdir()
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
         verdicts += [("a triumph", "great"), ("it has an end", "mixed")]
@@ -149,6 +151,8 @@ class Reader:
             "facts": [[0]] * 40,
         }
         write_corpus(self.folder / "questions", train=stories, validation=stories, test=stories)
+        own = {0: "negative", 1: "positive"}
+        write_model(self.folder / "finetuned", texts=texts, id2label=own)
         for name, labels in {"sst5": [4, 0, 3, 1], "imdb": [1, 0, 1, 0]}.items():
             rows = {"text": texts, "label": labels * 10}
             splits = dict.fromkeys(("train", "validation", "test"), rows)

@@ -309,7 +309,7 @@ def test_pairs_and_single_texts_are_not_mixed(
     assert evaluate(folder / run, "test", f"--data={data}.yaml", *attached("predictions")) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.endswith(
-        f"the checkpoint was trained on {trained}, but {folder / data} holds {held}: give `data` of "
+        f"the model was trained on {trained}, but {folder / data} holds {held}: give `data` of "
         "the same kind."
     )
 

@@ -44,6 +44,9 @@ def left_by_readme(reader: Reader) -> None:
     assert own.metadata["classes"] == ["negative", "positive"]
     assert ((own.columns["tvd"] >= 0) & (own.columns["tvd"] <= 1)).all()
     assert (checkpoints / "bag/first/best.ckpt").is_file()
+    card = (checkpoints / "finetuned/first/report/verdict.json").read_text(encoding="utf-8")
+    assert "not measured" not in card
+    assert "May the attention of this model be read as an explanation?" in reader.printed
     assert (checkpoints / "demo/planted/report/index.html").is_file()
     assert (checkpoints / "study/report/index.html").is_file()
 

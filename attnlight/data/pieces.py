@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _TOKENIZER = "tokenizer.json"
 _SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 _SAMPLE = "A film: 12 words, gripping throughout."
+# Models whose positions begin after the number of padding.
+_AFTER_PADDING = ("roberta", "camembert", "mpnet", "longformer", "xmod", "data2vec-text", "ibert")
 _PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
 
 
@@ -62,11 +64,18 @@ def longest_text(config: Mapping[str, Any]) -> int | None:
     """Most tokens of a text that a model reads, special ones included, by its configuration.
 
     None if it names no limit.
+
+    Raises:
+        InputError: The limit is no number.
     """
     most = config.get("max_position_embeddings", config.get("n_positions"))
-    # RoBERTa's positions begin after that of padding.
-    offset = config.get("pad_token_id", 0) + 1 if "roberta" in config["model_type"] else 0
-    return None if most is None else int(most) - offset
+    padding, kind = config.get("pad_token_id") or 0, str(config.get("model_type"))
+    if not isinstance(most, int | None) or not isinstance(padding, int):
+        raise InputError(
+            f"the model's configuration gives {most!r} as the most positions and {padding!r} as padding."
+        )
+    offset = padding + 1 if any(name in kind for name in _AFTER_PADDING) else 0
+    return None if most is None else most - offset
 
 
 def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, list[int]]:

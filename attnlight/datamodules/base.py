@@ -151,7 +151,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         if encoding.paired != self.paired:
             kinds = ["single texts", "passages with queries"]
             raise InputError(
-                f"the checkpoint was trained on {kinds[encoding.paired]}, but {self.corpus_name} "
+                f"the model was trained on {kinds[encoding.paired]}, but {self.corpus_name} "
                 f"holds {kinds[self.paired]}: give `data` of the same kind."
             )
         self.encoding, self.recorded_as = encoding, name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +28,7 @@ from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
+from attnlight.files import read_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -334,9 +334,7 @@ class TextDataModule(CorpusDataModule):
     def _model_tokenizer(self) -> Tokenizer:
         """The pretrained model's tokenizer, with the truncation of this corpus."""
         assert self.tokenizer_path is not None
-        config = json.loads(
-            find_file(self.tokenizer_path, "config.json").read_text(encoding="utf-8")
-        )
+        config = read_json(find_file(self.tokenizer_path, "config.json"))
         tokenizer, _ = read_tokenizer(self.tokenizer_path)
         lengths = [longest_text(config)]
         if self.rules.truncate is not None:

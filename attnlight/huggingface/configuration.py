@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
 from attnlight.errors import InputError, one_line
-from attnlight.huggingface.folder import read_config
+from attnlight.files import read_json
+from attnlight.huggingface.folder import CONFIG
 
 HEAD = "ForSequenceClassification"
 # Keys by which transformers would run other code, or read other files than the model's own.
@@ -28,13 +30,13 @@ _OTHER_PROBLEMS = {
 _PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
 
 
-def configuration(path: str) -> PretrainedConfig:
-    """The configuration of a model in a folder or on the hub.
+def configuration(folder: Path) -> PretrainedConfig:
+    """The configuration of the model in a folder.
 
     Raises:
-        InputError: There is no such model, or `build_configuration` refuses its `config.json`.
+        InputError: `build_configuration` refuses its `config.json`, or that is not JSON.
     """
-    return build_configuration(read_config(path), path)
+    return build_configuration(read_json(folder / CONFIG), str(folder))
 
 
 def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedConfig:
@@ -70,7 +72,7 @@ def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedCon
     return config
 
 
-def require_single_label(config: PretrainedConfig, names: Sequence[str], where: str) -> None:
+def require_single_label(config: PretrainedConfig, names: Sequence[str], where: object) -> None:
     """Check that a model was trained for nothing but to assign one of several classes to a single text.
 
     Args:

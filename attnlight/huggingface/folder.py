@@ -11,7 +11,6 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,15 +21,19 @@ from attnlight.files import read_json, refuse_pointer, suggest_file
 
 CONFIG = "config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_HUB_FILES = [CONFIG, "model*.safetensors", _INDEX]
+_HUB_FILES = [CONFIG, "tokenizer.json", "model*.safetensors", _INDEX]
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+)?")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf", "*.safetensors")
 SAVED = "expected a folder that `save_pretrained` wrote"
 
 
-def model_folder(path: str) -> Path:
+def model_folder(path: str, *, offline: bool = False) -> Path:
     """The folder of a model: `path`, or the cached files of the model of that id on the hub.
+
+    Args:
+        path: Folder or hub id.
+        offline: Whether the hub is not asked, since nobody but a checkpoint names the model.
 
     Raises:
         InputError: There is no such folder and no such model, or the folder holds no model.
@@ -41,7 +44,7 @@ def model_folder(path: str) -> Path:
             raise InputError(f"{path} is a file; {SAVED}.")
         if not _HUB_ID.fullmatch(path):
             raise InputError(f"there is no folder {path}{suggest_file(place)}.")
-        place = _from_hub(path)
+        place = _from_hub(path, offline)
     if (place / "adapter_config.json").is_file():
         raise InputError(
             f"{path} is an adapter, a part of a model: merge it (`merge_and_unload` of peft), and save the "
@@ -53,11 +56,11 @@ def model_folder(path: str) -> Path:
 
 
 @cache
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, offline: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=offline))
     except Exception as error:
         raise InputError(
             f"there is no folder {name}, and no model of that name on the Hugging Face hub or in its cache "
@@ -135,23 +138,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return state
 
 
-def fingerprint_of(path: str) -> str:
+def fingerprint_of(folder: Path) -> str:
     """A digest of the files of a model's weights, 16 hexadecimal digits.
 
     Raises:
-        InputError: There is no such model, or it has no weights.
+        InputError: It has no weights.
     """
     digest = hashlib.sha256()
-    for file in weight_files(model_folder(path)):
+    for file in weight_files(folder):
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()[:16]
-
-
-def read_config(path: str) -> dict[str, Any]:
-    """The content of a model's `config.json`.
-
-    Raises:
-        InputError: There is no such model, or the file is not JSON.
-    """
-    return read_json(model_folder(path) / CONFIG)

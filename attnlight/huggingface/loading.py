@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_PRETRAINING_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_MAPPING,
-    AutoModelForSequenceClassification,
-    PretrainedConfig,
-    PreTrainedModel,
-)
-from transformers.utils import logging
+from transformers import PreTrainedModel
 
 from attnlight.data.pieces import read_tokenizer
-from attnlight.errors import InputError, one_line
+from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
-    HEAD,
     build_configuration,
     configuration,
     has_head,
     require_single_label,
 )
-from attnlight.huggingface.folder import fingerprint_of, model_folder, read_weights
-from attnlight.huggingface.head import LinearForSequenceClassification
-
-_PRETRAINING = (
-    MODEL_MAPPING,
-    MODEL_FOR_PRETRAINING_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-)
+from attnlight.huggingface.folder import fingerprint_of, model_folder
+from attnlight.huggingface.load_model import draw_model, load_model
 
 
 @dataclass(frozen=True)
@@ -65,9 +46,10 @@ def stored_options(path: str) -> dict[str, Any]:
     Raises:
         InputError: There is no such model, or it has no weights.
     """
-    config = configuration(path).to_dict()
+    folder = model_folder(path)
+    config = configuration(folder).to_dict()
     config.pop("_name_or_path", None)
-    return {"config": config, "fingerprint": fingerprint_of(path)}
+    return {"config": config, "fingerprint": fingerprint_of(folder)}
 
 
 def open_model(
@@ -76,6 +58,8 @@ def open_model(
     vocab_size: int | None = None,
     config: Mapping[str, Any] | None = None,
     fingerprint: str | None = None,
+    *,
+    head: bool = True,
 ) -> Source:
     """Read a model, in single precision.
 
@@ -85,10 +69,11 @@ def open_model(
         vocab_size: Number of token ids of the corpus, for a model whose folder is gone.
         config: Its configuration as a checkpoint stores it; None: that of `path`.
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
+        head: Whether its head is used.
 
     Raises:
-        InputError: There is no such model, it is damaged, or it computes attention by a kernel that has
-            no weights.
+        InputError: There is no such model, it is damaged, it does not classify texts though its head is
+            used, or it computes attention by a kernel that has no weights.
     """
     if isinstance(path, PreTrainedModel):
         kernel = str(path.config._attn_implementation)
@@ -99,7 +84,7 @@ def open_model(
             )
         source = Source(path.eval(), torch.arange(path.config.get_text_config().vocab_size))
     else:
-        source = _read(path, num_classes, vocab_size, config, fingerprint)
+        source = _read(path, num_classes, vocab_size, config, fingerprint, head)
     if source.model.config.is_encoder_decoder:
         raise InputError(
             f"{type(source.model).__name__} is an encoder with a decoder: expected one of the two, which "
@@ -116,7 +101,8 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
     """Check that a model decides by one token of a text, and among as many classes as the corpus has.
 
     Raises:
-        InputError: It gives no classes, another number of them, or it reads several tokens.
+        InputError: It gives no classes, several at once or another number of them, or it reads several
+            tokens.
     """
     name, labels = type(model).__name__, model.config.num_labels
     require_single_label(model.config, [name], name)
@@ -141,34 +127,30 @@ def _read(
     vocab_size: int | None,
     stored: Mapping[str, Any] | None,
     fingerprint: str | None,
+    head: bool,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
     try:
-        if fingerprint is not None and fingerprint_of(path) != fingerprint:
+        folder = model_folder(path, offline=stored is not None)
+        if fingerprint is not None and fingerprint_of(folder) != fingerprint:
             raise InputError(f"the weights in {path} are not those that training started from.")
-        config = configuration(path)
-        own = torch.tensor(read_tokenizer(path)[1])
+        config = configuration(folder)
+        own = torch.tensor(read_tokenizer(str(folder))[1])
     except InputError as error:
         if stored is None or vocab_size is None:
             raise
         config = build_configuration(stored, "the checkpoint")
-        with _quiet(path):
-            if num_classes is not None and config.num_labels != num_classes:
-                config.num_labels = num_classes
-            if _is_known(config):
-                model = AutoModelForSequenceClassification.from_config(
-                    config, dtype=torch.float32, trust_remote_code=False
-                )
-            else:
-                model = LinearForSequenceClassification(config).float()
+        if num_classes is not None and config.num_labels != num_classes:
+            config.num_labels = num_classes
+        model = draw_model(path, config)
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     names = [str(name) for name in config.architectures or ()]
-    require_single_label(config, names, path)
+    if head:
+        require_single_label(config, names, path)
     if not has_head(names):
         config.problem_type = None
-        if num_classes is not None:
-            config.num_labels = num_classes
-    model, new = _load(path, config)
+        config.num_labels = config.num_labels if num_classes is None else num_classes
+    model, new = load_model(path, folder, config)
     embedded = model.get_input_embeddings().num_embeddings
     if int(own.max()) >= embedded:
         raise InputError(
@@ -176,88 +158,3 @@ def _read(
             f"embeddings of {embedded}."
         )
     return Source(model.eval(), own, tuple(sorted(new)))
-
-
-def _load(path: str, config: PretrainedConfig) -> tuple[PreTrainedModel, set[str]]:
-    """The model in a folder, and the names of the parameters of its head that are new."""
-    state = read_weights(model_folder(path))
-    known = _is_known(config)
-    mapping: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING if known else MODEL_MAPPING
-    with _quiet(path):
-        (kind, *_) = _listed(mapping[type(config)])
-        text = config.get_text_config()
-        model, found = kind.from_pretrained(
-            None,
-            config=text if kind.config_class is type(text) else config,
-            state_dict=state,
-            dtype=torch.float32,
-            attn_implementation="sdpa",
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            local_files_only=True,
-        )
-        for name, given, expected in sorted(found["mismatched_keys"])[:1]:
-            raise InputError(
-                f"{path} has weights of other sizes than its configuration: {name} is {tuple(given)}, "
-                f"expected {tuple(expected)}."
-            )
-        left_out = _unknown(model, found["unexpected_keys"])
-    if left_out:
-        raise InputError(
-            f"{path} has weights that are no part of {kind.__name__} with its configuration, "
-            f"{_some(left_out)}: without them another model would be tested."
-        )
-    base = f"{model.base_model_prefix}." if known else ""
-    new = set(found["missing_keys"])
-    lacking = [name for name in new if name.startswith(base) and "pooler." not in name]
-    if lacking:
-        raise InputError(f"{path} lacks weights of its model, {_some(lacking)}.")
-    if not known:
-        model = LinearForSequenceClassification(config, model)
-        new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
-    return model, new
-
-
-def _is_known(config: PretrainedConfig) -> bool:
-    """Whether transformers has a classifier of texts of this architecture."""
-    return type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-
-
-def _unknown(model: PreTrainedModel, unexpected: set[str]) -> list[str]:
-    """Names of weights that no model of pretraining has which a classifier may start from."""
-    config, base = model.config, f"{model.base_model_prefix}."
-    known: set[str] = set()
-    for mapping in _PRETRAINING if unexpected else ():
-        for kind in _listed(mapping.get(type(config), ())):
-            with torch.device("meta"):
-                known |= {name.removeprefix(base) for name in kind(config).state_dict()}
-    return [name for name in unexpected if name.removeprefix(base) not in known]
-
-
-def _listed(kinds: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """The classes of an entry of a mapping of transformers, which may be one."""
-    return kinds if isinstance(kinds, tuple) else (kinds,)
-
-
-def _some(names: list[str]) -> str:
-    return min(names) + (f" and {len(names) - 1} more" if names[1:] else "")
-
-
-@contextmanager
-def _quiet(path: str) -> Iterator[None]:
-    """Keep transformers silent about new heads, and say in one sentence what it refuses."""
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{path} has no model that classifies texts ({HEAD}): {one_line(error)[:300]}."
-        ) from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()

@@ -9,6 +9,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.functional.flat_texts import FlatTexts
+from attnlight.huggingface.folder import model_folder
 from attnlight.models.context import refuse_queries
 
 
@@ -62,7 +63,8 @@ def require_tokenizer(path: object, tokenizer: str | None) -> None:
     if not isinstance(path, str) or tokenizer is None:
         return
     try:
-        expected = json.loads(read_tokenizer(path)[0].to_str())
+        folder = model_folder(path, offline=True)
+        expected = json.loads(read_tokenizer(str(folder))[0].to_str())
     except InputError:
         return
     if json.loads(tokenizer)["model"]["vocab"] != expected["model"]["vocab"]:

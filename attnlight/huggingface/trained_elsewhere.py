@@ -18,6 +18,7 @@ from attnlight.huggingface.configuration import (
     require_single_label,
     unnamed,
 )
+from attnlight.huggingface.folder import model_folder
 from attnlight.problems import Classification
 
 
@@ -51,10 +52,11 @@ class TrainedElsewhere(nn.Module):
                 names.
         """
         path = str(options["path"])
-        config = configuration(path)
+        folder = model_folder(path)
+        config = configuration(folder)
         require_single_label(config, config.architectures or (), path)
         settings = config.get_text_config().to_dict()
-        tokenizer, _ = read_tokenizer(path, longest_text(settings))
+        tokenizer, _ = read_tokenizer(str(folder), longest_text(settings))
         return Encoding(path, tokenizer.to_str(), tuple(class_names(config, classes)))
 
     @property

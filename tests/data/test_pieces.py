@@ -92,9 +92,17 @@ class TestReadTokenizer:
     [
         ({"model_type": "bert", "max_position_embeddings": 512}, 512),
         ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "camembert", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "gpt2", "n_positions": 1024}, 1024),
         ({"model_type": "other"}, None),
     ],
 )
 def test_longest_text(config: dict[str, Any], expected: int | None) -> None:
     assert longest_text(json.loads(json.dumps(config))) == expected
+
+
+@pytest.mark.parametrize("most", ["many", [512], {"a": 1}])
+def test_longest_text_that_is_no_number(most: Any) -> None:
+    with pytest.raises(InputError, match="as the most positions"):
+        longest_text({"model_type": "bert", "max_position_embeddings": most})

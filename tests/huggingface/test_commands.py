@@ -21,7 +21,7 @@ import attnlight
 from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
-from attnlight.records import read_record
+from attnlight.records import read_metadata, read_record
 from tests.commands import CPU, QUIET
 from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
 
@@ -167,6 +167,11 @@ def test_checkpoints_need_no_folder(place: Path) -> None:
     torch.testing.assert_close(found, logits, atol=0, rtol=0)
     paths = ["--model.net.path=elsewhere", "--data.tokenizer=elsewhere"]
     assert main(["test", "checkpoints/e/moved", *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+    named = ["--model=huggingface_last", "--data=films.yaml", "--experiment=e", "--run=moved"]
+    assert main(["validate", *named, *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+    for stage in ("test", "val"):  # of the checkpoint, not of the folder that training started from
+        record = place / f"checkpoints/e/moved/records/{stage}/predictions.parquet"
+        assert read_metadata(record)["checkpoint"] == "best.ckpt"
 
 
 def test_weights_that_have_changed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +287,10 @@ class TestRefusals:
         paths = ["--model.net.path=nobody/nothing", "--data.tokenizer=bert"]
         named = ["--data=films.yaml", "--experiment=e", "--run=nothing"]
         assert main(["fit", "--model=huggingface_last", *named, *paths, *FAST]) == 2
-        assert "there is no model in 'nobody/nothing'" in capsys.readouterr().err
+        assert (
+            "there is no folder nobody/nothing, and no model of that name"
+            in capsys.readouterr().err
+        )
 
     def test_a_folder_without_weights(self, place: Path) -> None:
         write_model(place / "empty", auto="AutoModel")

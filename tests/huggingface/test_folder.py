@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 
 import attnlight
 from attnlight.__main__ import main
+from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from tests.commands import CPU, QUIET
@@ -170,12 +171,16 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "tokenizer-of-another": (lambda f: write_tokenizer(f, "gpt2"), ("300 tokens", "embeddings of 90")),
     "tokenizer-panic": (panicking, ("tokenizer.json is not a tokenizer that can be read",)),
     "regression": (lambda f: edit(f, problem_type="regression"), ("is a regression model", "num_labels 2")),
-    "one-label": (lambda f: edit(f, id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0}), ("is a regression model", "num_labels 1")),
+    "one-label": (lambda f: write_model(f, num_labels=1), ("is a regression model", "num_labels 1")),
     "multi-label": (
         lambda f: edit(f, problem_type="multi_label_classification"),
         ("may assign several classes to a text", "multi_label_classification"),
     ),
     "tokens": (token_tagger, ("was trained to tag tokens (BertForTokenClassification)",)),
+    "tokens-of-llama": (
+        lambda f: token_tagger(f, "llama"),
+        ("was trained to tag tokens (LlamaForTokenClassification)",),
+    ),
     "tokens-same-names": (
         lambda f: token_tagger(f, "modernbert"),
         ("was trained to tag tokens (ModernBertForTokenClassification)",),
@@ -317,6 +322,10 @@ class TestWhatIsRead:
         torch.testing.assert_close(model(batch).logits, before, atol=0, rtol=0)
 
 
+def refuse(*_: object) -> None:
+    raise AssertionError("the network was tried")
+
+
 HARM = """
 from pathlib import Path
 Path(__file__).with_name("HARMED").touch()
@@ -340,11 +349,8 @@ class TestHostileFolders:
 
     @pytest.fixture(autouse=True)
     def no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def connect(*_: object) -> None:
-            raise AssertionError("the network was tried")
-
         for name in ("socket.getaddrinfo", "socket.socket.connect", "socket.create_connection"):
-            monkeypatch.setattr(name, connect)
+            monkeypatch.setattr(name, refuse)
 
     def test_code_of_a_known_model_is_not_run(self, hostile: Path, good: Path) -> None:
         torch.testing.assert_close(logits(hostile), logits(good), atol=0, rtol=0)
@@ -429,3 +435,16 @@ class TestHub:
     def test_one_that_is_nowhere(self, cache: Path) -> None:
         with pytest.raises(InputError, match="no folder someone/else, and no model of that name"):
             HuggingFaceClassifier("someone/else")
+
+    def test_a_checkpoint_asks_the_cache_alone(
+        self, cache: Path, good: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever wrote it chose the name."""
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("socket.getaddrinfo", refuse)
+        stored = HuggingFaceClassifier.stored_options({"path": str(good)})
+        for name, missing in (("someone/films", False), ("someone/else", True)):
+            options = stored | {"path": name}
+            model = HuggingFaceClassifier(num_classes=2, vocab_size=90, **options)
+            model.require_tokenizer(read_tokenizer(str(good))[0].to_str())
+            assert (model.missing is not None) is missing

@@ -1,0 +1,144 @@
+"""Build a model of transformers from a folder's weights, or from its configuration alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_PRETRAINING_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_MAPPING,
+    AutoModelForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.utils import logging
+
+from attnlight.errors import InputError, one_line
+from attnlight.huggingface.configuration import HEAD
+from attnlight.huggingface.folder import read_weights
+from attnlight.huggingface.head import LinearForSequenceClassification
+
+_PRETRAINING = (
+    MODEL_MAPPING,
+    MODEL_FOR_PRETRAINING_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+)
+
+
+def load_model(
+    path: str, folder: Path, config: PretrainedConfig
+) -> tuple[PreTrainedModel, set[str]]:
+    """The classifier in a folder, and the names of the parameters of its head that are new.
+
+    Args:
+        path: What the user calls the folder.
+        folder: The folder.
+        config: Its configuration.
+
+    Raises:
+        InputError: Its weights cannot be read, are of other sizes than the configuration, are not all of
+            the model's, or are more than those of the model and of heads for pretraining.
+    """
+    state, known = read_weights(folder), _is_known(config)
+    mapping: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING if known else MODEL_MAPPING
+    with _one_sentence(path):
+        (kind, *_) = _listed(mapping[type(config)])
+        text = config.get_text_config()
+        # Given its content, transformers opens no file of the folder.
+        model, found = kind.from_pretrained(
+            None,
+            config=text if kind.config_class is type(text) else config,
+            state_dict=state,
+            dtype=torch.float32,
+            attn_implementation="sdpa",
+            ignore_mismatched_sizes=True,  # they are named below
+            output_loading_info=True,
+            local_files_only=True,
+        )
+        for name, given, expected in sorted(found["mismatched_keys"])[:1]:
+            raise InputError(
+                f"{path} has weights of other sizes than its configuration: {name} is {tuple(given)}, "
+                f"expected {tuple(expected)}."
+            )
+        left_out = _left_out(model, found["unexpected_keys"])
+    if left_out:
+        raise InputError(
+            f"{path} has weights that are no part of {kind.__name__} with its configuration, "
+            f"{_some(left_out)}: without them another model would be tested."
+        )
+    base, new = f"{model.base_model_prefix}." if known else "", set(found["missing_keys"])
+    # A pooler is part of the head of those that classify.
+    lacking = [name for name in new if name.startswith(base) and "pooler." not in name]
+    if lacking:
+        raise InputError(f"{path} lacks weights of its model, {_some(lacking)}.")
+    if not known:
+        model = LinearForSequenceClassification(config, model)
+        new = {f"model.{name}" for name in new} | {"score.weight", "score.bias"}
+    return model, new
+
+
+def draw_model(path: str, config: PretrainedConfig) -> PreTrainedModel:
+    """The classifier of a configuration, with random weights.
+
+    Raises:
+        InputError: It describes none.
+    """
+    with _one_sentence(path):
+        if _is_known(config):
+            return AutoModelForSequenceClassification.from_config(
+                config, dtype=torch.float32, trust_remote_code=False
+            )
+        return LinearForSequenceClassification(config).float()
+
+
+def _is_known(config: PretrainedConfig) -> bool:
+    """Whether transformers has a classifier of texts of this architecture."""
+    return type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+
+
+def _left_out(model: PreTrainedModel, unexpected: set[str]) -> list[str]:
+    """Names of the weights that neither a model nor its forms for pretraining have."""
+    config, base = model.config, f"{model.base_model_prefix}."
+    known: set[str] = set()
+    for mapping in _PRETRAINING if unexpected else ():
+        for kind in _listed(mapping.get(type(config), ())):
+            with torch.device("meta"):
+                known |= {name.removeprefix(base) for name in kind(config).state_dict()}
+    return [name for name in unexpected if name.removeprefix(base) not in known]
+
+
+def _listed(kinds: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """The classes of an entry of a mapping of transformers, which may be one."""
+    return kinds if isinstance(kinds, tuple) else (kinds,)
+
+
+def _some(names: list[str]) -> str:
+    return min(names) + (f" and {len(names) - 1} more" if names[1:] else "")
+
+
+@contextmanager
+def _one_sentence(path: str) -> Iterator[None]:
+    """Keep transformers silent about new heads, and say in one sentence what it refuses."""
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} has no model that classifies texts ({HEAD}): {one_line(error)[:300]}."
+        ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
