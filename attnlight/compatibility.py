@@ -105,14 +105,14 @@ def arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return grouped
 
 
-def section(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A `model` section of a configuration.
+def section(config: object) -> dict[str, Any]:
+    """A `model` section of a configuration; empty if it is not a mapping.
 
     Example:
         >>> section({"class_path": "attnlight.tasks.GuidedMLP"})
         {'class_path': 'attnlight.tasks.GuidedVariant'}
     """
-    content = dict(config)
+    content = dict(config) if isinstance(config, Mapping) else {}
     path = content.get("class_path")
     match = _TASK_PATH.fullmatch(path) if isinstance(path, str) else None
     if match is not None and match[2] in _CLASSES:

@@ -373,6 +373,28 @@ class TestMetadata:
             with pytest.raises(RecordError, match=expected):
                 read(path)
 
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            *(("rows", "many"), ("non_finite", "x"), ("checkpoint", ["x"]), ("model", "x")),
+            *(("classes", "ab"), ("classes", [1]), ("measures", {"a": 1}), ("partial", "x")),
+            *(("rows", None), ("format", [1])),
+        ],
+    )
+    def test_metadata_of_another_type(self, tmp_path: Path, name: str, value: object) -> None:
+        described = json.dumps({"format": 1, "rows": 1} | {name: value})
+        table = pa.table({"index": [3]}).replace_schema_metadata({"attnlight": described})
+        pq.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(RecordError, match=rf"x\.parquet .*{name}"):
+            read_metadata(tmp_path / "x.parquet")
+
+    @pytest.mark.parametrize("described", ["[]", "3", '"x"', "[" * 100_000])
+    def test_metadata_that_is_no_mapping(self, tmp_path: Path, described: str) -> None:
+        table = pa.table({"index": [3]}).replace_schema_metadata({"attnlight": described})
+        pq.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
+            read_metadata(tmp_path / "x.parquet")
+
     @pytest.mark.parametrize("kept", [0, 3, 0.5, 0.99])
     def test_a_half_written_file_is_no_record(self, tmp_path: Path, kept: float) -> None:
         path = record(tmp_path / "x.parquet", keys(np.arange(999)), {"a": np.ones(999)})

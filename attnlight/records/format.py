@@ -13,6 +13,18 @@ FORMAT = 1
 KEY = ("index", "position")
 EXCLUDED = -1  # the prediction of a row that was not measured
 METADATA = b"attnlight"  # key of the record's metadata within the file's metadata
+# Types, in JSON, of the metadata that readers rely on.
+METADATA_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("rows", "format", "non_finite"), int),
+    **dict.fromkeys(("classes", "measures", "parts", "frontier_epsilons", "shares"), list),
+    **dict.fromkeys(("model", "settings", "several_classes", "range", "direction"), dict),
+    **dict.fromkeys(("test", "stage", "corpus", "clusters", "items", "target"), (str, type(None))),
+    **dict.fromkeys(("checkpoint", "checkpoint_hash", "against"), (str, type(None))),
+    **dict.fromkeys(("epsilon", "tie", "unknown_words"), (int, float)),
+    "epoch": (int, type(None)),
+    "partial": bool,
+    "methods": (dict, list),
+}
 PIECE_ROWS = 32_768  # rows read or written at a time
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from attnlight.records.format import (
     FORMAT,
     KEY,
     METADATA,
+    METADATA_TYPES,
     PIECE_ROWS,
     Record,
     RecordError,
@@ -120,15 +121,25 @@ def read_metadata(path: Path) -> dict[str, Any]:
     if text is None:
         raise RecordError(f"{path} is a parquet file but not an attnlight record.")
     try:
-        metadata: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+        metadata: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
+    if not isinstance(metadata, dict):
+        raise RecordError(f"{path} is not a readable record: its metadata are not a mapping.")
     if metadata.get("format") != FORMAT:
         raise RecordError(
             f"{path} is a record of format {metadata.get('format')}; this version of attnlight "
             f"reads format {FORMAT}."
         )
+    for name, value in metadata.items():
+        names = value if name in ("classes", "measures") else ()
+        if not (isinstance(value, METADATA_TYPES.get(name, object)) and _is_text(names)):
+            raise RecordError(f"{path} is not a readable record: its {name} is {value!r}.")
     return metadata
+
+
+def _is_text(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -146,7 +146,7 @@ def inline_svg(
 
     Args:
         figure: The figure.
-        prefix: Prefix of every id, so that several figures can share a page.
+        prefix: Prefix of every id, so that several figures can share a page; any text.
         label: Plain-text label for screen readers.
         links: Address and plain-text name of what each point of `link_points` leads to.
     """
@@ -160,7 +160,8 @@ def inline_svg(
         ring.set_visible(False)
     content = text[text.index(">", text.index("<svg")) + 1 :]
     content = re.sub(r"<(metadata|style)\b.*?</\1>", "", content, flags=re.DOTALL)
-    content = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", content)
+    ids = re.sub(r"[^a-zA-Z0-9_.-]", lambda found: f"_{ord(found[0]):x}_", prefix)
+    content = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{ids}-", content)
     tags = [f'<a href="{escape(to)}"><title>{escape(name)}</title>' for to, name in links]
     link = rf'<a xlink:href="{_LINK}(\d+)"[^>]*>'
     content = re.sub(link, lambda found: tags[int(found[1])], content)

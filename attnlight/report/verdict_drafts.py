@@ -64,9 +64,10 @@ class Drafts:
         self.total = sizes[0] if sizes else None
         self.model: dict[str, Any] = {}
         if (folder / "fit.yaml").is_file():
-            config = section(read_yaml(folder / "fit.yaml").get("model") or {})
+            config = section(read_yaml(folder / "fit.yaml").get("model"))
+            options = config.get("init_args")
             self.model = {"problem": problem_of(str(config.get("class_path")))}
-            self.model |= config.get("init_args") or {}
+            self.model |= options if isinstance(options, dict) else {}
         for entry in self.metadata.values():
             self.model |= entry.get("model") or {}
         net = self.model.get("net")

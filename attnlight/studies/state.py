@@ -107,7 +107,7 @@ class StudyFolder:
         A dot separates a group and its option.
         """
         path = self.path / run / "fit.yaml"
-        content = section((read_yaml(path) if path.is_file() else {}).get(part) or {})
+        content = section((read_yaml(path) if path.is_file() else {}).get(part))
         value: Any = content.get("init_args") or {}
         for name in option.split("."):
             value = (value or {}).get(name)

@@ -1,5 +1,7 @@
 """`attnlight report`: from a run folder to a page."""
 
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -199,6 +201,17 @@ class TestPage:
         assert not page.tags & {"script", "img", "b", "i", "u"}
         assert ATTACK in page.text
         assert "<u>y" in page.text
+
+    @pytest.mark.parametrize(
+        "corpus", ['x" onload="alert(1)', TURNED, r"\g<1>\1", "$\\frac$ {{ 7 * 7 }}"]
+    )
+    def test_escapes_the_name_of_a_corpus(self, tmp_path: Path, corpus: str) -> None:
+        folder = write_run(tmp_path / "a" / "b", epochs=(), partial=True)
+        shutil.copytree(folder / "records/test", folder / f"records/test-{corpus}")
+        page = page_of(folder)  # whose attributes it checks
+        assert len(page.ids) == len(set(page.ids))
+        assert all(re.fullmatch(r"#[\w.-]+", reference) for reference in page.references)
+        assert corpus.replace("\u2069", "") in page.text
 
     @pytest.mark.parametrize("classes", [2, 9])
     def test_a_name_turns_only_itself_around(self, tmp_path: Path, classes: int) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from attnlight.errors import InputError
 from attnlight.report.command import main
+from attnlight.report.page import describe_run
 from attnlight.report.run import (
     load_run,
     read_metrics,
@@ -15,6 +17,7 @@ from attnlight.report.run import (
     require_same_instances,
     stored_records,
 )
+from attnlight.report.verdict import verdict_of
 from tests.report.fake import rows_of, write_metrics, write_record, write_run
 
 
@@ -86,6 +89,14 @@ def test_a_damaged_configuration(tmp_path: Path, text: str, message: str) -> Non
     with pytest.raises(InputError, match=message) as caught:
         load_run(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", [3, "x", [1], {"init_args": 3}, {"init_args": {"net": [1]}}])
+def test_a_section_that_is_no_mapping_says_nothing(tmp_path: Path, part: object) -> None:
+    folder = write_run(tmp_path, stages=("test",), epochs=())
+    (folder / "fit.yaml").write_text(yaml.safe_dump({"model": part, "data": part, "trainer": part}))
+    assert describe_run(load_run(folder), [])[0]
+    assert verdict_of(folder).lines
 
 
 def test_curves_and_test_metrics(tmp_path: Path) -> None:
