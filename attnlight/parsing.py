@@ -45,7 +45,8 @@ class OneSentenceParser(LightningArgumentParser):
     @override
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         # Lightning lets every option of a class be a file, whose classes nothing would have checked.
-        return super().add_class_arguments(*args, **(kwargs | {"sub_configs": False}))
+        names: list[str] = super().add_class_arguments(*args, **(kwargs | {"sub_configs": False}))
+        return names
 
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

@@ -153,8 +153,8 @@ def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str =
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     whole = isinstance(options, kind)
     given: dict[str, Any] = (
-        {n: getattr(options, n) for n in names} if whole else dict(options or {})
-    )  # type: ignore[arg-type]
+        {n: getattr(options, n) for n in names} if whole else dict(options or {})  # type: ignore[arg-type]
+    )
     hints = get_type_hints(kind)
     for name, value in given.items():
         if name not in names:
