@@ -17,14 +17,22 @@ from attnlight.errors import InputError
 from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import js_from, one_item_js
 from attnlight.functional.adversary.line_search import NARROW, Brackets
+from attnlight.functional.adversary.sequential_programs import STARTS, LocalSearch
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import CandidateReadout, PartReadout, flatten_heads
+from attnlight.functional.readout.heads import (
+    CandidateReadout,
+    PartReadout,
+    flatten_heads,
+    head_readout,
+)
 from attnlight.functional.readout.opaque import ReadoutFunction
 
 # Items of each kind at the ends of segments; candidates evaluated at once; nats by which the bound
 # of a segment must exceed the best so far; rounds of a line search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Scores that Adam improves at once.
+_SCORES = 1 << 17
 # Heads (E,), attention at the start (E, N), its excess (E,), and the item at the end (E,).
 Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -36,6 +44,10 @@ def opaque_adversary(
     epsilon: float,
     found: Tensor | None = None,
     part: PartReadout | None = None,
+    *,
+    rows: Tensor | None = None,
+    seed: int = 0,
+    programs: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """The most different candidate attention that moves the prediction by at most epsilon.
 
@@ -56,6 +68,10 @@ def opaque_adversary(
         found: Attention that preserves the prediction, such as from `search_adversary`, in the
             shape of `weights`.
         part: Gives the readout of a subset of rows; None: every call evaluates all rows.
+        rows: Dataset index and position of each row, (B, 2) long, the keys of its random starts;
+            None: all rows have the same.
+        seed: Seed of the starts, any integer.
+        programs: Search by gradients and linear programs, where the readout is differentiable.
 
     Returns:
         Adversary (B, N), or (B, H, N), float64, the original attention where no candidate is
@@ -80,6 +96,9 @@ def opaque_adversary(
         for segments in search.segments():
             search.follow(*segments)
         search.follow(*search.mixtures())
+    if programs and search.open.any():
+        keys = torch.zeros(len(mask), 2, dtype=torch.long, device=mask.device)
+        search.ascend(readout, by_head, part, keys if rows is None else rows, seed)
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -97,7 +116,7 @@ class _Search:
     def __init__(
         self, candidates: CandidateReadout, original: Tensor, reach: Tensor, epsilon: float
     ) -> None:
-        self._candidates, self._original, self._epsilon = candidates, original, epsilon
+        self._candidates, self.original, self.epsilon = candidates, original, epsilon
         logits = candidates.original()
         self._prediction = logits.softmax(-1)
         self._winner = logits.argmax(-1, keepdim=True)
@@ -120,11 +139,11 @@ class _Search:
         logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
         distance = total_variation(logits.softmax(-1), self._prediction[heads])
         # Interpolation needs a finite number where the prediction is unchanged.
-        excess = (distance / self._epsilon).clamp(min=1e-6).log()
+        excess = (distance / self.epsilon).clamp(min=1e-6).log()
         lead = _log_odds(logits, self._winner[heads]) - self._odds[heads]
         feasible_heads, feasible = heads[excess <= 0], attentions[excess <= 0]
         winners, self.js = best_of_each(
-            feasible_heads, js_from(self._original[feasible_heads], feasible), self.js
+            feasible_heads, js_from(self.original[feasible_heads], feasible), self.js
         )
         self.best[feasible_heads[winners]] = feasible[winners]
         return excess, lead
@@ -132,11 +151,11 @@ class _Search:
     def try_items(self) -> None:
         """Try all attention on the lightest item, the optimum, and if infeasible on each item."""
         heads = self.open.any(-1).nonzero().squeeze(-1)
-        item = self._original.masked_fill(~self.open, math.inf)[heads].argmin(-1)
+        item = self.original.masked_fill(~self.open, math.inf)[heads].argmin(-1)
         for last in (False, True):
             if not len(heads):
                 return
-            excess, lead = self.evaluate(heads, one_hot(item, self._original.shape[1]).double())
+            excess, lead = self.evaluate(heads, one_hot(item, self.original.shape[1]).double())
             self._excess[heads, item], self._lead[heads, item] = excess, lead
             if not last:
                 self.open[heads[excess <= 0]] = False
@@ -153,11 +172,11 @@ class _Search:
         items = torch.cat([closest, lightest], dim=1)
         head, column = torch.cat([self.open.gather(1, closest), real], dim=1).nonzero().unbind(-1)
         excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
-        yield head, self._original[head], excess, items[head, column]
+        yield head, self.original[head], excess, items[head, column]
         feasible, feasible_real = self._lightest(self._excess <= 0)
         head, first, second = (feasible_real[:, :, None] & real[:, None]).nonzero().unbind(-1)
         start = feasible[head, first]
-        starts = one_hot(start, self._original.shape[1]).double()
+        starts = one_hot(start, self.original.shape[1]).double()
         yield head, starts, self._excess[head, start], lightest[head, second]
 
     def mixtures(self) -> Segments:
@@ -174,11 +193,11 @@ class _Search:
         # Mixtures of items that are feasible by themselves are covered by `segments`.
         where = bound > self.js[head] + _GAIN
         head, i, j = head[where], i[where], j[where]
-        low, high, items = self._lead[head, i], self._lead[head, j], self._original.shape[1]
+        low, high, items = self._lead[head, i], self._lead[head, j], self.original.shape[1]
         mixtures = Brackets(
             torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
         )
-        segments = [[head[:0], self._original[:0], low[:0], i[:0], j[:0]]]
+        segments = [[head[:0], self.original[:0], low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
             head, i, j = mixtures.columns
             if not len(head):
@@ -192,7 +211,7 @@ class _Search:
             mixtures.narrow(share, lead)
             # Equal probability but infeasible: the other classes' probabilities have changed.
             wide = mixtures.outside - mixtures.inside > NARROW
-            mixtures = mixtures.take(~feasible & wide & (lead.abs() > self._epsilon / 2))
+            mixtures = mixtures.take(~feasible & wide & (lead.abs() > self.epsilon / 2))
         head, mixed, excess, i, j = (torch.cat(part) for part in zip(*segments, strict=True))
         return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
@@ -201,8 +220,8 @@ class _Search:
 
         A segment is searched for as long as some attention on it may exceed the best so far.
         """
-        js, end_js = js_from(self._original[heads], starts), self._single_js[heads, items]
-        ends = one_hot(items, self._original.shape[1]).double()
+        js, end_js = js_from(self.original[heads], starts), self._single_js[heads, items]
+        ends = one_hot(items, self.original.shape[1]).double()
         segments = Brackets(
             inside=torch.zeros_like(excess),
             outside=torch.ones_like(excess),
@@ -224,13 +243,47 @@ class _Search:
             attentions = torch.lerp(starts, ends, share.unsqueeze(-1))
             excess, _ = self.evaluate(heads, attentions)
             segments.narrow(share, excess)
-            js = torch.where(excess <= 0, js_from(self._original[heads], attentions), js)
+            js = torch.where(excess <= 0, js_from(self.original[heads], attentions), js)
             segments.columns = (heads, starts, ends, js, end_js)
+
+    def ascend(
+        self,
+        readout: ReadoutFunction,
+        weights: Tensor,
+        part: PartReadout | None,
+        keys: Tensor,
+        seed: int,
+    ) -> None:
+        """Try what a `LocalSearch` reaches, in blocks of unsolved rows.
+
+        Args:
+            readout: From candidates (B, H, K, N) to logits (B, K, C).
+            weights: The model's attention (B, H, N).
+            part: Gives the readout of a subset of rows; None: all rows are one block.
+            keys: Dataset index and position of each row, (B, 2).
+            seed: Seed of the starts.
+        """
+        heads, device = weights.shape[1], weights.device
+        blocks: tuple[Tensor, ...] = (torch.arange(len(weights), device=device),)
+        if part is not None:
+            unsolved = self.open.any(-1).view(-1, heads).any(-1).nonzero().squeeze(-1)
+            blocks = unsolved.split(max(1, _SCORES // (STARTS * weights[0].numel())))
+        for block in blocks:
+            members = (block[:, None] * heads + torch.arange(heads, device=device)).flatten()
+            LocalSearch(
+                head_readout(readout if part is None else part(block), weights[block]),
+                self.original[members],
+                self.open[members],
+                self.epsilon,
+                lambda rows, attentions, members=members: self.evaluate(members[rows], attentions)[
+                    0
+                ].exp(),
+            ).run(keys[block], seed)
 
     def _lightest(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """The four open candidates (R, N) of least weight, (R, 4), and which entries are real."""
         candidates = candidates & self.open
-        order = ranking(-self._original, candidates)[:, :_ITEMS]
+        order = ranking(-self.original, candidates)[:, :_ITEMS]
         return order, candidates.gather(1, order)
 
 

@@ -85,10 +85,20 @@ class OpaqueReadout(Readout):
     def worst_case(
         self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
-        output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = opaque_adversary(
-            output.weights, source, output.mask, epsilon, candidates, self._readout_of
-        )
+        # As in `search`.
+        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+            output = self.output.apply(torch.clone)
+            readout = type(self)(self.batch, output, self.model, self.empty)
+            adversary, js = opaque_adversary(
+                output.weights,
+                partial(self.model.readout, output),
+                output.mask,
+                epsilon,
+                candidates,
+                readout._readout_of,
+                rows=output.rows,
+                programs=programs,
+            )
         return adversary, js, torch.full_like(js, torch.nan)
 
     @override
