@@ -175,7 +175,11 @@ class Instance:
             excess = np.concatenate([none(classes + 1), [-1.0, -1.0]])
             matrix = np.hstack([matrix, excess[:, None]])
             most[items + 1 + classes : items + 1 + 2 * classes] = np.inf
-            lowest, most, costs = np.append(lowest, 0), np.append(most, np.inf), np.append(costs, penalty)
+            lowest, most, costs = (
+                np.append(lowest, 0),
+                np.append(most, np.inf),
+                np.append(costs, penalty),
+            )
         solution = milp(  # no integers: a linear program, with half the rows of linprog
             costs,
             constraints=LinearConstraint(matrix, low, high),
@@ -221,6 +225,7 @@ class Instance:
         return np.log(2 * weight / (weight + self.weights)) / 2
 
     def js(self, attention: Vector) -> float:
+        """JS of attention (N,) from the weights."""
         from scipy.special import rel_entr
 
         middle = (attention + self.weights) / 2

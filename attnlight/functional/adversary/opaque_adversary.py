@@ -295,7 +295,9 @@ class _Search:
             readout = asked.readout if asked.part is None else asked.part(block)
             readouts = head_readout(readout, asked.weights[block])
             arguments = self._original[members], self.open[members], self._epsilon, distance
-            LocalSearch(readouts, *arguments).run(self.best[members], keys[block], seed, evaluations)
+            LocalSearch(readouts, *arguments).run(
+                self.best[members], keys[block], seed, evaluations
+            )
 
     def _affordable(self, heads: Tensor) -> Tensor:
         """Which of the attentions of heads (E,) may be evaluated within the limit, (E,)."""

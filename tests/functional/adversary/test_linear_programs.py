@@ -152,7 +152,9 @@ def test_a_climb_never_descends() -> None:
         instance = Instance(own, items, own @ items, 0.02)
         attention, costs, reached = instance.weights, instance.weights, []
         for _ in range(4):
-            attention = instance.solve(costs, instance.shift(attention), (np.zeros(len(own)), np.ones(len(own))))
+            attention = instance.solve(
+                costs, instance.shift(attention), (np.zeros(len(own)), np.ones(len(own)))
+            )
             reached.append(instance.js(attention))
             assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
             costs = -instance.slope(attention)
