@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
@@ -62,13 +63,15 @@ class AdversarialAttention(InterpretabilityTest):
     attention that is faithful but redundant, such as over ten words that each carry the signal, has
     one too.
 
-    For two classes and an affine readout `worst_js` is exact. For more classes it is a lower bound
-    from linear programs that take up to tens of milliseconds, and `upper_js` is an upper bound (both
-    are exact for a text that may be answered with two of them); then one token of a tagger's sentence
-    is measured, chosen by a seeded hash, and on validation epochs of `fit` only the rows of
-    `program_instances` texts: all columns are undefined in other rows. If the readout is not affine,
-    `worst_js` is a lower bound, the best of all attention on one item, some mixtures of two items
-    and the gradient search; `upper_js` is undefined.
+    For two classes and an affine readout `worst_js` is exact. Otherwise it is a lower bound, so that
+    the largest JS is at least as large, and one token of a tagger's sentence is measured, chosen by a
+    seeded hash, and on validation epochs of `fit` only the rows of `program_instances` texts: all
+    columns are undefined in other rows. For more classes and an affine readout it comes from linear
+    programs that take up to tens of milliseconds, and `upper_js` is an upper bound (both are exact
+    for a text that may be answered with two of them). If the readout is not affine it is the best
+    that `opaque_adversary` finds, and `upper_js` is undefined. For the package's classifiers that
+    takes about a tenth of a second a row, of pairs up to half a second; for all other models, whose
+    readout may cost much more, `evaluations` of it a head.
 
     With several heads each is changed alone, the others fixed, as above; columns are means over
     heads, and `<column>_by_head` (R, H) has the values of each. `joint_js` is the mean JS over heads
@@ -85,9 +88,11 @@ class AdversarialAttention(InterpretabilityTest):
         epsilon: Largest total variation distance between the predictions; the released code's
             results have 0.05 here and 0.01 in `search`.
         frontier: Also solve for the grid of tolerances, at about ten times the cost.
-        program_instances: With more than two classes and an affine readout, measure this many
-            texts on validation epochs of `fit`, chosen by a seeded hash; None: all; 0: measure all
-            rows, also at test, without linear programs: a much weaker bound for many classes.
+        program_instances: With more than two classes or a readout that is not affine, measure this
+            many texts on validation epochs of `fit`, chosen by a seeded hash; None: all; 0: measure
+            all rows, also at test, without linear programs: a much weaker bound for many classes.
+        evaluations: Most evaluations of a readout that is neither affine nor of one of the package's
+            classifiers, for each head; a gradient counts as two more. None: no limit, some 60,000.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
@@ -104,6 +109,7 @@ class AdversarialAttention(InterpretabilityTest):
         epsilon: float = 0.01,
         frontier: bool = False,
         program_instances: int | None = 256,
+        evaluations: int | None = 2000,
         search: GradientSearch | bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
@@ -114,9 +120,10 @@ class AdversarialAttention(InterpretabilityTest):
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
         self._require_at_least(0, program_instances=program_instances)
+        self._require_at_least(1, evaluations=evaluations)
         self.epsilon = epsilon
         self.frontier = frontier
-        self.program_instances = program_instances
+        self.program_instances, self.evaluations = program_instances, evaluations
         self.search = GradientSearch() if search is True else search or None
         if self.search is not None:
             options = asdict(self.search)
@@ -132,7 +139,7 @@ class AdversarialAttention(InterpretabilityTest):
             "worst": "each head alone; exact for two classes and item logits, else a lower bound",
             "upper": "exact for two classes, an upper bound for more, null without item logits",
             "joint": "all heads together, a lower bound",
-            # CandidateReadout and measured rows with more than two classes and item logits.
+            # Of more than two classes and item logits; without item logits `rows` and `texts` too.
             "several_classes": {
                 "candidates": [name for name, use in zip(candidates, used, strict=True) if use],
                 "texts": None,
@@ -143,6 +150,7 @@ class AdversarialAttention(InterpretabilityTest):
             self.metadata["frontier_epsilons"] = list(EPSILONS)
         if self.search is not None:
             self.metadata["search"] = asdict(self.search)
+        self._announced = False
         self._search_texts: Tensor | None = None
         self._program_texts: Tensor | None = None
 
@@ -157,6 +165,9 @@ class AdversarialAttention(InterpretabilityTest):
             chosen_texts = self._program_texts
             texts = index if chosen_texts is None else chosen_texts.to(index.device)
             measured = one_row_of_each_text(output.rows, texts, self.seed)
+        if output.item_logits is None and not self._announced:
+            self._announced = True
+            print(f"{self.name}: {self._cost(readout)}", file=sys.stderr)
         chosen = readout if measured.all() else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
         columns = {}
@@ -165,6 +176,18 @@ class AdversarialAttention(InterpretabilityTest):
             columns[name] = column.new_full((len(measured), *column.shape[1:]), torch.nan)
             columns[name][measured] = column
         return columns
+
+    def _cost(self, readout: Readout) -> str:
+        """What the search takes where the readout is not affine, a sentence."""
+        heads, full = readout.output.weights.shape[1], readout.cheap or self.evaluations is None
+        most = "some 60,000" if full else f"at most {self.evaluations:,}"
+        effort = f"{most} evaluations of it for each of the {heads} heads of a row"
+        if self.program_instances == 0:
+            effort = "some hundred evaluations of it for each head of a row"
+        return (
+            "the readout is not affine in attention: the largest JS is at least worst_js, which a "
+            f"search finds that takes {effort}. max_instances limits the rows."
+        )
 
     def _measure(self, readout: Readout) -> dict[str, Tensor]:
         output, candidates = readout.output, None
@@ -181,8 +204,13 @@ class AdversarialAttention(InterpretabilityTest):
                 options["search_epsilon"] = options.pop("epsilon")
                 attention, js = readout.select(rows).search(self.epsilon, **options)
                 candidates[rows], search_js[rows] = attention, js
-        programs = self.program_instances != 0
-        adversary, worst_js, upper_js = readout.worst_case(self.epsilon, candidates, programs)
+        adversary, worst_js, upper_js = readout.worst_case(
+            self.epsilon,
+            candidates,
+            self.program_instances != 0,
+            evaluations=self.evaluations,
+            seed=self.seed,
+        )
         # The maximum that any attention can have; undefined for a single item.
         original, reach = flatten_heads(output.weights, output.mask)
         maximum = max_js(original, reach).reshape(worst_js.shape)

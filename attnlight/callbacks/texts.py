@@ -32,8 +32,8 @@ class Texts(InterpretabilityTest):
     * `scores_minimal`: 1 for the items of the smallest set whose erasure changes the decision, as
       `DecisionFlip` finds it, 0 for others; NaN if no set does or the readout is not affine.
     * `scores_worst_case`: worst-case attention as of `AdversarialAttention`, mean over heads. With
-      more than two classes and an affine readout, where it takes linear programs, it is computed
-      for one row of each text and NaN in others.
+      more than two classes or a readout that is not affine it is computed for one row of each text
+      and NaN in others; where such a readout may be costly, as if `program_instances` were 0.
 
     Nothing is recorded on validation epochs of `fit`.
 
@@ -89,7 +89,8 @@ class Texts(InterpretabilityTest):
         index = output.rows[:, 0]
         solved = one_row_of_each_text(output.rows, index, self.seed)
         solved |= torch.tensor(not readout.by_programs, device=mask.device)
-        adversary, _, _ = readout.select(solved).worst_case(self.epsilon)
+        programs = output.item_logits is not None or readout.cheap
+        adversary, _, _ = readout.select(solved).worst_case(self.epsilon, programs=programs)
         worst[solved] = adversary.mean(1).to(worst.dtype)
         scores |= {"minimal": minimal, "worst_case": worst}
         texts = self._texts(batch, output)

@@ -57,6 +57,7 @@ class ContextClassifier(nn.Module, ABC):
     Attributes:
         levels: Prefix of the names of each level's `encoder` and `attention`.
         affine: Whether logits are affine in attention; else `_finish` is not affine.
+        cheap_readout: Whether tests may evaluate the readout tens of thousands of times for a text.
         guide: Source of the attention that tests see; None: the model's attention. A model with a
             guide must encode each item alone: encoder `average` or `none`.
 
@@ -66,6 +67,7 @@ class ContextClassifier(nn.Module, ABC):
 
     levels: ClassVar[tuple[str, ...]] = ("",)
     affine: bool = True
+    cheap_readout: ClassVar[bool] = True
     dropout_on: DropoutOn = "context"
     decoder: nn.Linear
 

@@ -44,10 +44,19 @@ def headline(summary: RecordSummary) -> Headline | None:
         for measure in matching(defined, pattern)[:1]:
             mean = summary.means[measure, None]
             other = measure.removeprefix(pattern.partition("*")[0]).replace("_", " ")
-            says = texts["says"].format(value=mean.mean, other=other).replace("%", " %")
+            least = _at_least(summary, *texts.get("equal", "").split())
+            says = texts["says"].format(value=mean.mean, other=other, least=least)
+            says = says.replace("%", " %")
             return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
     for measure in () if description.headlines else defined[:1]:
         mean = summary.means[measure, None]
         words = description.words(measure)
         return Headline(measure, mean, f"{measure} is {mean.mean:.2f}.", words, measure)
     return None
+
+
+def _at_least(summary: RecordSummary, *bounds: str) -> str:
+    """ "at least " if the means of a lower and an upper bound differ, or there is no upper one."""
+    means = [summary.means[name, None].mean for name in bounds if (name, None) in summary.means]
+    known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
+    return "" if not bounds or known else "at least "

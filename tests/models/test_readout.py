@@ -147,7 +147,9 @@ def test_what_only_algebra_knows(both: tuple[Readout, Readout]) -> None:
     single_and_binary = affine.output.weights.shape[1] == 1 and affine.logits.shape[-1] == 2
     assert (affine.worst_case_curve([0.1]) is None) == (not single_and_binary)
     assert affine.by_programs == (affine.logits.shape[-1] > 2)
-    assert not opaque.by_programs
+    assert opaque.by_programs
+    classifiers = FlatClassifier, HierarchicalClassifier
+    assert opaque.cheap == isinstance(opaque.model, classifiers)
 
 
 def test_rows_are_read_alone_and_in_blocks(both: tuple[Readout, Readout]) -> None:

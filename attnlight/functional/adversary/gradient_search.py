@@ -77,30 +77,53 @@ def search_adversary(
     limit = epsilon if search_epsilon is None else search_epsilon
     first, second = torch.triu_indices(starts, starts, 1, device=original.device)
 
+    def objective(attentions: Tensor, _: int) -> Tensor:
+        distance = total_variation(readout(attentions).softmax(-1), original_logits.softmax(-1))
+        gain = js_divergence(attentions, original[:, None]) - penalty * (distance - limit).relu()
+        diversity = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
+        return gain.sum() + spread * diversity.sum()
+
     heads = len(original) // max(len(rows), 1)
-    scores = start_scale * _normal(seed, rows, heads, starts, reach)
-    with torch.enable_grad():
-        scores.requires_grad_()
-        optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
-        for _ in range(steps):
-            attentions = masked_softmax(scores, reach)
-            distance = total_variation(readout(attentions).softmax(-1), original_logits.softmax(-1))
-            gain = (
-                js_divergence(attentions, original[:, None]) - penalty * (distance - limit).relu()
-            )
-            diversity = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
-            loss = -gain.sum() - spread * diversity.sum()
-            # Not backward(), which would accumulate gradients in the model's parameters.
-            (scores.grad,) = torch.autograd.grad(loss, scores)
-            optimizer.step()
+    scores = start_scale * normal_scores(seed, rows, heads, starts, reach)
+    attentions = ascend(scores, reach, objective, steps, learning_rate, amsgrad)
     with torch.no_grad():
-        attentions = masked_softmax(scores, reach)
         adversary, js = best_of(readout, original, epsilon, attentions.unbind(1))
     js = js.masked_fill(~original_logits.isfinite().all(-1).squeeze(1), math.nan)
     return adversary.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
 
-def _normal(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:
+def ascend(
+    scores: Tensor,
+    mask: Tensor,
+    objective: Callable[[Tensor, int], Tensor],
+    steps: int,
+    learning_rate: float,
+    amsgrad: bool = False,
+) -> Tensor:
+    """Attentions (R, K, N) after Adam has increased an objective of them by changing their scores.
+
+    Only the scores receive gradients.
+
+    Args:
+        scores: Initial scores (R, K, N).
+        mask: Items that attention may reach, (R, N) bool.
+        objective: From attentions (R, K, N) and the number of the step to a scalar.
+        steps: Number of steps of Adam.
+        learning_rate: Learning rate of Adam.
+        amsgrad: Whether Adam is the AMSGrad variant.
+    """
+    with torch.enable_grad():
+        scores = scores.detach().requires_grad_()
+        optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
+        for step in range(steps):
+            loss = -objective(masked_softmax(scores, mask), step)
+            # Not backward(), which would accumulate gradients in the model's parameters.
+            (scores.grad,) = torch.autograd.grad(loss, scores)
+            optimizer.step()
+    return masked_softmax(scores.detach(), mask)
+
+
+def normal_scores(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:
     """Standard normal numbers (R, K, N) for each row's items in order, heads as rows."""
     keys = draw_keys(seed, rows[:, 0], rows[:, 1], heads * starts, mask.shape[1])
     uniform = ((keys >> 11).double() + (0.5 + 2**52)) / 2**53

@@ -59,7 +59,8 @@ def linear_program_attention(
     for row in np.flatnonzero(reach.sum(-1) > 1):
         # Without padding, which could change the solver's choice among equal optima.
         row_items = reach[row]
-        instance = _Instance(weights[row, row_items], logits[row, row_items], epsilon)
+        own, row_logits = weights[row, row_items], logits[row, row_items]
+        instance = Instance(own, row_logits, own @ row_logits, epsilon)
         best = instance.climb(instance.weights, instance.weights)
         excluded: set[int] = set()
         while instance.programs < _PROGRAMS:
@@ -75,12 +76,13 @@ def linear_program_attention(
     return torch.from_numpy(solutions).to(original)
 
 
-class _Instance:
+class Instance:
     """An attention distribution over N items, and programs for others with its prediction.
 
     Args:
         weights: (N,), summing to 1.
         logits: Item logits, (N, C).
+        original_logits: Logits of `weights`, (C,).
         epsilon: Largest total variation distance between predictions.
 
     Attributes:
@@ -90,10 +92,11 @@ class _Instance:
         programs: Number of programs solved.
     """
 
-    def __init__(self, weights: Vector, logits: Vector, epsilon: float) -> None:
+    def __init__(
+        self, weights: Vector, logits: Vector, original_logits: Vector, epsilon: float
+    ) -> None:
         from scipy.special import log_softmax
 
-        original_logits = weights @ logits
         self.weights, self.logits, self.epsilon = weights, logits - original_logits, epsilon
         self.log_prediction: Vector = log_softmax(original_logits)
         highest = np.logaddexp(self.log_prediction, np.log(epsilon)) - self.log_prediction
@@ -102,8 +105,11 @@ class _Instance:
     def climb(self, start: Vector, costs: Vector, excluded: int | None = None) -> Vector:
         """The best attention (N,) of an ascent; `costs` (N,) are those of its first program."""
         best, best_js, attention = self.weights, 0.0, start
+        limits = np.zeros_like(start), np.ones_like(start)
+        if excluded is not None:
+            limits[1][excluded] = 0.0
         while self.programs < _PROGRAMS:
-            solved = self.solve(costs, self.shift(attention), excluded)
+            solved = self.solve(costs, self.shift(attention), limits)
             attention = self.weights
             if solved is not None:
                 # Without the solver's tolerance, and mixed as little as preserves the prediction.
@@ -121,13 +127,27 @@ class _Instance:
                 best = attention
             if js < best_js + _GAIN:
                 break
-            best_js, costs, excluded = js, -self.slope(attention), None
+            best_js, costs = js, -self.slope(attention)
+            limits[1][:] = 1.0
         return best
 
-    def solve(self, costs: Vector, shift: Vector, excluded: int | None) -> Vector | None:
+    def solve(
+        self,
+        costs: Vector,
+        shift: Vector,
+        limits: tuple[Vector, Vector],
+        penalty: float | None = None,
+    ) -> Vector | None:
         """The attention (N,) of least cost (N,) under bounds that are exact at x = shift (C,).
 
-        None if the solver fails.
+        Args:
+            costs: Cost of each item's attention, (N,).
+            shift: Change of the log probabilities, (C,).
+            limits: Least and largest attention on each item, (N,).
+            penalty: Cost of exceeding epsilon by as much again; None: it must not be exceeded.
+
+        Returns:
+            None if the solver fails.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -147,13 +167,21 @@ class _Instance:
         budget = 1 - _MARGIN
         low = np.concatenate([none(classes), [1.0, -np.inf, -np.inf]])
         high = np.concatenate([none(classes), [1.0, budget, budget - spent]])
-        lowest = none(len(matrix.T))
-        lowest[items] = -np.inf
-        most = np.concatenate([np.ones(items), [np.inf], *width, np.full(classes, np.inf)])
-        if excluded is not None:
-            most[excluded] = 0.0
+        lowest = np.concatenate([limits[0], [-np.inf], none(3 * classes)])
+        most = np.concatenate([limits[1], [np.inf], *width, np.full(classes, np.inf)])
+        costs = np.concatenate([costs, none(1 + 3 * classes)])
+        if penalty is not None:
+            # Another column: the excess over epsilon, which both sums may have.
+            excess = np.concatenate([none(classes + 1), [-1.0, -1.0]])
+            matrix = np.hstack([matrix, excess[:, None]])
+            most[items + 1 + classes : items + 1 + 2 * classes] = np.inf
+            lowest, most, costs = (
+                np.append(lowest, 0),
+                np.append(most, np.inf),
+                np.append(costs, penalty),
+            )
         solution = milp(  # no integers: a linear program, with half the rows of linprog
-            np.concatenate([costs, none(1 + 3 * classes)]),
+            costs,
             constraints=LinearConstraint(matrix, low, high),
             bounds=Bounds(lowest, most),
             options={"presolve": False},
@@ -197,6 +225,7 @@ class _Instance:
         return np.log(2 * weight / (weight + self.weights)) / 2
 
     def js(self, attention: Vector) -> float:
+        """JS of attention (N,) from the weights."""
         from scipy.special import rel_entr
 
         middle = (attention + self.weights) / 2

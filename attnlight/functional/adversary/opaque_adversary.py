@@ -17,18 +17,27 @@ from attnlight.errors import InputError
 from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import js_from, one_item_js
 from attnlight.functional.adversary.line_search import NARROW, Brackets
+from attnlight.functional.adversary.local_search import LocalSearch
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
-from attnlight.functional.readout.heads import CandidateReadout, PartReadout, flatten_heads
+from attnlight.functional.readout.heads import (
+    CandidateReadout,
+    PartReadout,
+    flatten_heads,
+    head_readout,
+)
 from attnlight.functional.readout.opaque import ReadoutFunction
 
 # Items of each kind at the ends of segments; candidates evaluated at once; nats by which the bound
 # of a segment must exceed the best so far; rounds of a line search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
+# Weights of the rows that a local search takes at once, for each of its 64 attentions.
+_BLOCK = 1 << 11
 # Heads (E,), attention at the start (E, N), its excess (E,), and the item at the end (E,).
 Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
+@torch.no_grad()
 def opaque_adversary(
     weights: Tensor,
     readout: ReadoutFunction,
@@ -36,16 +45,27 @@ def opaque_adversary(
     epsilon: float,
     found: Tensor | None = None,
     part: PartReadout | None = None,
+    *,
+    rows: Tensor | None = None,
+    seed: int = 0,
+    programs: bool = True,
+    evaluations: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The most different candidate attention that moves the prediction by at most epsilon.
+    """The most different attention found that moves the prediction by at most epsilon.
 
-    Candidates are all attention on the lightest item, which no JS exceeds; all attention on each
+    A lower bound of the largest JS, unless all attention on the lightest item preserves the
+    prediction. Candidates are all attention on the lightest item, which no JS exceeds; all attention on each
     item; the segments from the original attention to the four items of closest prediction; those
     from it, and from each of the four lightest items that preserve the prediction, to the four
     lightest items; and mixtures of one of the four lightest items that make the predicted class
     less probable with one of the four lightest that make it more probable, outward from where the
     prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
-    best so far by 1e-6 nats are skipped.
+    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and
+    the best of 64 random attentions after 300 steps of Adam are improved by sequential linear
+    programs, see `LocalSearch`: some 60,000 evaluations of the readout a head, gradients included.
+
+    A row's result depends on its key, its length and the seed, not on other rows. `readout` must
+    not capture tensors created in inference mode, which autograd cannot use.
 
     Args:
         weights: The model's attention (B, N), or (B, H, N). Each head is varied separately, the
@@ -56,6 +76,13 @@ def opaque_adversary(
         found: Attention that preserves the prediction, such as from `search_adversary`, in the
             shape of `weights`.
         part: Gives the readout of a subset of rows; None: every call evaluates all rows.
+        rows: Dataset index and position of each row, (B, 2) long, the keys of its random starts;
+            None: all rows have the same.
+        seed: Seed of the starts, any integer.
+        programs: Search by gradients and linear programs.
+        evaluations: Most evaluations of the readout for a head, of which a third is for what needs no
+            gradient; a gradient counts as two more evaluations, and what pads a batch does not
+            count. None: no limit.
 
     Returns:
         Adversary (B, N), or (B, H, N), float64, the original attention where no candidate is
@@ -68,9 +95,9 @@ def opaque_adversary(
         raise InputError(f"epsilon is {epsilon}, but must be above 0")
     original, reach = flatten_heads(weights, mask)
     by_head = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
-    search = _Search(
-        CandidateReadout(readout, by_head, part, by_head=True), original, reach, epsilon
-    )
+    candidates = CandidateReadout(readout, by_head, part, by_head=True)
+    limit = None if evaluations is None else evaluations // 3 if programs else evaluations
+    search = _Search(candidates, original, reach, epsilon, limit)
     if found is not None:
         initial = found.double().reshape(original.shape)
         search.js = js_from(original, initial)
@@ -80,6 +107,10 @@ def opaque_adversary(
         for segments in search.segments():
             search.follow(*segments)
         search.follow(*search.mixtures())
+    if programs and search.open.any():
+        keys = torch.zeros(len(mask), 2, dtype=torch.long, device=mask.device)
+        left = None if evaluations is None or limit is None else evaluations - limit
+        search.ascend(keys if rows is None else rows, seed, left)
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -92,10 +123,16 @@ class _Search:
         open: Items that attention may be moved to, (R, N), none for heads that are solved.
         best: The best attention that preserves the prediction, (R, N), initially the original.
         js: Its JS, (R,).
+        spent: Number of attentions evaluated, (R,).
     """
 
     def __init__(
-        self, candidates: CandidateReadout, original: Tensor, reach: Tensor, epsilon: float
+        self,
+        candidates: CandidateReadout,
+        original: Tensor,
+        reach: Tensor,
+        epsilon: float,
+        limit: int | None,
     ) -> None:
         self._candidates, self._original, self._epsilon = candidates, original, epsilon
         logits = candidates.original()
@@ -105,6 +142,8 @@ class _Search:
         self.finite = logits.isfinite().all(-1)
         self.open = reach & self.finite[:, None]
         self.best, self.js = original.clone(), torch.zeros_like(original[:, 0])
+        # The original attention of all heads has been evaluated once.
+        self.spent, self._limit = torch.ones_like(self.js), math.inf if limit is None else limit
         # JS of all attention on each item, and the results of `evaluate` for it.
         self._single_js = one_item_js(original)
         self._excess, self._lead = torch.full_like(original, math.inf), torch.zeros_like(original)
@@ -115,6 +154,7 @@ class _Search:
         Excess is the log of the total variation distance over epsilon: at most 0 where the
         prediction is preserved. Lead is the change of the log odds of the predicted class.
         """
+        self.spent += torch.bincount(heads, minlength=len(self.spent))
         pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
         readout = self._candidates.read
         logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
@@ -140,7 +180,11 @@ class _Search:
             self._excess[heads, item], self._lead[heads, item] = excess, lead
             if not last:
                 self.open[heads[excess <= 0]] = False
-                heads, item = self.open.nonzero().unbind(-1)
+                order = ranking(-self._original, self.open)
+                places = torch.arange(order.shape[1], device=order.device)
+                first = self.open.gather(1, order) & (places < self._limit - self.spent[:, None])
+                heads, place = first.nonzero().unbind(-1)
+                item = order[heads, place]
 
     def segments(self) -> Iterator[Segments]:
         """Segments from the original attention, then from the lightest feasible items.
@@ -180,6 +224,7 @@ class _Search:
         )
         segments = [[head[:0], self._original[:0], low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
+            mixtures = mixtures.take(self._affordable(mixtures.columns[0]))
             head, i, j = mixtures.columns
             if not len(head):
                 break
@@ -216,7 +261,7 @@ class _Search:
             # JS is convex along a segment, so between two points it is at most their chord.
             rest = (segments.outside - segments.inside) / (1 - segments.inside).clamp(min=NARROW)
             bound = torch.lerp(js, torch.maximum(js, end_js), rest.clamp(max=1.0))
-            segments = segments.take(bound > self.js[heads] + _GAIN)
+            segments = segments.take((bound > self.js[heads] + _GAIN) & self._affordable(heads))
             heads, starts, ends, js, end_js = segments.columns
             if not len(heads):
                 return
@@ -226,6 +271,38 @@ class _Search:
             segments.narrow(share, excess)
             js = torch.where(excess <= 0, js_from(self._original[heads], attentions), js)
             segments.columns = (heads, starts, ends, js, end_js)
+
+    def ascend(self, keys: Tensor, seed: int, evaluations: int | None) -> None:
+        """Run a `LocalSearch` on the rows with open items, in blocks.
+
+        Args:
+            keys: Dataset index and position of each row, (B, 2).
+            seed: Seed of the random attentions.
+            evaluations: Most evaluations of the readout for a head; None: no limit.
+        """
+        asked = self._candidates
+        heads, rows = asked.weights.shape[1], torch.arange(len(asked.weights), device=keys.device)
+        blocks: tuple[Tensor, ...] = (rows,)
+        if asked.part is not None:
+            rows = rows[self.open.any(-1).view(-1, heads).any(-1)]
+            blocks = rows.split(max(1, _BLOCK // asked.weights[0].numel()))
+        for block in blocks:
+            members = (block[:, None] * heads + torch.arange(heads, device=keys.device)).flatten()
+
+            def distance(rows: Tensor, attentions: Tensor, members: Tensor = members) -> Tensor:
+                return self.evaluate(members[rows], attentions)[0].exp()
+
+            readout = asked.readout if asked.part is None else asked.part(block)
+            readouts = head_readout(readout, asked.weights[block])
+            arguments = self._original[members], self.open[members], self._epsilon, distance
+            LocalSearch(readouts, *arguments).run(
+                self.best[members], keys[block], seed, evaluations
+            )
+
+    def _affordable(self, heads: Tensor) -> Tensor:
+        """Which of the attentions of heads (E,) may be evaluated within the limit, (E,)."""
+        counts = torch.bincount(heads, minlength=len(self.spent))
+        return (self.spent + counts <= self._limit)[heads]
 
     def _lightest(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """The four open candidates (R, N) of least weight, (R, 4), and which entries are real."""

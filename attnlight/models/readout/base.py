@@ -36,6 +36,7 @@ Gradient = Literal["signed", "absolute"]
 Columns = Callable[["Readout"], Mapping[str, Tensor]]
 # Rows of similar length that are measured together, and the largest batch that is not split.
 _ROWS, _UNSPLIT_ROWS = 512, 128
+EVALUATIONS = 2000  # of a readout that may be costly, by default, in the search of a worst case
 
 
 class Readout:
@@ -51,7 +52,9 @@ class Readout:
         empty: Logits of an empty context, (C,) or (R, C); by default the bias.
         items: Item logits (R, H, N, C); an opaque readout has none.
         lengths: Number of items of each row, (R,).
-        by_programs: Whether `worst_case` solves linear programs, which take milliseconds per row.
+        cheap: Whether an opaque readout may be evaluated tens of thousands of times for a row, as the
+            model says.
+        by_programs: Whether `worst_case` solves linear programs, which take milliseconds each.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class Readout:
         self.empty = output.bias if empty is None else empty
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
-        self.by_programs = output.item_logits is not None and output.logits.shape[-1] > 2
+        self.cheap: bool = getattr(model, "cheap_readout", False)
+        self.by_programs = output.item_logits is None or output.logits.shape[-1] > 2
 
     @cached_property
     def _terms(self) -> Tensor:
@@ -143,7 +147,12 @@ class Readout:
         return ranking(scores.flatten(0, 1), masks).view(scores.shape)
 
     def worst_case(
-        self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
+        self,
+        epsilon: float,
+        candidates: Tensor | None = None,
+        programs: bool = True,
+        evaluations: int | None = EVALUATIONS,
+        seed: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Attention of maximum JS that moves the prediction by at most epsilon, head by head.
 
@@ -151,6 +160,8 @@ class Readout:
             epsilon: Largest total variation distance between the predictions.
             candidates: Attention (R, H, N) to consider too, such as the result of `search`.
             programs: Solve linear programs, if `by_programs`.
+            evaluations: As of `opaque_adversary`, for a readout that is neither affine nor cheap.
+            seed: As of `opaque_adversary`.
 
         Returns:
             Worst-case attention (R, H, N), its JS in nats (R, H), and an upper bound of the JS

@@ -18,7 +18,7 @@ from attnlight.functional.readout.opaque import (
     keep_items_opaque,
     readout_gradient,
 )
-from attnlight.models.readout.base import Readout
+from attnlight.models.readout.base import EVALUATIONS, Readout
 
 
 class OpaqueReadout(Readout):
@@ -83,12 +83,29 @@ class OpaqueReadout(Readout):
 
     @override
     def worst_case(
-        self, epsilon: float, candidates: Tensor | None = None, programs: bool = True
+        self,
+        epsilon: float,
+        candidates: Tensor | None = None,
+        programs: bool = True,
+        evaluations: int | None = EVALUATIONS,
+        seed: int = 0,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        output, source = self.output, partial(self.model.readout, self.output)
-        adversary, js = opaque_adversary(
-            output.weights, source, output.mask, epsilon, candidates, self._readout_of
-        )
+        # As in `search`.
+        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+            output = self.output.apply(torch.clone)
+            readout = type(self)(self.batch, output, self.model, self.empty)
+            adversary, js = opaque_adversary(
+                output.weights,
+                partial(self.model.readout, output),
+                output.mask,
+                epsilon,
+                candidates,
+                readout._readout_of,
+                rows=output.rows,
+                seed=seed,
+                programs=programs,
+                evaluations=None if self.cheap else evaluations,
+            )
         return adversary, js, torch.full_like(js, torch.nan)
 
     @override

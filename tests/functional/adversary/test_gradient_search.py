@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import masked_softmax, read, search_adversary
-from attnlight.functional.adversary.gradient_search import _normal
+from attnlight.functional.adversary.gradient_search import normal_scores
 from tests.functional.adversaries import case, jensen_shannon, moved
 
 
@@ -41,7 +41,7 @@ def test_search_is_the_released_algorithm() -> None:
     weights, logits, _ = case("random", rows=8, items=8)
     weights, logits, mask = weights[5:6, :6], logits[5:6, :6], torch.ones(1, 6).bool()
     rows = torch.tensor([[3, 0]])
-    scores = 3 * _normal(0, rows, 1, 5, mask)[0]
+    scores = 3 * normal_scores(0, rows, 1, 5, mask)[0]
     attentions = by_hand_search(weights[0], logits[0], scores, steps=60)
     change = moved(attentions, weights, logits[0].expand(5, -1, -1))
     js = jensen_shannon(attentions, weights).masked_fill(change > 0.05, 0.0)
@@ -84,7 +84,7 @@ def test_search_returns_the_own_attention_where_nothing_else_keeps_to_epsilon() 
 
 def test_search_starts_from_normal_scores() -> None:
     rows = torch.arange(2000).reshape(1000, 2)
-    numbers = _normal(0, rows, 2, 5, torch.ones(2000, 8).bool())
+    numbers = normal_scores(0, rows, 2, 5, torch.ones(2000, 8).bool())
     assert numbers.shape == (2000, 5, 8)
     assert numbers.isfinite().all()
     assert abs(numbers.mean().item()) < 0.02

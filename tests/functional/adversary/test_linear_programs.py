@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import worst_case_attention
-from attnlight.functional.adversary.linear_programs import _Instance, linear_program_attention
+from attnlight.functional.adversary.linear_programs import Instance, linear_program_attention
 from attnlight.functional.adversary.multiclass import best_two_item_mixture
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
@@ -125,7 +125,7 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
     places = 0
     for _ in range(20):
         weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
-        instance = _Instance(weights, logits, epsilon)
+        instance = Instance(weights, logits, weights @ logits, epsilon)
         prediction = np.exp(instance.log_prediction)
         at = np.minimum(random.standard_normal(6), instance.highest)
         (first, last), rise, fall, spent = instance.bounds(at)
@@ -148,10 +148,13 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
 def test_a_climb_never_descends() -> None:
     weights, logits, _ = readouts(6, 30, 8)
     for row in range(6):
-        instance = _Instance(weights[row].numpy(), logits[row].numpy(), 0.02)
+        own, items = weights[row].numpy(), logits[row].numpy()
+        instance = Instance(own, items, own @ items, 0.02)
         attention, costs, reached = instance.weights, instance.weights, []
         for _ in range(4):
-            attention = instance.solve(costs, instance.shift(attention), None)
+            attention = instance.solve(
+                costs, instance.shift(attention), (np.zeros(len(own)), np.ones(len(own)))
+            )
             reached.append(instance.js(attention))
             assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
             costs = -instance.slope(attention)

@@ -1,4 +1,7 @@
-"""Adversaries where the readout is not affine: against exact answers and fine grids."""
+"""Adversaries of opaque readouts among mixtures of few items: against exact answers and fine grids.
+
+The search by gradients is tested in `test_local_search`.
+"""
 
 import math
 from collections.abc import Callable
@@ -53,7 +56,7 @@ def check_kept(
 def test_is_nearly_the_exact_answer_where_there_is_one(kind: str) -> None:
     weights, logits, mask = case(kind, rows=36, items=12)
     exact = worst_case_attention(weights, logits, mask, 0.01)[1]
-    found = opaque_adversary(weights, affine(logits), mask, 0.01)
+    found = opaque_adversary(weights, affine(logits), mask, 0.01, programs=False)
     check_kept(weights, affine(logits), mask, found)
     assert (found[1] <= exact + 1e-12).all()
     assert (exact - found[1]).mean() < 0.01
@@ -62,7 +65,7 @@ def test_is_nearly_the_exact_answer_where_there_is_one(kind: str) -> None:
 @pytest.mark.parametrize("items", [2, 3])
 def test_reaches_a_fine_grid_on_a_readout_that_is_not_affine(items: int) -> None:
     weights, readout, mask = squashed(60, items, classes=2)
-    found = opaque_adversary(weights, readout, mask, 0.01)
+    found = opaque_adversary(weights, readout, mask, 0.01, programs=False)
     check_kept(weights, readout, mask, found)
     steps = torch.linspace(0, 1, 201, dtype=torch.float64)
     one, two = torch.meshgrid(steps, steps, indexing="ij")
@@ -83,7 +86,7 @@ def test_reaches_a_fine_grid_on_a_readout_that_is_not_affine(items: int) -> None
 @pytest.mark.parametrize("classes", [3, 4])
 def test_finds_some_attention_for_several_classes(classes: int) -> None:
     weights, readout, mask = squashed(40, 12, classes, seed=1)
-    found = opaque_adversary(weights, readout, mask, 0.01)
+    found = opaque_adversary(weights, readout, mask, 0.01, programs=False)
     check_kept(weights, readout, mask, found)
     several = mask.sum(-1) > 1
     assert (found[1][several] > 1e-5).all()
@@ -91,7 +94,7 @@ def test_finds_some_attention_for_several_classes(classes: int) -> None:
     searched = search_adversary(
         weights, readout, mask, 0.01, torch.arange(80).reshape(40, 2), steps=60, learning_rate=0.1
     )
-    joined = opaque_adversary(weights, readout, mask, 0.01, searched[0])
+    joined = opaque_adversary(weights, readout, mask, 0.01, searched[0], programs=False)
     assert (joined[1] >= torch.maximum(found[1], searched[1]) - 1e-12).all()
     assert (joined[1] > found[1] + 1e-6).any()
 
@@ -101,7 +104,9 @@ def test_heads_are_taken_one_by_one_with_the_others_held() -> None:
     mask = torch.arange(6) < 1 + torch.arange(12)[:, None] % 6
     weights = masked_softmax(torch.randn(12, 2, 6, dtype=torch.float64, generator=random), mask)
     logits = torch.randn(12, 2, 6, 2, dtype=torch.float64, generator=random)
-    adversary, js = opaque_adversary(weights, lambda given: read(given, logits), mask, 0.02)
+    adversary, js = opaque_adversary(
+        weights, lambda given: read(given, logits), mask, 0.02, programs=False
+    )
     exact = worst_case_attention(weights, logits, mask, 0.02)[1]
     assert adversary.shape == (12, 2, 6)
     assert (js <= exact + 1e-12).all()
@@ -115,22 +120,24 @@ def test_heads_are_taken_one_by_one_with_the_others_held() -> None:
 
 def test_neither_padding_nor_blocks_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, logits, mask = case("random", rows=12, items=8, classes=3)
-    together = opaque_adversary(weights, affine(logits), mask, 0.05)
+    together = opaque_adversary(weights, affine(logits), mask, 0.05, programs=False)
     monkeypatch.setattr("attnlight.functional.adversary.opaque_adversary._CANDIDATES", 1)
     for row in range(12):
         one = slice(row, row + 1)
         wide = affine(pad(logits[one], (0, 0, 0, 3)))
-        alone = opaque_adversary(pad(weights[one], (0, 3)), wide, pad(mask[one], (0, 3)), 0.05)
+        alone = opaque_adversary(
+            pad(weights[one], (0, 3)), wide, pad(mask[one], (0, 3)), 0.05, programs=False
+        )
         torch.testing.assert_close(alone[0][:, :-3], together[0][one], rtol=0, atol=1e-9)
         torch.testing.assert_close(alone[1], together[1][one], rtol=0, atol=1e-10)
 
 
 def test_logits_that_are_not_finite_spoil_their_own_row_alone() -> None:
     weights, logits, mask = case("random", rows=12, items=6)
-    clean = opaque_adversary(weights, affine(logits), mask, 0.05)
+    clean = opaque_adversary(weights, affine(logits), mask, 0.05, programs=False)
     broken = logits.clone()
     broken[8, 1] = math.nan
-    found = opaque_adversary(weights, affine(broken), mask, 0.05)
+    found = opaque_adversary(weights, affine(broken), mask, 0.05, programs=False)
     assert found[1].isnan().nonzero().flatten().tolist() == [8]
     others = [row for row in range(12) if row != 8]
     assert torch.equal(found[0][others], clean[0][others])
