@@ -42,13 +42,14 @@ def test_ablation_is_that_of_full_passes(name: str, special_tokens: Any) -> None
     test = HeadAblation(["uniform", "off"])
     columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
     layers = len(model.attention_layers)
+    inputs = {"input_ids": model.numbers[batch.tokens], "attention_mask": batch.mask.long()}
+    if name in DECODERS:
+        inputs["position_ids"] = (batch.mask.cumsum(-1) - 1).clamp(min=0)
 
     @torch.no_grad()
     def full_pass(patch: Any) -> torch.Tensor:
         with intercept(patch=patch):
-            logits = model.transformer(
-                input_ids=model.numbers[batch.tokens], attention_mask=batch.mask.long()
-            ).logits
+            logits = model.transformer(**inputs).logits
         probabilities: torch.Tensor = logits.double().softmax(-1)
         return probabilities
 
