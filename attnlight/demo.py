@@ -10,12 +10,12 @@ from attnlight.arguments import VerbParser
 
 DESCRIPTION = """\
 Train a classifier on generated texts in which planted words decide the label, run the cheap tests of
-its attention on every validation epoch and on the test split, and write the report. This takes a few
-minutes on a CPU, needs no network, and replaces the run of an earlier demo."""
+its attention on every validation epoch and those of the verdict card on the test split, and write the
+report. This takes a few minutes on a CPU, needs no network, and replaces the run of an earlier demo."""
 RUN = "checkpoints/demo/planted"
 COMMANDS = (
     "fit planted_bilstm --tests cheap --experiment demo --run planted --overwrite",
-    f"test {RUN} --tests cheap",
+    f"test {RUN} --tests card,texts",
     f"report {RUN}",
 )
 

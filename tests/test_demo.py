@@ -11,6 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from attnlight.__main__ import main as program
+from attnlight.demo import COMMANDS, RUN
+from attnlight.report.verdict import verdict_of
+from tests.commands import CPU, QUIET
+from tests.test_configs import SMALL, TINY
+
 # The commands of the demo, with another program in place of Python.
 DEMO = (
     "import sys\nfrom attnlight.__main__ import main\nsys.executable = sys.argv[1]\n"
@@ -42,3 +48,18 @@ def test_sigterm_ends_the_command_under_way_and_the_demo(
     assert verb == "fit"
     with pytest.raises(ProcessLookupError):
         os.kill(int(process), 0)
+
+
+def test_no_line_of_its_card_is_unmeasured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On few texts, by a BiLSTM, of whose kind nothing is calibrated."""
+    monkeypatch.chdir(tmp_path)
+    few = ["--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
+    for command, options in zip(COMMANDS[:2], ([*SMALL, *TINY, *few], few[1:]), strict=True):
+        assert program([*command.split(), *options]) == 0
+    answers = [line.answer for line in verdict_of(tmp_path / RUN).lines]
+    assert answers.count("not calibrated for this kind of model") == 1
+    assert "not measured" not in answers
+    assert "Not measured" not in capsys.readouterr().out
+    assert Path(RUN, "records/test/texts.parquet").is_file()

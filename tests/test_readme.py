@@ -38,7 +38,10 @@ def left_by_readme(reader: Reader) -> None:
     run = checkpoints / "sst_bilstm/seed0"
     page = (run / "report/index.html").read_text(encoding="utf-8")
     assert "attention_permutation" in page
-    assert (run / "figures/test/attention_permutation.svg").is_file()
+    assert (run / "figures/test/decision_flip.svg").is_file()
+    for name in ("sst_bilstm/seed0", "reviews/first", "demo/planted"):
+        card = (checkpoints / name / "report/verdict.json").read_text(encoding="utf-8")
+        assert "not measured" not in card, name
     own = read_record(checkpoints / "reviews/first/records/test/uniform_attention.parquet")
     assert own.metadata["measures"] == ["tvd"]
     assert own.metadata["classes"] == ["negative", "positive"]

@@ -27,7 +27,7 @@ def _majority(of: Drafts) -> str:
     right, constant = (1.0 * (label == answer) for answer in (prediction, largest))
     gain = Estimate.of(texts, right - constant)
     low, high = gain.interval(1 - rules()["level"])
-    if low > 0:
+    if low > 0 or gain.texts < rules()["least_texts"]:
         return ""
     return str(rules()["majority"]).format(
         texts=f"{gain.texts:,}",

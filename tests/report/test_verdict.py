@@ -675,6 +675,11 @@ class TestCaveat:
         write(tmp_path, "predictions", rows)
         assert verdict_of(tmp_path).caveat == ""
 
+    @pytest.mark.parametrize(("texts", "said"), [(29, False), (30, True)])
+    def test_few_texts_show_nothing(self, tmp_path: Path, texts: int, said: bool) -> None:
+        write(tmp_path, "predictions", self.labelled(0, texts))
+        assert bool(verdict_of(tmp_path).caveat) == said
+
     @pytest.mark.parametrize("broken", [0, 3, 200])
     def test_rows_that_are_not_finite(self, tmp_path: Path, broken: int) -> None:
         """Where no row is finite, the lines say so and ask for nothing; others leave such rows out."""
