@@ -150,7 +150,7 @@ class LocalSearch:
         """Improve attentions (R, S, N) by linear programs, until their gains are small."""
         active = self._active(points.shape[1])
         radius, merits = points.new_full(active.shape, _RADIUS), self._merits(points, active)
-        programs = {head: self._program(head) for head in active.nonzero()[:, 0].unique().tolist()}
+        programs = {head: self._program(head) for head in active.any(-1).nonzero()[:, 0].tolist()}
         for _ in range(self._effort.rounds):
             if not active.any():
                 return

@@ -285,7 +285,7 @@ class _Search:
         blocks: tuple[Tensor, ...] = (rows,)
         if asked.part is not None:
             rows = rows[self.open.any(-1).view(-1, heads).any(-1)]
-            blocks = rows.split(max(1, _BLOCK // asked.weights[0].numel()))
+            blocks = torch.split(rows, max(1, _BLOCK // asked.weights[0].numel()))
         for block in blocks:
             members = (block[:, None] * heads + torch.arange(heads, device=keys.device)).flatten()
 
