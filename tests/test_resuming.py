@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.__main__ import main
 from attnlight.errors import InputError
@@ -132,7 +133,12 @@ def test_without_the_configuration_of_its_training(
     assert content(world) == before
 
 
-def test_what_a_resumed_run_may_change(world: Path) -> None:
+def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[bool] = []
+    status = world / RUN / "status.json"
+    monkeypatch.setattr(
+        ModelCheckpoint, "on_train_epoch_start", lambda *_: finished.append(status.exists())
+    )
     moved = shutil.copytree(world / "corpus", world / "moved")
     changed = [f"--data.path={moved}", "--data.num_workers=1", "--data.eval_batch_size=7"]
     changed += ["--trainer.max_epochs=2", "--trainer.max_time=00:01:00:00"]
@@ -144,6 +150,8 @@ def test_what_a_resumed_run_may_change(world: Path) -> None:
     assert written["trainer"]["max_epochs"] == 2
     assert written["data"]["init_args"]["path"] == str(moved)
     assert torch.load(world / RUN / "last.ckpt", weights_only=True)["epoch"] == 1
+    assert status.exists()
+    assert finished == [False, False]  # for each ModelCheckpoint
 
 
 @pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])

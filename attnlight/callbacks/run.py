@@ -102,6 +102,8 @@ class RunConfig(SaveConfigCallback):
                 for callback, name in zip(earlier, names, strict=True)
                 if name not in current and (records / f"{name}.parquet").is_file()
             ]
+        if stage == "fit":
+            path.with_name("status.json").unlink(missing_ok=True)  # of the training that is resumed
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
