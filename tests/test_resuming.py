@@ -16,7 +16,7 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.processes import RANK_ZERO
 from attnlight.resuming import require_same_batches
-from tests.commands import CONFIGS
+from tests.commands import CONFIGS, attnlight_on_two
 from tests.test_mistakes import FIT, content, corpus, described, sentence
 
 RUN = "checkpoints/new/r"
@@ -152,6 +152,15 @@ def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPa
     assert torch.load(world / RUN / "last.ckpt", weights_only=True)["epoch"] == 1
     assert status.exists()
     assert finished == [False, False]  # for each ModelCheckpoint
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_run_goes_on_on_two_devices(world: Path) -> None:
+    more = [*RESUME, "--trainer.max_epochs=2", "--data.batch_size=16"]
+    attnlight_on_two(*more, cwd=world)
+    last = torch.load(world / RUN / "last.ckpt", weights_only=True)
+    assert (last["epoch"], last["global_batch_size"]) == (1, 32)
 
 
 @pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])

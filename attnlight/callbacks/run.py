@@ -137,7 +137,8 @@ def _require_checkpoint(path: Path, checkpoint: str | None, again: bool) -> None
         return
     name = None if checkpoint is None else Path(checkpoint).name  # None: trained elsewhere
     found, hashed = metadata.get("checkpoint"), metadata.get("checkpoint_hash")
-    if found == name and (again or hashed in (None, checkpoint_hash(checkpoint))):
+    same = again or name is None or hashed in (None, checkpoint_hash(checkpoint))
+    if found == name and same:
         return
     raise InputError(
         f"{path} was measured with {'an earlier ' * (found == name)}{found}, now {name}, and a card "
