@@ -53,9 +53,10 @@ class OneSentenceParser(LightningArgumentParser):
         if not self.exit_on_error:  # called by jsonargparse itself, which tries several types
             super().error(message, ex)
         parsers = getattr(self._subcommands_action, "choices", None) or {"": self}
-        options = (
+        options = [
             option for parser in parsers.values() for option in parser._option_string_actions
-        )
+        ]
+        options.append("--tests")  # which `shorthand.py` reads
         raise InputError(one_sentence(message, options)) from ex
 
 

@@ -77,9 +77,9 @@ def require_same_training(
     trained_on = str(checkpoint[CHECKPOINT_KEY]["corpus"])
     if not corpus.matches_fingerprint(trained_on):
         raise InputError(
-            f"{path} was trained on another corpus than {corpus.corpus_name} now is: its "
-            f"fingerprint was {trained_on}, now {corpus.fingerprint}; restore its files to "
-            "resume the run, or give --overwrite in place of --ckpt_path to train it again."
+            f"{path} was trained on another corpus than {corpus.corpus_name} is now (fingerprint "
+            f"{trained_on}, now {corpus.fingerprint}): give the `data` of {file} with its files as "
+            "they were, or --overwrite in place of --ckpt_path to train the run again."
         )
     size = corpus.batch_size
     require_same_batches(path, checkpoint.get(GLOBAL_BATCH_SIZE, size * devices), size, devices)

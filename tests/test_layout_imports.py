@@ -22,6 +22,7 @@ LEVELS = (
         "parsing",
         "promises",
         "recording",
+        "resuming",
         "shorthand",
         "studies",
         "vectors",

@@ -168,6 +168,8 @@ MISTAKES = [
     Mistake("verb", ["train"], ("train", "fit")),
     option("--trainer.precision=17", "trainer.precision"),
     option("--trainer.max_epochs=abc", "trainer.max_epochs"),
+    option("--trainer.max_epoch=1", "did you mean '--trainer.max_epochs'"),
+    option("--test=card", "did you mean '--tests'"),
     Mistake("broken-yaml", [*PLANTED[:1], "-c", "broken.yaml"], ("broken.yaml",)),
     Mistake("no-utf-8", [*PLANTED[:1], "-c", "latin.yaml"], ("latin.yaml", "utf-8")),
     Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.processes import RANK_ZERO
 from attnlight.resuming import require_same_batches
-from tests.commands import CONFIGS
+from tests.commands import CONFIGS, attnlight_on_two
 from tests.test_mistakes import FIT, content, corpus, described, sentence
 
 RUN = "checkpoints/new/r"
@@ -132,7 +133,12 @@ def test_without_the_configuration_of_its_training(
     assert content(world) == before
 
 
-def test_what_a_resumed_run_may_change(world: Path) -> None:
+def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[bool] = []
+    status = world / RUN / "status.json"
+    monkeypatch.setattr(
+        ModelCheckpoint, "on_train_epoch_start", lambda *_: finished.append(status.exists())
+    )
     moved = shutil.copytree(world / "corpus", world / "moved")
     changed = [f"--data.path={moved}", "--data.num_workers=1", "--data.eval_batch_size=7"]
     changed += ["--trainer.max_epochs=2", "--trainer.max_time=00:01:00:00"]
@@ -144,6 +150,17 @@ def test_what_a_resumed_run_may_change(world: Path) -> None:
     assert written["trainer"]["max_epochs"] == 2
     assert written["data"]["init_args"]["path"] == str(moved)
     assert torch.load(world / RUN / "last.ckpt", weights_only=True)["epoch"] == 1
+    assert status.exists()
+    assert finished == [False, False]  # for each ModelCheckpoint
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_run_goes_on_on_two_devices(world: Path) -> None:
+    more = [*RESUME, "--trainer.max_epochs=2", "--data.batch_size=16"]
+    attnlight_on_two(*more, cwd=world)
+    last = torch.load(world / RUN / "last.ckpt", weights_only=True)
+    assert (last["epoch"], last["global_batch_size"]) == (1, 32)
 
 
 @pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])

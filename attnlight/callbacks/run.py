@@ -107,6 +107,8 @@ class RunConfig(SaveConfigCallback):
                 for callback, name in zip(earlier, names, strict=True)
                 if name not in current and (records / f"{name}.parquet").is_file()
             ]
+        if stage == "fit":
+            path.with_name("status.json").unlink(missing_ok=True)  # of the training that is resumed
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
@@ -154,7 +156,8 @@ def _require_checkpoint(
             f"{path} is of other weights ({metadata.get('weights')}) than the model has now ({weights}): "
             "give another --run, or delete the records."
         )
-    if found == name and (again or hashed in (None, checkpoint_hash(checkpoint))):
+    same = again or name is None or hashed in (None, checkpoint_hash(checkpoint))
+    if found == name and same:
         return
     raise InputError(
         f"{path} was measured with {'an earlier ' * (found == name)}{found}, now {name}, and a card "
