@@ -22,7 +22,7 @@ from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
 from attnlight.report.style import inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
-from attnlight.report.tables import Table
+from attnlight.report.tables import Table, to_csv
 from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict import Verdict, verdict_of
 from attnlight.shipped import shipped_configs
@@ -221,8 +221,6 @@ def _methods(
     run: Run, target: Path, show: Callable[[Table], object]
 ) -> dict[tuple[str, str], Markup]:
     """Rows of attribution methods by corpus and stage, of the splits that have any."""
-    import pandas as pd
-
     splits: dict[tuple[str, str], dict[str, StoredRecord]] = {}
     for record in run.records:
         splits.setdefault((record.corpus, record.stage), {})[record.test] = record
@@ -245,8 +243,9 @@ def _methods(
         for number, table in enumerate(written, start=1):
             for ending, text in table.to_texts().items():
                 write_text(target / f"{stem}-{number}.{ending}", text)
-        pairs = pd.DataFrame(found.pairs, columns=found.pairs[0] if found.pairs else ["measure"])
-        write_text(target / f"{stem}-pairs.csv", pairs.to_csv(index=False, lineterminator="\n"))
+        heads = found.pairs[0] if found.pairs else {"measure": ""}
+        pairs = to_csv(heads, (pair.values() for pair in found.pairs))
+        write_text(target / f"{stem}-pairs.csv", pairs)
         files = (f"{stem}-*.{{md,csv,tex}}", f"{stem}-pairs.csv")
         sections[corpus, stage] = render("methods.html.jinja", tables=written, files=files)
         show(found.terminal_table())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnlight.records import EXCLUDED, KEY, clustered_pieces, read_metadata, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
-from attnlight.report.tables import class_name, interval, markdown_table, number
+from attnlight.report.tables import class_name, interval, markdown_table, number, to_csv
 
 if TYPE_CHECKING:
     import rich.table
@@ -91,8 +91,6 @@ def _columns(
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
     """All means as one table by file suffix: CSV in full precision, and Markdown."""
-    import pandas as pd
-
     full, shown = [], []
     for summary in summaries:
         folder, test = summary.record.folder_name, summary.record.test
@@ -106,7 +104,7 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
     return {
-        "csv": pd.DataFrame(full, columns=head).to_csv(index=False, lineterminator="\n"),
+        "csv": to_csv(head, full),
         "md": markdown_table(words, shown, left=4, aligned=True),
     }
 

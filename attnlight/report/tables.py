@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -29,6 +32,9 @@ _LATEX = str.maketrans(
     | {"α": r"$\alpha$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "τ": r"$\tau$"}  # noqa: RUF001
     | {"Δ": r"$\Delta$", "∞": r"$\infty$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 )
+
+_FORMULA = re.compile("['=+@\\t\\r\\n\\-\uff1d\uff0b\uff0d\uff20]")
+_NUMBERS = re.compile(r"[-+\d.,e∞%[\] ]*")  # also with an interval
 
 
 class Interval(Protocol):
@@ -103,8 +109,28 @@ class Table(NamedTuple):
             end = "\\end{tabular}\n"
             note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
             latex = latex.replace(end, note)
-        text = frame.to_csv(index=False, lineterminator="\n")
-        return {"csv": text, "md": shown, "tex": latex}
+        return {"csv": to_csv(self.head, self.rows), "md": shown, "tex": latex}
+
+
+def to_csv(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV, in which a spreadsheet takes no text for a formula.
+
+    Text that is no number and begins with one of = + - @ (in either width), a tab, a line break or an
+    apostrophe gets an apostrophe before it: without its first apostrophe it is what it was. NaN and
+    None are empty.
+    """
+    lines = []
+    for row in (head, *rows):
+        stream = io.StringIO(newline="")
+        csv.writer(stream).writerow([_inert(cell) for cell in row])
+        lines.append(stream.getvalue().removesuffix("\r\n"))  # by which it also quotes these two
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _inert(cell: object) -> object:
+    if not isinstance(cell, str):
+        return "" if isinstance(cell, float | np.floating) and np.isnan(cell) else cell
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBERS.fullmatch(cell) else cell
 
 
 def markdown_table(

@@ -74,6 +74,32 @@ def test_csv_comes_back() -> None:
     assert list(csv.reader(io.StringIO(table.to_texts()["csv"]))) == [NASTY, NASTY, NASTY[::-1]]
 
 
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3x", "@SUM(A1)", "\tx", "\rx", "\nx", "'=1", "＝1+1"]  # noqa: RUF001
+PLAIN = ["-0.012 [-0.020, 1.0e-05]", "–", "a=b", "+1.5", "-3", "[0.1, ∞]", " =1", ""]  # noqa: RUF001
+
+
+def test_text_in_csv_is_no_formula_and_comes_back() -> None:
+    table = Table("x", FORMULAS, [FORMULAS, (PLAIN + PLAIN)[: len(FORMULAS)]])
+    head, first, second = csv.reader(io.StringIO(table.to_texts()["csv"], newline=""))
+    for written in (head, first):
+        assert [cell[0] for cell in written] == ["'"] * len(FORMULAS)
+        assert [cell.removeprefix("'") for cell in written] == FORMULAS
+    assert second == table.rows[1]
+
+
+def test_every_csv_is_written_so(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "e" / "r", classes=["=1+1", "@x"], epochs=())
+    assert main([str(folder)]) == 0
+    cells = [
+        cell
+        for path in (folder / "report").rglob("*.csv")
+        for row in csv.reader(path.open(encoding="utf-8", newline=""))
+        for cell in row
+    ]
+    assert {"'=1+1", "'@x"} <= set(cells)
+    assert not [cell for cell in cells if cell[:1] in "=@\t\r" and cell]
+
+
 def test_markdown_has_a_cell_for_each() -> None:
     table = Table("x", NASTY, [NASTY])
     title, _, *lines = table.to_markdown().splitlines()

@@ -21,7 +21,7 @@ from attnlight.report.study.tables import DASH, TEXT
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Comparison, judge
 from attnlight.report.style import INK, MUTED, PALETTE, PAPER
-from attnlight.report.tables import Table
+from attnlight.report.tables import Table, to_csv
 from attnlight.statistics.exclusivity import (
     COST,
     Curve,
@@ -100,7 +100,7 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
         exclusivity_verdicts(conditions),
         exclusivity_tables(conditions),
         [("exclusivity", draw_exclusivity(conditions), {"cost": COST})],
-        {"runs.csv": points.to_csv(index=False, lineterminator="\n")},
+        {"runs.csv": to_csv(points.columns, points.to_numpy())},
     )
 
 

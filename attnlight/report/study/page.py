@@ -15,6 +15,7 @@ from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
 from attnlight.report.style import inline_svg, save_figure
+from attnlight.report.tables import to_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,8 +97,6 @@ def write_files(
     Raises:
         InputError: A file cannot be written.
     """
-    import pandas as pd
-
     verdict_lines = [f"# {head['title']}\n"]
     for question, sentences in answers.items():
         verdict_lines += [f"## {question}\n", "".join(f"* {sentence}\n" for sentence in sentences)]
@@ -107,7 +106,7 @@ def write_files(
         numbers = (difference.mean, difference.low, difference.high, group.mean, against.mean)
         counts = (len(spec.runs), len(spec.against_runs), group.seeds, against.seeds)
         lines.append([*labels, *numbers, *counts, outcome])
-    comparisons = pd.DataFrame(lines, columns=_COMPARED).to_csv(index=False, lineterminator="\n")
+    comparisons = to_csv(_COMPARED, lines)
     texts = {"verdict.md": "\n".join(verdict_lines), "verdict.csv": comparisons, **full}
     for stem, table in tables.items():
         texts |= {f"{stem}.{ending}": content for ending, content in table.to_texts().items()}

@@ -12,7 +12,7 @@ from attnlight.report.study.frame import GUIDED_BY_BASE
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
-from attnlight.report.tables import Table, number
+from attnlight.report.tables import Table, number, to_csv
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs, Study
@@ -192,8 +192,6 @@ def _notes(estimates: Estimates) -> dict[str, str]:
 
 def estimates_csv(estimates: Estimates) -> str:
     """Every mean of the tables as CSV in full precision, empty where undefined."""
-    import pandas as pd
-
     study, first = estimates.study, estimates.study.bases[0]
     by_role, cells = [], []
     for base in study.bases:
@@ -208,4 +206,4 @@ def estimates_csv(estimates: Estimates) -> str:
         for measure in estimates.measures
     ]
     head = ["group", "base", "measure", "mean", "std", "low", "high", "seeds"]
-    return str(pd.DataFrame(rows, columns=head).to_csv(index=False, lineterminator="\n"))
+    return to_csv(head, rows)
