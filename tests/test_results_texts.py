@@ -19,7 +19,9 @@ NAMES = [*texts.MODELS]
 
 def of_two_classes(seed: int) -> dict[str, Rows]:
     """Records of every test that the page needs of a condition."""
-    found = {x: dict(rows) for x, rows in records(seed).items() if x in archive_runs.NEEDED[NAMES[0]]}
+    found = {
+        x: dict(rows) for x, rows in records(seed).items() if x in archive_runs.NEEDED[NAMES[0]]
+    }
     label = np.arange(40) % 2
     wrong = np.random.default_rng(seed).random(40) < 0.2
     for rows in found.values():
@@ -53,7 +55,11 @@ def test_plan_is_that_of_the_study_and_of_the_published_cells() -> None:
 def test_readings_beside_the_published_cells(kept: Any) -> None:
     first, fourth = texts.readings(kept)
     published = PUBLISHED["texts"]["20_newsgroups_sports_bilstm_additive"]
-    assert (first["encoder"], first["attention"], first["seeds"]) == ("BiLSTM", "additive", "2 of 3")
+    assert (first["encoder"], first["attention"], first["seeds"]) == (
+        "BiLSTM",
+        "additive",
+        "2 of 3",
+    )
     both = [of_two_classes(seed) for seed in range(2)]
     f1, search = [], []
     for run in both:
