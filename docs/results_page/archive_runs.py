@@ -111,12 +111,11 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
                 columns = record_columns(run / "records/test/importance_correlation.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
-            # Only the agreement is archived, since the scores are many times as large. float32
-            # changes no digit of the page.
+            # Only the agreement is archived, since the scores are many times as large.
             types = dict.fromkeys(importance.WITH_ITSELF, np.float32)
             taus = agreement(read_scores(scored))[["index", "first", "second", *types]]
             table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
-            _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT)
+            _write(rounded(table.replace_schema_metadata()), records / name / importance.AGREEMENT)
     for path in sorted(runs.glob("*/study.json")):
         if path.parent.name in NEEDED.keys() - {*minilm.STUDIES}:  # bases are archived above
             continue
@@ -166,21 +165,17 @@ def archive_run(run: Path, target: Path) -> None:
 def archive_study(study: Path, target: Path) -> None:
     """Copy the files of a study from which its report can be written.
 
-    The values of a tagger and of a study of `STUDIED` are `rounded`, an error of 1/4000 of each value,
-    negligible in means over all texts. Of a tagger's conditions only the columns of the curves are
-    copied.
+    Values are `rounded`, an error of 1/4000 of each value, negligible in means over all texts. Of a
+    tagger's conditions only the columns of the curves are copied.
     """
     table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
     head = json.loads(text)
-    tagger = head.get("task") == "tagging"
-    if tagger:
+    if head.get("task") == "tagging":
         names = studies.CURVES if head["options"] else table.column_names
         names = [name for name in names if name in table.column_names]
         table = table.select(names).replace_schema_metadata()
-    if tagger or study.name in STUDIED:
-        table = rounded(table)
-    _write(table, target / "study.parquet")
+    _write(rounded(table), target / "study.parquet")
     write_text(target / "study.json", text)
 
 
