@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from traceback import walk_tb
 
 from attnlight import __version__
-from attnlight.errors import InputError, did_you_mean, one_line
+from attnlight.errors import InputError, did_you_mean, one_line, printable
 from attnlight.processes import end_with_rank_zero
 from attnlight.shorthand import expand
 
@@ -113,6 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0, or 2 after a mistake in the input, which one sentence on stderr describes.
     """
     verb, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    for stream in (sys.stdout, sys.stderr) if argv is None else ():
+        if isinstance(stream, TextIOWrapper):  # a name that it cannot encode ends no command
+            stream.reconfigure(errors="backslashreplace")
     if verb in ("-h", "--help", "--version"):
         print(__version__ if verb == "--version" else HELP.rstrip())
         return 0
@@ -138,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
-        print(f"attnlight: {sentence.rstrip('.')}.", file=sys.stderr)
+        print(f"attnlight: {printable(sentence.rstrip('.'))}.", file=sys.stderr)
         return 2
 
 
