@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from traceback import walk_tb
 
 from attnlight import __version__
-from attnlight.errors import InputError, did_you_mean, one_line
+from attnlight.errors import InputError, did_you_mean, one_line, printable
 from attnlight.processes import end_with_rank_zero, exit_on_signals
 from attnlight.shorthand import expand
 
@@ -117,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         exit_on_signals()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a name that it cannot encode ends no command
+                stream.reconfigure(errors="backslashreplace")
     verb, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help", "--version"):
         print(__version__ if verb == "--version" else HELP.rstrip())
@@ -143,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
-        print(f"attnlight: {sentence.rstrip('.')}.", file=sys.stderr)
+        print(f"attnlight: {printable(sentence.rstrip('.'))}.", file=sys.stderr)
         return 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -17,6 +18,15 @@ class InputError(ValueError):
 def one_line(error: BaseException) -> str:
     """The message of an error in one line, without its full stop."""
     return " ".join(str(error).split()).rstrip(".")
+
+
+def printable(text: str) -> str:
+    """Text without control characters, which may be commands to a terminal: escaped as in Python.
+
+    So are controls of direction and halves of surrogates, which a stream cannot encode.
+    """
+    controls = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    return re.sub(controls, lambda found: ascii(found[0])[1:-1], text)
 
 
 def require_at_least(bound: float, **options: float | None) -> None:

@@ -95,9 +95,9 @@ def suggest_file(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically."""
+    """Write a UTF-8 text file atomically; what UTF-8 cannot hold, such as half of a surrogate, as `?`."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
 def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str, Any]:

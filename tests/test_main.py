@@ -2,6 +2,9 @@
 
 import errno
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,6 +12,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import attnlight.__main__ as program
 from attnlight.errors import InputError
+from tests.report.fake import write_run
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -26,6 +30,10 @@ def system(number: int, *name: str) -> OSError:
     ("error", "told"),
     [
         (InputError("the file a.yaml is wrong."), "the file a.yaml is wrong."),
+        (
+            InputError("the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown."),
+            r"the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown.",
+        ),
         (system(errno.ENOSPC), "No space left on device."),
         (system(errno.EROFS, "a/b"), "a/b: Read-only file system."),
         (system(errno.EACCES, "a/b"), "a/b: Permission denied."),
@@ -85,3 +93,13 @@ def test_deep_nesting_is_told_where_a_reader_met_it_alone(
     monkeypatch.setattr(program, "import_module", forever)
     with pytest.raises(RecursionError):
         program.main(["report"])
+
+
+def test_a_folder_whose_name_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    """As a file that another system wrote: neither Arrow nor the terminal can encode it."""
+    run = write_run(tmp_path / "run", epochs=()).rename(tmp_path / os.fsdecode(b"M\xfcll"))
+    command = [sys.executable, "-m", "attnlight", "report", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert r"M\udcfcll" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -464,4 +464,4 @@ def test_hostile_texts_names_and_paths_go_through(
     assert "&lt;script&gt;alert(1)" in page
     assert "<script" not in page
     assert len(page) < 2_000_000  # long texts and words are cut
-    assert "<bdi>\u202eevil</bdi>" in page
+    assert "<bdi>\u202eevil\u202c</bdi>" in page

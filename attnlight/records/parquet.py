@@ -61,7 +61,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except RecordError:
         raise
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:  # also of a path that is no UTF-8
         raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
 
 

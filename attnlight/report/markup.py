@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
-from attnlight.report.tables import class_name, interval, number
+from attnlight.report.tables import balanced, class_name, interval, number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 # Bidirectional control characters: embeddings, overrides, isolates and marks.
 CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
-_END_OF_ISOLATE = "\u2069"  # in a name it would end the isolate of `<bdi>`
 
 
 def render(template: str, **context: object) -> Markup:
@@ -71,5 +70,5 @@ def isolated(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     if CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):
-        return Markup("<bdi>{}</bdi>").format(value.replace(_END_OF_ISOLATE, ""))
+        return Markup("<bdi>{}</bdi>").format(balanced(value))
     return escape(value)

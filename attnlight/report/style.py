@@ -36,6 +36,7 @@ _METADATA = {
     "png": {"Software": None},
 }
 _MIN_SCALE = 0.68  # share of its width to which a figure may shrink on a phone
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # an SVG is XML
 _PAGE_COLORS = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--paper"}
 
 
@@ -196,6 +197,7 @@ def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "pat
         with styled(**{"svg.fonttype": fonttype}):
             if (engine := figure.get_layout_engine()) is not None:
                 for text in figure.findobj(Text):
+                    text.set_text(_NOT_XML.sub("\ufffd", text.get_text()))
                     # Ligatures such as "ffl" would embed a second font in a PDF; Matplotlib before
                     # 3.11 has no ligatures.
                     if hasattr(text, "set_fontfeatures"):

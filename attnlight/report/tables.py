@@ -33,6 +33,9 @@ _LATEX = str.maketrans(
     | {"Δ": r"$\Delta$", "∞": r"$\infty$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 )
 
+# Controls of direction: what opens an embedding or override, what opens an isolate, what closes each.
+_EMBEDDINGS, _ISOLATES = "\u202a\u202b\u202d\u202e", "\u2066\u2067\u2068"
+_POP = "\u202c\u2069"
 _FORMULA = re.compile("['=+@\\t\\r\\n\\-\uff1d\uff0b\uff0d\uff20]")
 _NUMBERS = re.compile(r"[-+\d.,e∞%[\] ]*")  # also with an interval
 
@@ -191,12 +194,33 @@ def probability(p: float) -> str:
     return "< 0.001" if p < 0.001 else number(p)
 
 
+def balanced(text: str) -> str:
+    r"""Text whose direction controls end with it, so that what follows keeps its direction.
+
+    It closes what it opens, and closes nothing else.
+
+    Example:
+        >>> balanced("\u202eevil"), balanced("evil\u2069")
+        ('\u202eevil\u202c', 'evil')
+    """
+    kept, pending = [], ""  # what closes the controls that are open
+    for letter in text:
+        if letter in _POP:
+            inner, found, _ = pending.rpartition(letter)
+            if not found or (letter == _POP[0] and pending[-1] != letter):
+                continue
+            pending = inner
+        pending += _POP[0] * (letter in _EMBEDDINGS) + _POP[1] * (letter in _ISOLATES)
+        kept.append(letter)
+    return "".join(kept) + pending[::-1]
+
+
 def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
     """Name of a class, or its number if it has none; `all` for None."""
     names = classes or []
     if predicted is None:
         return "all"
-    return names[predicted] if predicted < len(names) else f"class {predicted}"
+    return balanced(names[predicted]) if predicted < len(names) else f"class {predicted}"
 
 
 def mean_cells(

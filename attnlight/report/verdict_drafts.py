@@ -16,6 +16,7 @@ from attnlight.records import KEY, read_metadata, read_pieces, record_columns
 from attnlight.report.figures import describe
 from attnlight.report.methods import METHODS
 from attnlight.report.run import require_one_run, stored_records
+from attnlight.report.tables import class_name
 from attnlight.report.verdict_claims import (
     ANSWERS,
     NOT_SHOWN,
@@ -155,7 +156,8 @@ class Drafts:
     def class_name(self, test: str, number: int) -> str:
         """The name of a class, in quotation marks, or its number."""
         classes = self.metadata[test].get("classes") or []
-        return f'"{classes[number]}"' if number < len(classes) else f"class {number}"
+        name = class_name(number, classes)
+        return f'"{name}"' if number < len(classes) else name
 
     def _judged(self, names: Sequence[str]) -> tuple[str, int, Texts, Floats] | None:
         """Texts that judge by the best of some columns, of which others have chosen it.

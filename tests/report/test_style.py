@@ -155,6 +155,13 @@ class TestInline:
             assert used
             assert set(used) <= ids
 
+    @pytest.mark.parametrize("name", ["nul\0", "\x1b[31mred", "\uffff", "\ud800", "tab\tand\nline"])
+    def test_what_xml_cannot_hold_is_replaced(self, name: str) -> None:
+        figure = draw("predictions", rows_of("predictions"), [name, "good"])
+        assert figure is not None
+        assert ElementTree.fromstring(figure_bytes(figure, "svg", fonttype="none")).tag
+        assert figure_bytes(figure, "png", dpi=20)
+
     def test_text_is_text_and_escaped(self) -> None:
         svg = self.svg(classes=["<b>bad</b>", "good & fine"])
         assert "predicted &lt;b&gt;bad&lt;/b&gt;" in svg

@@ -16,7 +16,14 @@ import pytest
 from attnlight.report.command import main
 from attnlight.report.figures import describe, descriptions, predictions, tables
 from attnlight.report.markup import render
-from attnlight.report.tables import RecordTable, Table, estimate, number
+from attnlight.report.tables import (
+    RecordTable,
+    Table,
+    balanced,
+    class_name,
+    estimate,
+    number,
+)
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.seed_bootstrap import SeedInterval
 from tests.report.fake import rows_of, write_run
@@ -98,6 +105,23 @@ def test_every_csv_is_written_so(tmp_path: Path) -> None:
     ]
     assert {"'=1+1", "'@x"} <= set(cells)
     assert not [cell for cell in cells if cell[:1] in "=@\t\r" and cell]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("\u202eevil", "\u202eevil\u202c"),
+        ("evil\u2069\u202c", "evil"),
+        ("\u2067a\u202eb\u2069c", "\u2067a\u202eb\u2069c"),  # the end of an isolate ends what is in it
+        ("\u202a\u2068x", "\u202a\u2068x\u2069\u202c"),
+        ("\u202ax\u2069y", "\u202axy\u202c"),
+        ("\u2068a\u202cb", "\u2068ab\u2069"),
+        ("\u200fש plain", "\u200fש plain"),
+    ],
+)
+def test_direction_ends_with_a_name(name: str, expected: str) -> None:
+    assert balanced(name) == expected == balanced(expected)
+    assert class_name(1, ["a", name]) == expected
 
 
 def test_markdown_has_a_cell_for_each() -> None:

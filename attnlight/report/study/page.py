@@ -15,7 +15,7 @@ from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
 from attnlight.report.style import inline_svg, save_figure
-from attnlight.report.tables import to_csv
+from attnlight.report.tables import balanced, to_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
             "Corpus": study.corpus,
             "Problem": study.words.problem,
             "Answers": text("targets", facts["target"], "answer") if facts["target"] else "",
-            "Classes": ", ".join(study.classes),
+            "Classes": ", ".join(map(balanced, study.classes)),
             "Readout": facts["readout"] or "",
             "Part-of-speech tags": {True: "read", False: "not read"}.get(facts["pos"], ""),
             f"Test {study.words.cluster}s": f"{study.measures.index.unique('index').size:,}",
