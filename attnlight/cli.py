@@ -256,8 +256,13 @@ class AttnlightCLI(LightningCLI):
                 callback.config = plain[verb]
         if verb == "fit" and not self._new:
             dump = self._parser(verb).dump(plain[verb], skip_unset=False, skip_validation=True)
-            path, devices = Path(config.ckpt_path), self.trainer.world_size
-            require_same_training(path, yaml.safe_load(dump), self._data, devices)
+            require_same_training(
+                Path(config.ckpt_path),
+                yaml.safe_load(dump),
+                self.model.hparams,
+                self._data,
+                self.trainer.world_size,
+            )
         if self._pretrained is not None:
             self.model.model.require_trained()
             if is_rank_zero():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -38,13 +39,19 @@ _LENGTH = re.compile(r"trainer\.max_(epochs|steps)")
 
 
 def require_same_training(
-    path: Path, config: Mapping[str, Any], corpus: CorpusDataModule, devices: int
+    path: Path,
+    config: Mapping[str, Any],
+    model: Mapping[str, Any],
+    corpus: CorpusDataModule,
+    devices: int,
 ) -> None:
     """Check that a run resumes the training that wrote a checkpoint.
 
     Args:
         path: The checkpoint; the configuration of its training is in `fit.yaml` beside it.
         config: The configuration as `fit.yaml` will hold it.
+        model: The hyperparameters of the task, which the checkpoint has too: a `fit.yaml` may have
+            been edited.
         corpus: The corpus.
         devices: Number of devices.
 
@@ -64,8 +71,9 @@ def require_same_training(
             f"there is no {file}, by which the training of {path.name} is compared with this one: "
             "restore it, or give --overwrite in place of --ckpt_path to train the run again."
         )
-    before, now = dict(_options(read_yaml(file))), dict(_options(config))
-    warmup = checkpoint["hyper_parameters"].get("optimizer", {}).get("warmup") or 0
+    before = dict(_options(read_yaml(file), checkpoint["hyper_parameters"]))
+    now = dict(_options(config, model))
+    warmup = now.get("model.optimizer.warmup") or 0
     for key in (key for key in {**now, **before} if before.get(key) != now.get(key)):
         if not _FREE.fullmatch(key) or (0 < warmup < 1 and _LENGTH.fullmatch(key)):
             old, new = (yaml.safe_dump(of.get(key)).splitlines()[0] for of in (before, now))
@@ -109,8 +117,11 @@ def require_same_batches(path: object, before: int, size: int, devices: int) -> 
     )
 
 
-def _options(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Dotted keys of a configuration without `init_args`, and their values, callbacks by class."""
+def _options(config: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Dotted keys of a configuration without `init_args`, and their values, callbacks by class.
+
+    Hyperparameters of the model come last.
+    """
     trainer = dict(config.get("trainer") or {})
     callbacks: dict[str, Any] = {}
     for callback in trainer.pop("callbacks", None) or ():
@@ -121,6 +132,8 @@ def _options(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             label = " ".join(filter(None, [name, options.get("filename")]))
             callbacks[label] = options | {"attached": True}
     yield from _leaves({**config, "trainer": trainer | callbacks})
+    plain = json.loads(json.dumps(dict(model), default=str))  # lists for tuples, as in YAML
+    yield from _leaves({"model": plain | {"spec": None}})  # which the corpus determines
 
 
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -133,6 +133,15 @@ def test_without_the_configuration_of_its_training(
     assert content(world) == before
 
 
+def test_an_edited_configuration_is_refused(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = world / RUN / "fit.yaml"
+    file.write_text(file.read_text().replace("learning_rate: 0.001", "learning_rate: 0.01"))
+    assert main(["fit", "-c", str(file), "--ckpt_path=last", "--trainer.max_epochs=2"]) == 2
+    assert "model.optimizer.learning_rate 0.001, now 0.01" in sentence(capsys)
+
+
 def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished: list[bool] = []
     status = world / RUN / "status.json"
