@@ -23,6 +23,8 @@ _OTHER_HEADS = {
     "ForNextSentencePrediction": "to tell whether one sentence follows another",
     "ForImageClassification": "to classify images",
 }
+_COUNTS = ("num_labels", "num_hidden_layers", "n_layer", "n_layers")
+_LARGEST_COUNT = 100_000
 _OTHER_PROBLEMS = {
     "regression": "is a regression model, whose output is a number",
     "multi_label_classification": "may assign several classes to a text",
@@ -62,14 +64,28 @@ def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedCon
             f"the weights in {where} are quantised: give the model that they were made from."
         )
     try:
+        _check_plain(options)
         config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict(options)
         config._attn_implementation = "sdpa"  # not a kernel that the configuration names
-        config.get_text_config()
+        if not isinstance(config.get_text_config(), PretrainedConfig):
+            raise TypeError("text_config is not a configuration")
     except Exception as error:
         raise InputError(
             f"the configuration in {where} describes no model: {one_line(error)[:200]}."
         ) from error
     return config
+
+
+def _check_plain(options: Mapping[str, Any]) -> None:
+    """Check what transformers takes unchecked, or would make as many layers or names of."""
+    names, problem = options.get("architectures") or [], options.get("problem_type")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"architectures is {names!r}, expected a list of names")
+    if not isinstance(problem, str | None):
+        raise TypeError(f"problem_type is {problem!r}, expected a name")
+    for name in _COUNTS:
+        if isinstance(count := options.get(name), int) and count > _LARGEST_COUNT:
+            raise ValueError(f"{name} is {count}, expected at most {_LARGEST_COUNT:,}")
 
 
 def require_single_label(config: PretrainedConfig, names: Sequence[str], where: object) -> None:

@@ -69,6 +69,8 @@ def load_model(
                 f"expected {tuple(expected)}."
             )
         left_out = _left_out(model, found["unexpected_keys"])
+        with torch.no_grad():
+            model(input_ids=torch.ones(1, 2, dtype=torch.long))  # what else is wrong shows now
     if left_out:
         raise InputError(
             f"{path} has weights that are no part of {kind.__name__} with its configuration, "

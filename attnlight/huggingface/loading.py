@@ -144,7 +144,7 @@ def _read(
             config.num_labels = num_classes
         model = draw_model(path, config)
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
-    names = [str(name) for name in config.architectures or ()]
+    names = config.architectures or ()
     if head:
         require_single_label(config, names, path)
     if not has_head(names):
