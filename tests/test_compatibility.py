@@ -266,9 +266,11 @@ def test_kept_tests_are_read(file: Path) -> None:
     read = callback(kept)["init_args"]
     assert "steps" in kept["init_args"]
     # What records of either format say of their settings is the same.
-    assert dict(AdversarialAttention(**read).hparams) == read
+    assert dict(AdversarialAttention(**read).hparams) == read | {"evaluations": 2000}
     on = callback({**kept, "init_args": kept["init_args"] | {"search": True}})["init_args"]
     search = GradientSearch(**on["search"])
-    assert dict(AdversarialAttention(**on | {"search": search}).hparams) == on
+    assert dict(AdversarialAttention(**on | {"search": search}).hparams) == on | {
+        "evaluations": 2000
+    }
     other = {"class_path": "mine.AdversarialAttention", "init_args": {"steps": 3}}
     assert callback(other) == other

@@ -60,6 +60,7 @@ def signalled(arguments: list[str]) -> int:
     study.ProcessExecutor = fake.Here  # type: ignore[attr-defined, misc, assignment]
     sys.executable = "/bin/sleep"  # for the demo's commands, which fail
     sys.argv[1:] = words
+    signal.signal(int(number), signal.SIG_DFL)  # a shell lets its background jobs ignore Ctrl-C
     return main()
 
 

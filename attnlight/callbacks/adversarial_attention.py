@@ -165,7 +165,7 @@ class AdversarialAttention(InterpretabilityTest):
             chosen_texts = self._program_texts
             texts = index if chosen_texts is None else chosen_texts.to(index.device)
             measured = one_row_of_each_text(output.rows, texts, self.seed)
-        if output.item_logits is None and not self._announced:
+        if not readout.affine and not self._announced:
             self._announced = True
             print(f"{self.name}: {self._cost(readout)}", file=sys.stderr)
         chosen = readout if measured.all() else readout.select(measured)
@@ -179,14 +179,13 @@ class AdversarialAttention(InterpretabilityTest):
 
     def _cost(self, readout: Readout) -> str:
         """What the search takes where the readout is not affine, a sentence."""
-        heads, full = readout.output.weights.shape[1], readout.cheap or self.evaluations is None
-        most = "some 60,000" if full else f"at most {self.evaluations:,}"
-        effort = f"{most} evaluations of it for each of the {heads} heads of a row"
+        full = readout.cheap or self.evaluations is None
+        effort = "some 60,000" if full else f"at most {self.evaluations:,}"
         if self.program_instances == 0:
-            effort = "some hundred evaluations of it for each head of a row"
+            effort = "some hundred"
         return (
-            "the readout is not affine in attention: the largest JS is at least worst_js, which a "
-            f"search finds that takes {effort}. max_instances limits the rows."
+            "the readout is not affine in attention, so the largest JS is at least worst_js. The search "
+            f"evaluates the readout {effort} times for each head of a row; max_instances limits the rows."
         )
 
     def _measure(self, readout: Readout) -> dict[str, Tensor]:

@@ -89,7 +89,7 @@ class Texts(InterpretabilityTest):
         index = output.rows[:, 0]
         solved = one_row_of_each_text(output.rows, index, self.seed)
         solved |= torch.tensor(not readout.by_programs, device=mask.device)
-        programs = output.item_logits is not None or readout.cheap
+        programs = readout.affine or readout.cheap
         adversary, _, _ = readout.select(solved).worst_case(self.epsilon, programs=programs)
         worst[solved] = adversary.mean(1).to(worst.dtype)
         scores |= {"minimal": minimal, "worst_case": worst}

@@ -35,6 +35,7 @@ from tests.models.taggers import sentences, tagger
 
 PACKAGE = str(Path(attnlight.__file__).parent)
 MOST = 8
+SEARCH = 12  # of an ascent, whose steps call the readout of a selection of rows
 TESTS = (
     Predictions(),
     ImportanceCorrelation(),
@@ -104,7 +105,8 @@ def test_a_measure_is_few_frames_deep(test: InterpretabilityTest, scene: str) ->
             test.measure(batch, output, model)  # type: ignore[arg-type]
         finally:
             sys.setprofile(None)
-    assert len(depth.deepest) <= MOST, " > ".join(depth.deepest)
+    searches = test.name == "adversarial_attention" and scene == "opaque tagger"
+    assert len(depth.deepest) <= (SEARCH if searches else MOST), " > ".join(depth.deepest)
 
 
 def test_the_divergence_from_a_base_is_few_frames_deep(tmp_path: Path) -> None:

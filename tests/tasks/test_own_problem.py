@@ -55,7 +55,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Groups of tests, what needs a base or a label for each text, and other names of one test.
 OTHERS = (
     *("all", "cheap", "base_divergence", "impermissible_mass"),
-    *("adversarial_search", "evidence_swap", "importance_scores", "jain_wallace_pairs", "texts"),
+    *(
+        "adversarial_search",
+        "evidence_swap",
+        "importance_scores",
+        "jain_wallace_pairs",
+        "jain_wallace_texts",
+        "texts",
+    ),
     *(
         path.stem
         for path in (CONFIGS / "tests").glob("saliency_*.yaml")

@@ -52,6 +52,7 @@ class Readout:
         empty: Logits of an empty context, (C,) or (R, C); by default the bias.
         items: Item logits (R, H, N, C); an opaque readout has none.
         lengths: Number of items of each row, (R,).
+        affine: Whether logits are affine in attention, so that there are item logits.
         cheap: Whether an opaque readout may be evaluated tens of thousands of times for a row, as the
             model says.
         by_programs: Whether `worst_case` solves linear programs, which take milliseconds each.
@@ -68,8 +69,9 @@ class Readout:
         self.empty = output.bias if empty is None else empty
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
+        self.affine = output.item_logits is not None
         self.cheap: bool = getattr(model, "cheap_readout", False)
-        self.by_programs = output.item_logits is None or output.logits.shape[-1] > 2
+        self.by_programs = not self.affine or output.logits.shape[-1] > 2
 
     @cached_property
     def _terms(self) -> Tensor:
