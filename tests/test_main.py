@@ -2,12 +2,14 @@
 
 import errno
 import os
+import signal
 
 import pytest
 import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import attnlight.__main__ as program
+from attnlight import processes
 from attnlight.errors import InputError
 
 
@@ -71,6 +73,15 @@ def test_a_fault_of_the_program_is_not_hidden(
     failing(monkeypatch, error)
     with pytest.raises(type(error)):
         program.main(["report"])
+
+
+def test_an_error_after_a_signal_is_that_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, RuntimeError("DataLoader worker is killed by signal: Terminated."))
+    monkeypatch.setattr(processes, "_received", [signal.SIGTERM])
+    assert program.main(["report"]) == 143
+    assert capsys.readouterr().err == ""
 
 
 def test_deep_nesting_is_told_where_a_reader_met_it_alone(
