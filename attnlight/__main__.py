@@ -12,7 +12,7 @@ from traceback import walk_tb
 
 from attnlight import __version__
 from attnlight.errors import InputError, did_you_mean, one_line, printable
-from attnlight.processes import end_with_rank_zero, exit_on_signals
+from attnlight.processes import end_with_rank_zero, exit_on_signals, signal_status
 from attnlight.shorthand import expand
 
 HELP = """\
@@ -144,6 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_module("attnlight.cli").run(None if argv is None else long)
         return 0
     except Exception as error:
+        if status := signal_status():  # workers of a data loader that it ended, too, are an error
+            return status
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise

@@ -14,6 +14,7 @@ from attnlight.errors import InputError
 _PR_SET_PDEATHSIG = 1
 RANK_ZERO = "ATTNLIGHT_RANK_ZERO"  # process id of the rank that started this one
 _JOIN_TIMEOUT = "ATTNLIGHT_JOIN_TIMEOUT"
+_received: list[int] = []  # signals
 
 
 def exit_on_signals() -> None:
@@ -28,7 +29,13 @@ def exit_on_signals() -> None:
 
 def _exit(number: int, _: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
+    _received.append(number)
     sys.exit(128 + number)
+
+
+def signal_status() -> int:
+    """The exit status by the signal that this process has received; 0 without one."""
+    return 128 + _received[0] if _received else 0
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import attnlight.__main__ as program
+from attnlight import processes
 from attnlight.errors import InputError
 from tests.report.fake import write_run
 
@@ -79,6 +81,15 @@ def test_a_fault_of_the_program_is_not_hidden(
     failing(monkeypatch, error)
     with pytest.raises(type(error)):
         program.main(["report"])
+
+
+def test_an_error_after_a_signal_is_that_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, RuntimeError("DataLoader worker is killed by signal: Terminated."))
+    monkeypatch.setattr(processes, "_received", [signal.SIGTERM])
+    assert program.main(["report"]) == 143
+    assert capsys.readouterr().err == ""
 
 
 def test_deep_nesting_is_told_where_a_reader_met_it_alone(
