@@ -111,7 +111,10 @@ def test_every_csv_is_written_so(tmp_path: Path) -> None:
     [
         ("\u202eevil", "\u202eevil\u202c"),
         ("evil\u2069\u202c", "evil"),
-        ("\u2067a\u202eb\u2069c", "\u2067a\u202eb\u2069c"),  # the end of an isolate ends what is in it
+        (
+            "\u2067a\u202eb\u2069c",
+            "\u2067a\u202eb\u2069c",
+        ),  # the end of an isolate ends what is in it
         ("\u202a\u2068x", "\u202a\u2068x\u2069\u202c"),
         ("\u202ax\u2069y", "\u202axy\u202c"),
         ("\u2068a\u202cb", "\u2068ab\u2069"),
