@@ -71,27 +71,38 @@ def attnlight_on_one(*arguments: str, cwd: Path, **environment: str) -> None:
     attnlight_here(*arguments, *CPU, cwd=cwd, **environment)
 
 
-def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
-    """Run one command on two devices to its end, and return what both ranks printed.
+def attnlight_on(devices: int, *arguments: str, cwd: Path, **environment: str) -> str:
+    """Run one command on some devices to its end, and return what all ranks printed.
 
     `attnlight(*arguments, *TWO)` lets Lightning start the ranks, each importing for some seconds.
     """
-    return on_two(main, [*arguments, *TWO], cwd=cwd, **environment)
+    given = [*TWO, f"--trainer.devices={devices}"]
+    return on_ranks(devices, main, [*arguments, *given], cwd=cwd, **environment)
 
 
-def on_two(
-    function: Callable[[list[str]], int], arguments: list[str], *, cwd: Path, **environment: str
+def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
+    """Run one command on two devices to its end, and return what both ranks printed."""
+    return attnlight_on(2, *arguments, cwd=cwd, **environment)
+
+
+def on_ranks(
+    ranks: int,
+    function: Callable[[list[str]], int],
+    arguments: list[str],
+    *,
+    cwd: Path,
+    **environment: str,
 ) -> str:
-    """Call a function in two ranks until both return 0, and return what both printed.
+    """Call a function in some ranks until all return 0, and return what all printed.
 
     The ranks are forked from a process that has imported all, told where they stand as by Lightning's
     launcher.
     """
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    common |= {"NODE_RANK": "0", "OMP_NUM_THREADS": "1"} | environment
-    ranks = [os.environ | common | {"LOCAL_RANK": str(rank)} for rank in range(2)]
-    statuses, output = in_forks(function, arguments, cwd=cwd, environments=ranks)
-    assert statuses == [0, 0], output[-6000:]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    common |= {"NODE_RANK": "0", "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks)} | environment
+    places = [os.environ | common | {"LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    statuses, output = in_forks(function, arguments, cwd=cwd, environments=places)
+    assert statuses == [0] * ranks, output[-6000:]
     return output
 
 

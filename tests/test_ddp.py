@@ -100,7 +100,10 @@ def compare(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
     """Design, section 10: equal to tolerance, but for 0.2 % of rows where a margin is below it."""
     assert one.keys() == two.keys()
     for name, values in one.items():
-        left, right = (np.asarray(column, np.float64) for column in (values, two[name]))
+        left, right = (
+            np.asarray(np.concatenate(column) if column.dtype == object else column, np.float64)
+            for column in (values, two[name])
+        )
         unequal = ~np.isclose(left, right, rtol=0, atol=2e-6, equal_nan=True)
         share = unequal.reshape(len(unequal), -1).any(axis=1).mean()
         allowed = 0.0 if name in CONTINUOUS else 0.002

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.commands import on_two
+from tests.commands import on_ranks
 from tests.trainings import TRAININGS, prepare, train_all_on_two, trained
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("trainings")
     prepare(place)
-    on_two(train_all_on_two, [str(place)], cwd=place)
+    on_ranks(2, train_all_on_two, [str(place)], cwd=place)
     return place
 
 

@@ -363,7 +363,7 @@ class TestDisk:
         cache = world / "cache"
         with files_of_at_most(1000):
             assert main([*FIT, "--run=x", f"--data.cache_dir={cache}"]) == 2
-        sentence(capsys)
+        assert "set ATTNLIGHT_CACHE" in sentence(capsys)
         assert [path for path in cache.rglob("*") if not path.name.endswith(".lock")] == []
         shutil.rmtree(cache)
         assert content(world) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import tempfile
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PLACE = ("path", "name", "revision", "local")  # fields that identify a corpus, without the split
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
@@ -204,6 +206,11 @@ class Source:
                 reason = (
                     f"{corpus} is not a local folder or file, and the hub cannot be reached; "
                     f"connect, or read a local copy by its path or through ${DATA_VARIABLE}"
+                )
+            elif isinstance(error, OSError) and error.errno in _FULL:
+                reason = (
+                    f"the prepared texts of {corpus} cannot be written: {error.strerror}; "
+                    "set ATTNLIGHT_CACHE to a folder on another disk"
                 )
             elif message.startswith("Dataset scripts"):
                 reason = (

@@ -1,0 +1,98 @@
+"""One device against two and three, by gloo on the CPU: the same records of the other tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from attnlight.records import read_record
+from tests.commands import CONFIGS, QUIET, attnlight_on, attnlight_on_one
+from tests.test_ddp import compare, trained
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+METHODS = ["attention", "gradient", "input_gradient", "integrated_gradients", "occlusion", "random"]
+TESTS = {
+    "planted": {
+        "Sanity": {"methods": METHODS[:3], "max_instances": None},
+        "ImpermissibleMass": {},
+        "MeasuredUse": {},
+        "StateTokenAgreement": {},
+        "SaliencyAgreement": {"methods": METHODS, "keep_scores": True},
+        "Plausibility": {"methods": METHODS, "column": "evidence"},
+        "Faithfulness": {},
+    },
+    "layers": {"AttentionSinks": {}, "HeadAblation": {}},
+}
+ROWS = 31  # of which neither two nor three ranks have equal parts
+SIZES = ["--data.train_size=60", "--data.validation_size=20", f"--data.test_size={ROWS}"]
+# Planted words without which a text keeps its class; in some texts there is none of them.
+MARKS = "--data.marks={impermissible: [filler3, filler7, good1, bad1]}"
+
+
+def write_tests(path: Path, name: str) -> list[str]:
+    tests = [
+        {"class_path": f"attnlight.callbacks.{kind}", "init_args": options | {"figures": False}}
+        for kind, options in TESTS[name].items()
+    ]
+    content = {"trainer": {"inference_mode": False, "callbacks+": tests}}
+    path.write_text(yaml.safe_dump(content))
+    return ["-c", str(path)]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a model of planted texts, and the command that tests it."""
+    small = ["--model.net.embedding_size=12", "--model.net.hidden_size=8"]
+    run = trained(tmp_path_factory, "planted_bilstm", *SIZES, *small, MARKS)
+    return run, ["test", str(run), *write_tests(run / "tests.yaml", "planted")]
+
+
+@pytest.fixture(scope="module")
+def layers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a model of transformers with random weights, and the command that tests it."""
+    pytest.importorskip("transformers")
+    from tests.huggingface.folders import write_model
+
+    folder = tmp_path_factory.mktemp("layers")
+    write_model(folder / "bert", num_labels=2)
+    words = ["a funny film", "dull and much too long", "the plot is thin", "an unfunny mess"]
+    lines = [f"{words[row % 4]} the cast,{('neg', 'pos')[row % 2]}\n" for row in range(ROWS)]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(lines))
+    place = [f"--root={folder}/runs", "--experiment=e"]
+    model = [
+        "--model",
+        f"{CONFIGS}/models/huggingface_last.yaml",
+        f"--model.net.path={folder}/bert",
+    ]
+    data = ["--data=TextDataModule", f"--data.path={folder}/texts.csv", "--data.test=train"]
+    data += ["--data.classes={LABEL_0: neg, LABEL_1: pos}", f"--data.tokenizer={folder}/bert"]
+    command = ["test", *model, *data, *place, *write_tests(folder / "tests.yaml", "layers")]
+    return folder, command
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_records_of_two_and_three_devices_are_those_of_one(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder: Path
+    folder, command = request.getfixturevalue(name)
+    options = [*QUIET, "--trainer.logger=false", "--overwrite"]
+    found = {}
+    for devices in (1, 2, 3):
+        if devices == 1:
+            attnlight_on_one(*command, *options, cwd=tmp_path)
+        else:
+            attnlight_on(devices, *command, *options, cwd=tmp_path)
+        found[devices] = tmp_path / str(devices)
+        shutil.move(next(folder.rglob("records/test")), found[devices])
+    names = sorted(path.name for path in found[1].glob("*.parquet"))
+    assert len(names) == len(TESTS[name])
+    for test in names:
+        one, *others = (read_record(place / test).columns for place in found.values())
+        assert len(np.unique(one["index"])) == ROWS
+        for other in others:
+            compare(one, other)
