@@ -56,7 +56,7 @@ def headline(summary: RecordSummary) -> Headline | None:
 
 
 def _at_least(summary: RecordSummary, *bounds: str) -> str:
-    """ "at least " if the means of a lower and an upper bound differ, or there is no upper one."""
+    """The words where the means of a lower and an upper bound differ, or there is no upper one."""
     means = [summary.means[name, None].mean for name in bounds if (name, None) in summary.means]
     known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
     return "" if not bounds or known else "at least "

@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import leave_one_out, ranking, search_adversary
-from attnlight.functional.adversary.gradient_search import _normal
+from attnlight.functional.adversary.gradient_search import normal_scores
 from attnlight.models import FlatClassifier
 from tests.benchmarks import classifiers, rivals
 from tests.benchmarks.measuring import Measured
@@ -69,7 +69,7 @@ def test_a_search_ends_where_ours_does_from_the_same_starts(
     items = output.item_logits
     assert items is not None
     _, ours = search_adversary(output.weights, items, output.mask, 0.01, output.rows, steps=100)
-    starts = _normal(0, output.rows, 1, 5, output.mask)
+    starts = normal_scores(0, output.rows, 1, 5, output.mask)
     monkeypatch.setattr(torch, "randn", lambda *size, dtype: starts)
     moved = rivals.moved_by(model, output)
     theirs = rivals.searched_attention(output.weights, output.mask, moved, 0.01, steps=100)
