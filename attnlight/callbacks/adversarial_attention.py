@@ -17,6 +17,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import max_js, total_variation
+from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
@@ -69,9 +70,9 @@ class AdversarialAttention(InterpretabilityTest):
     columns are undefined in other rows. For more classes and an affine readout it comes from linear
     programs that take up to tens of milliseconds, and `upper_js` is an upper bound (both are exact
     for a text that may be answered with two of them). If the readout is not affine it is the best
-    that `opaque_adversary` finds, and `upper_js` is undefined. For the package's classifiers that
-    takes about a tenth of a second a row, of pairs up to half a second; for all other models, whose
-    readout may cost much more, `evaluations` of it a head.
+    that `opaque_adversary` finds, and `upper_js` is undefined. That takes about a tenth of a second
+    for a row of the package's classifiers, and for all other models, whose readout may cost much
+    more, `evaluations` of it a head.
 
     With several heads each is changed alone, the others fixed, as above; columns are means over
     heads, and `<column>_by_head` (R, H) has the values of each. `joint_js` is the mean JS over heads
@@ -92,7 +93,8 @@ class AdversarialAttention(InterpretabilityTest):
             many texts on validation epochs of `fit`, chosen by a seeded hash; None: all; 0: measure
             all rows, also at test, without linear programs: a much weaker bound for many classes.
         evaluations: Most evaluations of a readout that is neither affine nor of one of the package's
-            classifiers, for each head; a gradient counts as two more. None: no limit, some 60,000.
+            classifiers, for each head; a gradient counts as two more. None: no limit, as for these:
+            at most 5,300 for two classes and 11,300 for six.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
@@ -179,8 +181,9 @@ class AdversarialAttention(InterpretabilityTest):
 
     def _cost(self, readout: Readout) -> str:
         """What the search takes where the readout is not affine, a sentence."""
-        full = readout.cheap or self.evaluations is None
-        effort = "some 60,000" if full else f"at most {self.evaluations:,}"
+        classes = readout.logits.shape[-1]
+        most = most_evaluations(classes) if readout.cheap else self.evaluations
+        effort = f"at most {most or most_evaluations(classes):,}"
         if self.program_instances == 0:
             effort = "some hundred"
         return (

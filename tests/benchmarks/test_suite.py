@@ -98,6 +98,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "cheap_tests": sizes | {"warm_ups": 0},
         "adversary": sizes | {"steps": 20},
         "several_classes": {"repetitions": 2, "rows": 2, "most": (2, 9, 5)},
+        "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "variants": {"repetitions": 2, "corpus": planted},
         "tagging": {"corpus": chunks, "epochs": 1, "sentences": 3, "steps": 3, "epoch": epoch},
@@ -110,7 +111,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 # The others take minutes: their parts are tested by themselves.
 @pytest.mark.parametrize("group", sorted(GROUPS.keys() - {"training", "memory", "startup"}))
 def test_a_group_measures_its_benchmarks(group: str, tmp_path: Path) -> None:
-    if group == "huggingface":
+    if group in ("huggingface", "opaque_readouts"):
         pytest.importorskip("transformers")
     function = resolve_name(f"tests.benchmarks.{GROUPS[group]['run']}")
     found = function(**small(group, tmp_path))

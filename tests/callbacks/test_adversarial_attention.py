@@ -21,6 +21,7 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
+from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.models import FlatClassifier
 from attnlight.records import read_metadata, read_record
 from attnlight.statistics.frontier import EPSILONS
@@ -68,7 +69,7 @@ def test_no_attention_of_a_fine_grid_is_further(items: int, hidden: bool) -> Non
     )
     asked = replace(output, item_logits=None) if hidden else output
     with torch.no_grad():
-        test = AdversarialAttention(epsilon=0.05)
+        test = AdversarialAttention(epsilon=0.05, evaluations=300)
         found = test.measure(batch_of(output), asked, Hidden(output))
     assert output.item_logits is not None
     reached = 0
@@ -172,7 +173,7 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(hidden: bool)
     output = random_output(classes=2, zeros=0.0)
 
     def columns() -> dict[str, Tensor]:
-        test = AdversarialAttention(frontier=True, search=FEW_STEPS)
+        test = AdversarialAttention(evaluations=300, frontier=True, search=FEW_STEPS)
         asked = replace(output, item_logits=None) if hidden else output
         return dict(test.measure(batch_of(output), asked, Hidden(output)))
 
@@ -196,7 +197,7 @@ def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None
     for inference in (False, True):
         with torch.inference_mode(inference), torch.no_grad():
             hidden = replace(model.output, weights=model.output.weights.clone())
-            test = AdversarialAttention(frontier=True, search=FEW_STEPS)
+            test = AdversarialAttention(evaluations=300, frontier=True, search=FEW_STEPS)
             asked = test.measure(batch_of(hidden), hidden, model)
         assert asked.keys() == closed.keys()
         assert asked["upper_js"].isnan().all()
@@ -206,6 +207,38 @@ def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None
         assert (asked["worst_js"] >= asked["search_js"] - 1e-9).all()
         assert (asked["worst_tvd"] <= 0.01 + 1e-9).all()
         assert asked["worst_js"].mean() > 0.8 * closed["worst_js"].mean()
+
+
+def test_the_budget_of_evaluations_is_said_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """A readout that the model does not call cheap has a budget; a cheap one is searched in full."""
+    output = random_output(1, 4, rows=6, zeros=0.0)
+    spent, found = [], []
+    for cheap, evaluations in ((False, 200), (True, 200), (False, None)):
+        model = Hidden(output)
+        model.cheap_readout, read, counts = cheap, model.readout, []
+
+        def counted(output: AttentionOutput, weights: Tensor) -> Tensor:
+            counts.append(len(weights) * weights.shape[2])  # noqa: B023
+            return read(output, weights)  # noqa: B023
+
+        model.readout = counted  # type: ignore[method-assign]
+        test = AdversarialAttention(evaluations=evaluations)
+        for _ in range(2):
+            with torch.no_grad():
+                columns = test.measure(batch_of(output), model.output, model)  # type: ignore[arg-type]
+        spent.append(sum(counts) / 2)
+        found.append(columns["worst_js"].nan_to_num().mean())
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "the largest JS is at least worst_js" in line
+        most = "at most 200" if spent == spent[:1] else f"at most {most_evaluations(4):,}"
+        assert f"{most} evaluations of it for each of the 1 heads of a row" in line
+    # Forward passes alone, and rows of a batch are padded to as many candidates.
+    assert spent[0] < 2 * 6 * 200 < spent[1] < 2 * 6 * most_evaluations(4)
+    assert spent[1] == spent[2]
+    assert found[1] == found[2] >= found[0]
+    with torch.no_grad():
+        AdversarialAttention().measure(batch_of(output), output, Hidden(output))  # type: ignore[arg-type]
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -330,6 +363,7 @@ def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
         ({"search": GradientSearch(starts=0)}, r"search\.starts of .* is 0; it must be at least 1"),
         ({"search": GradientSearch(steps=0)}, r"search\.steps of adversarial_attention is 0"),
         ({"search": GradientSearch(instances=0)}, r"search\.instances of .* is 0"),
+        ({"evaluations": 0}, r"evaluations of adversarial_attention is 0; it must be at least 1"),
         ({"program_instances": -1}, r"program_instances of adversarial_attention is -1"),
     ],
 )

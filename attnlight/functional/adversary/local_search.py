@@ -1,33 +1,32 @@
 """Attention of large JS with the same prediction for a differentiable readout, by local search.
 
-Adam improves random attentions, and sequential linear programming the best of them: the readout is
-linearised at an attention, so that its Jacobian takes the place of item logits, and a program
-maximises the linearised JS where the linearised prediction is within epsilon and no weight moves by
-more than a radius. Exceeding epsilon has a price, so that each program has a solution. A step that
-improves JS less this price is taken and doubles the radius; any other divides it by 4.
+Sequential linear programming from random attentions: the readout is linearised at an attention, so
+that its Jacobian takes the place of item logits, and a program maximises the linearised JS where the
+linearised prediction is within epsilon and no weight moves by more than a radius. Exceeding epsilon
+has a price, so that each program has a solution. A step that improves JS less this price is taken
+and doubles the radius; any other divides it by 4.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.functional.adversary.exact import js_from
-from attnlight.functional.adversary.gradient_search import ascend, normal_scores
-from attnlight.functional.adversary.linear_programs import Instance, Vector
-from attnlight.functional.divergence import total_variation
-from attnlight.functional.masking import allowed_classes
+from attnlight.functional.adversary.gradient_search import normal_scores
+from attnlight.functional.adversary.linear_programs import Instance, solve
+from attnlight.functional.masking import allowed_classes, masked_softmax
 
-# Share of epsilon that Adam aims at; least total variation between attentions that programs start from.
-_AIM, _APART = 0.9, 0.1
+# Number of random attentions, and standard deviations of the scores of the first and the last;
+# largest number of programs from each, and how many are affordable where evaluations are limited.
+_STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 24, (0.9, 4.5), 30, 10
 # Price in nats of exceeding epsilon by as much again: JS at twice epsilon is at most twice as large
-# where it is concave in epsilon. In the first third of its steps Adam has a sixth of it.
+# where it is concave in epsilon.
 _PRICE = 0.6
 # Radius at first and at last, gain in nats below which an ascent ends, weight that counts as 0.
 _RADIUS, _LEAST_RADIUS, _GAIN, _MIN_WEIGHT = 0.5, 2e-3, 1e-4, 1e-9
@@ -35,42 +34,14 @@ _RADIUS, _LEAST_RADIUS, _GAIN, _MIN_WEIGHT = 0.5, 2e-3, 1e-4, 1e-9
 _NEARLY = 1.5
 
 
-class Effort(NamedTuple):
-    """What a search may take.
+def most_evaluations(classes: int) -> int:
+    """Most evaluations of the readout for a head, where a gradient counts as two more."""
+    return 1 + (_STARTS + 1) * (2 + _ROUNDS * _cost(classes))
 
-    Attributes:
-        starts: Number of random attentions.
-        scale: Standard deviation of their scores.
-        steps: Number of steps of Adam.
-        rate: Learning rate of Adam.
-        best: Number of attentions that programs start from, beside the best known one.
-        rounds: Largest number of programs from each.
-    """
 
-    starts: int = 64
-    scale: float = 3.0
-    steps: int = 300
-    rate: float = 0.08
-    best: int = 5
-    rounds: int = 30
-
-    @staticmethod
-    def within(evaluations: int, classes: int) -> Effort | None:
-        """The effort of at most that many evaluations of the readout a head; None: too few.
-
-        A gradient counts as two more evaluations. Adam takes less than half of them, in equal parts of
-        its starts and steps, so that these are few: they change scores of less spread faster.
-        """
-        full = Effort()
-        part = math.sqrt(0.15 * evaluations / (full.starts * full.steps))
-        if part >= 1:
-            return full
-        starts, steps = max(1, int(part * full.starts)), max(1, int(part * full.steps))
-        best = max(1, round(math.sqrt(part) * full.best))
-        left = evaluations - starts * (3 * steps + 2) - 1
-        rounds = min(full.rounds, (left // (best + 1) - 2) // (2 * classes + 3))
-        rate = full.rate / math.sqrt(part)
-        return Effort(starts, full.scale / 2, steps, rate, best, rounds) if rounds > 0 else None
+def _cost(classes: int) -> int:
+    """Evaluations for a program: a value, a gradient of each class, and two attentions to try."""
+    return 2 * classes + 3
 
 
 @dataclass
@@ -93,7 +64,7 @@ class LocalSearch:
     evaluate: Callable[[Tensor, Tensor], Tensor]
 
     def run(self, initial: Tensor, keys: Tensor, seed: int, evaluations: int | None) -> None:
-        """Search from random attentions, and linear programs also from a given one.
+        """Search from given and from random attentions.
 
         Nothing is searched where the readout is not differentiable.
 
@@ -101,36 +72,55 @@ class LocalSearch:
             initial: Best known attentions, (R, N).
             keys: Dataset index and position of each text, (B, 2), R a multiple of B.
             seed: Seed of the random attentions.
-            evaluations: Most evaluations of the readout for a head; None: no limit.
+            evaluations: Most evaluations of the readout for a head, where a gradient counts as two
+                more; None: no limit.
         """
         with torch.enable_grad():
             logits = self.readout(self.original.clone().requires_grad_().unsqueeze(1))
-        self._logits, classes = logits.detach(), logits.shape[-1]  # (R, 1, C)
-        effort = Effort() if evaluations is None else Effort.within(evaluations, classes)
-        if effort is None or not logits.requires_grad:
+        if not logits.requires_grad:
             return
-        self._effort = effort
+        self._logits = logits.detach().squeeze(1).nan_to_num()  # NaN in heads that are left out
+        self._cost, starts, limit = _cost(logits.shape[-1]), _STARTS, torch.inf
+        if evaluations is not None:
+            limit = evaluations - 1
+            starts = min(starts, limit // (_FEW_ROUNDS * self._cost + 2))
         heads = len(self.original) // max(len(keys), 1)
-        scores = effort.scale * normal_scores(seed, keys, heads, effort.starts, self.mask)
-        attentions = ascend(scores, self.mask, self._objective, effort.steps, effort.rate)
-        merits = self._merits(attentions, self._active(effort.starts))
-        best = _distinct(attentions, merits, effort.best)
-        self._climb(torch.cat([initial.unsqueeze(1), best], dim=1))
+        spread = torch.linspace(*_SPREAD, starts, dtype=torch.float64, device=keys.device)
+        normal = normal_scores(seed, keys, heads, starts, self.mask)
+        scores = spread.unsqueeze(-1) * normal
+        points = torch.cat([initial.unsqueeze(1), masked_softmax(scores, self.mask)], dim=1)
+        if limit >= 2 * points.shape[1]:
+            self._climb(points, limit - 2 * points.shape[1])
 
-    def _objective(self, attentions: Tensor, step: int) -> Tensor:
-        """A sum whose gradient is that of JS less the price of exceeding the aim."""
-        distance = total_variation(self.readout(attentions).softmax(-1), self._logits.softmax(-1))
-        price = _PRICE if 3 * step >= self._effort.steps else _PRICE / 6
-        excess = (distance / self.epsilon - _AIM).relu()
-        # JS itself would take several times as many operations as its gradient.
-        fixed, tiny = attentions.detach(), torch.finfo(attentions.dtype).tiny
-        total = (fixed + self.original.unsqueeze(1)).clamp(min=tiny)
-        slope = (2 * fixed / total).clamp(min=tiny).log() / 2
-        return (slope * attentions).sum() - price * excess.sum()
-
-    def _active(self, starts: int) -> Tensor:
-        """(R, S) bool, false in heads that are left out."""
-        return self.mask.any(-1, keepdim=True).repeat(1, starts)
+    def _climb(self, points: Tensor, limit: float) -> None:
+        """Improve attentions (R, S, N) by programs, until gains are small or evaluations spent."""
+        active = self.mask.any(-1, keepdim=True).repeat(1, points.shape[1])
+        radius, merits = points.new_full(active.shape, _RADIUS), self._merits(points, active)
+        left = points.new_full(active.shape[:1], limit)
+        instances = [self._instance(head) for head in range(len(points))]
+        for _ in range(_ROUNDS):
+            # The best of those that go on, as many as are affordable.
+            order = merits.masked_fill(~active, -torch.inf).argsort(
+                dim=-1, descending=True, stable=True
+            )
+            places = torch.arange(order.shape[1], device=order.device)
+            affordable = (places + 1) * self._cost <= left.unsqueeze(1)
+            order = order[:, : int(active.sum(-1).max())]
+            points = points.gather(1, order.unsqueeze(-1).expand(*order.shape, points.shape[-1]))
+            radius, merits, active = (part.gather(1, order) for part in (radius, merits, active))
+            active &= affordable[:, : order.shape[1]]
+            if not active.any():
+                return
+            left -= self._cost * active.sum(-1)
+            arrays = [x.cpu().numpy() for x in (points, self._linearized(points), radius, active)]
+            solved = [_improved(*each) for each in zip(instances, *arrays, strict=True)]
+            proposed = torch.from_numpy(np.stack(solved)).to(points)
+            gains = self._merits(proposed, active) - merits
+            better = gains > 0
+            points = torch.where(better.unsqueeze(-1), proposed, points)
+            merits = torch.where(better, merits + gains, merits)
+            radius = torch.where(better, (2 * radius).clamp(max=1.0), radius / 4)
+            active &= torch.where(better, gains >= _GAIN, radius > _LEAST_RADIUS)
 
     def _merits(self, attentions: Tensor, active: Tensor) -> Tensor:
         """JS of active attentions (R, S, N) less the price of exceeding epsilon; else -inf."""
@@ -146,27 +136,6 @@ class LocalSearch:
         self.evaluate(heads[nearly], torch.lerp(tried[nearly], original[nearly], share))
         return merits
 
-    def _climb(self, points: Tensor) -> None:
-        """Improve attentions (R, S, N) by linear programs, until their gains are small."""
-        active = self._active(points.shape[1])
-        radius, merits = points.new_full(active.shape, _RADIUS), self._merits(points, active)
-        programs = {head: self._program(head) for head in active.any(-1).nonzero()[:, 0].tolist()}
-        for _ in range(self._effort.rounds):
-            if not active.any():
-                return
-            given = points[active], self._linearized(points)[active], radius[active]
-            arguments = zip(*(part.cpu().numpy() for part in given), strict=True)
-            heads = active.nonzero()[:, 0].tolist()
-            solved = [programs[head](*each) for head, each in zip(heads, arguments, strict=True)]
-            proposed = points.clone()
-            proposed[active] = torch.from_numpy(np.stack(solved)).to(points)
-            gains = self._merits(proposed, active) - merits
-            better = gains > 0
-            points = torch.where(better.unsqueeze(-1), proposed, points)
-            merits = torch.where(better, merits + gains, merits)
-            radius = torch.where(better, (2 * radius).clamp(max=1.0), radius / 4)
-            active &= torch.where(better, gains >= _GAIN, radius > _LEAST_RADIUS)
-
     def _linearized(self, points: Tensor) -> Tensor:
         """Item logits (R, S, N, C) with the value and the Jacobian of the readout at each point."""
         with torch.enable_grad():
@@ -180,42 +149,45 @@ class LocalSearch:
         constant = logits.detach() - (points.unsqueeze(-1) * jacobian).sum(-2)
         return jacobian + constant.unsqueeze(-2)
 
-    def _program(self, head: int) -> Callable[[Vector, Vector, float], Vector]:
-        """From an attention (N,), item logits (N, C) and a radius to the program's attention (N,).
-
-        It returns the given attention where item logits are not finite or the solver fails.
-        """
-        mask, weights, logits = (
-            part[head].cpu().numpy() for part in (self.mask, self.original, self._logits[:, 0])
+    def _instance(self, head: int) -> tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]]:
+        """A head's items and classes as linear programs see them, and which these are."""
+        mask, original, logits = (
+            part[head].cpu().numpy() for part in (self.mask, self.original, self._logits)
         )
-        allowed = allowed_classes(self._logits[head, 0]).cpu().numpy()
+        allowed = allowed_classes(self._logits[head]).cpu().numpy()
         logits = logits[allowed]
-        instance = Instance(weights[mask], logits, logits, self.epsilon)
-
-        def program(attention: Vector, items: Vector, radius: float) -> Vector:
-            # Without padding, which could change the solver's choice among equal optima.
-            point, instance.logits = attention[mask], items[mask][:, allowed] - logits
-            # JS is flat at the original attention, from which the least overlap leads away.
-            flat = np.allclose(point, instance.weights)
-            costs = instance.weights if flat else -instance.slope(point)
-            limits = np.maximum(point - radius, 0.0), np.minimum(point + radius, 1.0)
-            result, solved = attention.copy(), None
-            if np.isfinite(instance.logits).all():
-                solved = instance.solve(costs, instance.shift(point), limits, _PRICE)
-            if solved is not None:
-                solved = np.where(solved > _MIN_WEIGHT, solved, 0.0)
-                result[mask] = solved / solved.sum()
-            return result
-
-        return program
+        return Instance(original[mask], logits, logits, self.epsilon), mask, allowed
 
 
-def _distinct(attentions: Tensor, merits: Tensor, count: int) -> Tensor:
-    """The best attentions (R, S, N) of (R, K, N) by merits (R, K), apart from each other."""
-    rows, chosen = torch.arange(len(attentions), device=attentions.device), []
-    for _ in range(count):
-        best = attentions[rows, merits.argmax(-1)]
-        chosen.append(best)
-        near = total_variation(attentions, best.unsqueeze(1)) < _APART
-        merits = merits.masked_fill(near, -torch.inf)
-    return torch.stack(chosen, dim=1)
+def _improved(
+    case: tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]],
+    points: NDArray[np.float64],
+    items: NDArray[np.float64],
+    radius: NDArray[np.float64],
+    active: NDArray[np.bool_],
+) -> NDArray[np.float64]:
+    """The attentions (S, N) of the programs at active points (S, N) of a head, else these points.
+
+    Args:
+        case: What `LocalSearch._instance` returns.
+        points: Attentions, (S, N).
+        items: Linearised item logits, (S, N, C).
+        radius: Most by which a weight may move, (S,).
+        active: Points that have a program, (S,).
+    """
+    # Without padding, which could change the solver's choice among equal optima.
+    (instance, mask, allowed), improved = case, points.copy()
+    logits = items[:, mask][:, :, allowed] - instance.original_logits
+    chosen, programs = np.flatnonzero(active & np.isfinite(logits).all((1, 2))), []
+    for start in chosen:
+        point, instance.logits = points[start, mask], logits[start]
+        # JS is flat at the original attention, from which the least overlap leads away.
+        flat = np.allclose(point, instance.weights)
+        costs = instance.weights if flat else -instance.slope(point)
+        limits = (point - radius[start]).clip(min=0.0), (point + radius[start]).clip(max=1.0)
+        programs.append(instance.program(costs, instance.shift(point), limits, _PRICE))
+    for start, solution in zip(chosen, solve(programs) or (), strict=False):
+        weights = solution[: mask.sum()]
+        weights = np.where(weights > _MIN_WEIGHT, weights, 0.0)
+        improved[start, mask] = weights / weights.sum()
+    return improved

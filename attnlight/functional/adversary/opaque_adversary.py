@@ -31,8 +31,8 @@ from attnlight.functional.readout.opaque import ReadoutFunction
 # Items of each kind at the ends of segments; candidates evaluated at once; nats by which the bound
 # of a segment must exceed the best so far; rounds of a line search.
 _ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
-# Weights of the rows that a local search takes at once, for each of its 64 attentions.
-_BLOCK = 1 << 11
+# Weights of the rows that a local search takes at once, for each of its attentions.
+_BLOCK = 1 << 13
 # Heads (E,), attention at the start (E, N), its excess (E,), and the item at the end (E,).
 Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -60,9 +60,9 @@ def opaque_adversary(
     lightest items; and mixtures of one of the four lightest items that make the predicted class
     less probable with one of the four lightest that make it more probable, outward from where the
     prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
-    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and
-    the best of 64 random attentions after 300 steps of Adam are improved by sequential linear
-    programs, see `LocalSearch`: some 60,000 evaluations of the readout a head, gradients included.
+    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 24
+    random attentions are improved by sequential linear programs, see `LocalSearch`: up to
+    `most_evaluations` of the readout a head, a third of it as a rule.
 
     A row's result depends on its key, its length and the seed, not on other rows. `readout` must
     not capture tensors created in inference mode, which autograd cannot use.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,72 +10,19 @@ import torch
 from scipy.optimize import minimize
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
-from torch.nn.functional import pad
 
 from attnlight.batch import TextBatch
 from attnlight.functional import opaque_adversary, total_variation
 from attnlight.models import PairClassifier
 from attnlight.models.readout import readout_of
 from tests.functional.adversaries import case, jensen_shannon
-
-EPSILON = 0.01
-
-
-class Decoders(NamedTuple):
-    """Rows, each with attention over items and a decoder W tanh(sum of a P + q) + b of its own."""
-
-    weights: Tensor
-    projected: Tensor
-    query: Tensor
-    output: Tensor
-    bias: Tensor
-
-    def read(self, given: Tensor) -> Tensor:
-        """Logits (R, K, C) of attentions (R, H, K, N) of one head."""
-        hidden = torch.tanh(given.squeeze(1) @ self.projected + self.query.unsqueeze(1))
-        return hidden @ self.output + self.bias.unsqueeze(1)
-
-    def part(self, rows: Tensor | slice) -> Decoders:
-        return Decoders(*(values[rows] for values in self))
-
-    def padded(self, items: int) -> Decoders:
-        weights, projected = (
-            pad(self.weights, (0, items)),
-            pad(self.projected, (0, 0, 0, items), value=9.0),
-        )
-        return self._replace(weights=weights, projected=projected)
-
-
-def decoders(rows: int, items: int, classes: int, hidden: int = 16) -> Decoders:
-    """As in the issue's check: some rows are in doubt and some nearly certain."""
-    random = np.random.default_rng(items * 100 + classes)
-    columns: list[tuple[np.ndarray, ...]] = []
-    for _ in range(rows):
-        weights = np.exp(random.normal(0, 1.5, items))
-        output = random.normal(0, random.uniform(0.2, 1.2), (hidden, classes)) * 4 / hidden**0.5
-        projected, query = random.normal(0, 1.5, (items, hidden)), random.normal(0, 1, hidden)
-        columns.append(
-            (weights / weights.sum(), projected, query, output, random.normal(0, 0.3, classes))
-        )
-    return Decoders(*(torch.tensor(np.stack(column)) for column in zip(*columns, strict=True)))
-
-
-def adversaries(
-    model: Decoders, rows: slice = slice(None), items: int = 0, **options: object
-) -> tuple[Tensor, Tensor]:
-    """`opaque_adversary` of some rows, whose keys are their numbers."""
-    keys = torch.arange(len(model.weights)).mul(7)[:, None].expand(-1, 2)[rows]
-    wide = model.part(rows).padded(items)
-    mask = torch.arange(wide.weights.shape[1]).expand(wide.weights.shape) < model.weights.shape[1]
-    return opaque_adversary(
-        wide.weights,
-        wide.read,
-        mask,
-        EPSILON,
-        part=lambda part: wide.part(part).read,
-        rows=keys,
-        **options,  # type: ignore[arg-type]
-    )
+from tests.functional.adversary.opaque_decoders import (
+    EPSILON,
+    Decoders,
+    adversaries,
+    by_adam,
+    decoders,
+)
 
 
 def check(model: Decoders, found: tuple[Tensor, Tensor]) -> None:
@@ -119,36 +65,6 @@ def by_slsqp(model: Decoders, row: int, starts: int) -> float:
                 best = max(best, js(attention))
                 break
     return best
-
-
-def by_adam(model: Decoders) -> Tensor:
-    """JS (R,) that 64 starts of Adam reach, pulled back until the prediction is preserved."""
-    torch.manual_seed(0)
-    weights, original = (
-        model.weights.unsqueeze(1),
-        model.read(model.weights[:, None, None]).softmax(-1),
-    )
-    shape = (len(weights), 64, weights.shape[-1])
-    scores = 3 * torch.randn(shape) - 4 * torch.rand(*shape[:2], 1) * torch.randn(shape).abs()
-    scores = scores.double().requires_grad_()
-    optimizer = torch.optim.Adam([scores], lr=0.08)
-
-    def moved(attention: Tensor) -> Tensor:
-        return (model.read(attention.unsqueeze(1)).softmax(-1) - original).abs().sum(-1) / 2
-
-    for step in range(300):
-        attention = scores.softmax(-1)
-        excess = (moved(attention) - 0.9 * EPSILON).relu()
-        loss = ((10 if step < 100 else 60) * excess - jensen_shannon(attention, weights)).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    best, attention = torch.zeros(shape[:2]).double(), scores.detach().softmax(-1)
-    for share in torch.linspace(0, 1, 33).double():
-        pulled = attention + share * (weights - attention)
-        kept = moved(pulled) <= EPSILON
-        best = torch.maximum(best, jensen_shannon(pulled, weights) * kept)
-    return best.amax(-1)
 
 
 @pytest.mark.parametrize(
