@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnlight.report.measure_bounds import measure_bounds
 from attnlight.statistics import seeds_then_instances
 from results_page import pairs
 from results_page.archive import Archive
@@ -31,7 +32,7 @@ def readings(archive: Archive) -> Iterator[Row]:
         by_class = (np.where(js["prediction"] == x, js["search_js"], np.nan) for x in _CLASSES)
         yield shown | {
             "search by predicted class": " / ".join(
-                interval(seeds_then_instances(searched)) for searched in by_class
+                interval(seeds_then_instances(x, bounds=measure_bounds("js"))) for x in by_class
             ),
             "search, published": " / ".join(figure or DASH for figure in published["search"]),
             "F1 of the second class": over_seeds(measured(archive[name], "f1")),
