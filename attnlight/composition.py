@@ -5,7 +5,8 @@
 all other options last.
 
 * `data`: a section that names a class or a file replaces the previous one completely; any other
-  changes single options. The file may be a table of texts, the `path` of a `TextDataModule`.
+  changes single options. The file may be a table of texts or a folder, the `path` of a
+  `TextDataModule`.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -201,7 +202,22 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 
 def _read(path: Path) -> Config:
-    config = read_yaml(path, get_loader("yaml"))
+    if path.suffix in _TABLES:
+        raise InputError(
+            f"{path} is a table, not a configuration; to train on its texts write `attnlight fit "
+            f"--model bilstm_additive --data {path}`"
+        )
+    try:
+        config = read_yaml(path, get_loader("yaml"))
+    except InputError as error:
+        if path.suffix in ("", ".yaml", ".yml", ".json") or not path.is_file():
+            raise
+        raise InputError(
+            f"{path} is neither a configuration (.yaml) nor a table ({', '.join(_TABLES)}); a word "
+            "and its tag on each line are read by `--model tagger_text --data ChunkingDataModule "
+            f"--data.path {path.parent} --data.train {path.name} --data.test_fraction 0.2 "
+            "--data.word_column 0 --data.label_column -1`"
+        ) from error
     if not all(isinstance(key, str) for key in config):
         raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
     return config
@@ -213,12 +229,14 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         return value
     file = None
     if name == "data" and isinstance(value, str) and Path(value).suffix in _TABLES:
-        file = Path(value)
-        value = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": value}}
+        value, file = _corpus(Path(value)), Path(value)
     elif isinstance(value, str):
         file = folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
-        value, file = (_read(file), file) if named else ({"class_path": value}, None)
+        if name == "data" and file.is_dir():
+            value = _corpus(file)
+        else:
+            value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
     if name == "model":
@@ -234,6 +252,11 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         value = _FileSection(value)
         value.stem = file.stem
     return value
+
+
+def _corpus(path: Path) -> Config:
+    """A section with the texts of a table, or of the tables in a folder."""
+    return {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": str(path)}}
 
 
 def _load(value: str) -> Any:  # noqa: ANN401

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         )
     require_no_links_out(run)
     path = run / "records" / options.records / "plausibility.parquet"
-    methods = kept_scores(path, "Plausibility")
+    methods = kept_scores(path)
     chosen = options.method or methods
     for name in chosen:
         if name not in methods:

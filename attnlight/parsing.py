@@ -82,6 +82,8 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         place, name = unknown[1] or "", unknown[2]
         if place:
             name, options = name.removeprefix("--"), OPTIONS.values()
+        # Of the bounds of `epochs` the upper one is meant.
+        options = [option for option in options if "min_" in name or "min_" not in option]
         return f"{place}there is no option {name}{did_you_mean(name, options)}"
     if unknown := _UNKNOWN_ARGUMENT.fullmatch(sentence):
         place, path, name = unknown.groups()

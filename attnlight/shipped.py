@@ -44,8 +44,12 @@ def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") ->
     for key in (f"{kind}/{name}", name):
         if key in shipped:
             return str(shipped[key])
-    stems = (path.stem for key, path in shipped.items() if key.startswith(f"{kind}/"))
-    hint = did_you_mean(name, (*stems, *shipped))
+    if kind == "data" and path.is_dir():
+        return name
+    stems = [path.stem for key, path in shipped.items() if key.startswith(f"{kind}/")]
+    longer = [stem for stem in stems if stem.startswith(f"{name}_")]
+    hint = f" (did you mean {' or '.join(longer)}?)" if longer else ""
+    hint = hint or did_you_mean(name, (*stems, *shipped))
     raise InputError(
         f"{place and f'{place}: '}there is no file {name} and no shipped configuration of that "
         f"name{hint}; `attnlight configs` lists them."

@@ -83,6 +83,19 @@ class TestData:
         }
         assert composition.corpus == "reviews"
 
+    @pytest.mark.parametrize("name", ["reviews", "./reviews", "reviews/"])
+    def test_may_be_a_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """Of the current one, unless a file that comes with attnlight has the name."""
+        monkeypatch.chdir(tmp_path)
+        for folder in ("reviews", "imdb"):
+            (tmp_path / folder).mkdir()
+        composition = compose("fit", [f"--data={name}"], KEYS)
+        assert composition.config["data"]["init_args"] == {"path": "reviews"}
+        assert composition.corpus == "reviews"
+        assert composed("--data=imdb")["data"]["init_args"]["path"] == "stanfordnlp/imdb"
+
     def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
         more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})
         config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)

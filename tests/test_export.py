@@ -154,9 +154,11 @@ def test_mistakes_are_answered_in_one_sentence(
 ) -> None:
     run = str(write_run(tmp_path / "run"))
     nothing = str(tmp_path / "nothing")
-    assert "run `attnlight test` with Plausibility and keep_scores: true" in refused(
-        capsys, nothing
-    )
+    command = "--tests plausibility --trainer.callbacks.keep_scores=true"
+    assert f"run `attnlight test {nothing} {command}`" in refused(capsys, nothing)
+    folder = ("--records", "val-films")
+    file = f"{nothing}/validate-films.yaml"
+    assert f"run `attnlight validate -c {file} {command}`" in refused(capsys, nothing, *folder)
     said = refused(capsys, run, "--method", "gradien")
     assert "has no method 'gradien' (did you mean 'gradient'?); it has gradient, random" in said
     assert "--share is 1.5; it must be above 0" in refused(capsys, run, "--share", "1.5")

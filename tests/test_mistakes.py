@@ -120,6 +120,10 @@ def _damage(world: Path) -> None:
     study = {"experiment": f"{CONFIGS}/experiments/sst_bilstm.yaml", "bse": {"seeds": [0]}}
     (world / "study.yaml").write_text(yaml.safe_dump(study))
     (world / "a-file").write_text("")
+    (world / "tags.txt").write_text("the DT B-NP\ncat NN I-NP\n\nit PRP B-NP\n")
+    shutil.copy(world / "corpus/test.csv", world / "one.csv")
+    (world / "test-alone").mkdir()
+    shutil.copy(world / "corpus/test.csv", world / "test-alone")
     (world / "no-records").mkdir()
     _copy(world, "latin", "fit.yaml", "# Müll\n".encode("latin-1"))
     _copy(world, "status-latin", "status.json", '{"state": "Müll"}'.encode("latin-1"))
@@ -170,6 +174,14 @@ MISTAKES = [
     option("--trainer.max_epochs=abc", "trainer.max_epochs"),
     option("--trainer.max_epoch=1", "did you mean '--trainer.max_epochs'"),
     option("--test=card", "did you mean '--tests'"),
+    option("--trainer.epochs=3", "did you mean '--trainer.max_epochs'"),
+    option("--model=bilstm", "did you mean bilstm_additive or"),
+    option("--data=tags.txt", "tags.txt", "--model tagger_text --data ChunkingDataModule"),
+    Mistake("table-as-configuration", ["fit", "corpus/test.csv"], ("corpus/test.csv is a table", "--data corpus/test.csv`")),
+    Mistake("one-split", [*PLANTED, "--data=one.csv"], ("one.csv", "test_fraction: 0.2", "validation_fraction: 0.1")),
+    Mistake("one-split-in-test", [*TEST, BEST, "--data=one.csv"], ("one.csv", "test: train")),
+    Mistake("one-split-called-test", [*PLANTED, "--data=test-alone"], ("train", "test_fraction: 0.2", "validation_fraction: 0.1")),
+    in_corpus("validation-as-train", "corpus.yaml", ("corpus gives no validation split, only train, test", "validation_fraction"), "--data.validation=null", "--data.train=validation"),
     Mistake("broken-yaml", [*PLANTED[:1], "-c", "broken.yaml"], ("broken.yaml",)),
     Mistake("no-utf-8", [*PLANTED[:1], "-c", "latin.yaml"], ("latin.yaml", "utf-8")),
     Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),
@@ -226,7 +238,9 @@ MISTAKES = [
     Mistake("empty-wandb-id", [*TEST, "--ckpt_path=checkpoints/e/no-id/best.ckpt"], ("no-id/wandb_id",)),
     Mistake("report-nowhere", ["report", "nowhere"], ("nowhere",)),
     Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
-    Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test")),
+    Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test no-records --tests card")),
+    Mistake("report-an-experiment", ["report", "checkpoints/e"], ("checkpoints/e is the folder of an experiment", "such as checkpoints/e/")),
+    Mistake("export-without-scores", ["export", RUN], (f"`attnlight test {RUN} --tests plausibility --trainer.callbacks.keep_scores=true`",)),
     Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),
     Mistake("sanity-nowhere", ["sanity", "checkpoints/e/q"], ("no trained run", "checkpoints/e/q")),
     Mistake("sanity-of-three", ["sanity", RUN, RUN, RUN], ("one or two", "3")),

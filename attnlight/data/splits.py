@@ -17,15 +17,18 @@ from attnlight.files import write_text
 # Names of the validation split on the hub and in `datasets`, in order of preference.
 VALIDATION_NAMES = ("validation", "valid", "dev", "val")
 MISSING_SPLIT_ADVICE = {
-    "train": "name the split to train on in `train`",
+    "train": (
+        "name the split to train on in `train`; if it is the only one, cut the others from it by "
+        "`test_fraction: 0.2` and `validation_fraction: 0.1`"
+    ),
     "validation": (
         "name one in `validation`, or validate on a fraction of the training texts: "
         "`validation_fraction: 0.1`"
     ),
     "test": (
-        "name one in `test`, test on a fraction of the training texts (`test_fraction: 0.2`; "
-        "without a validation split give `validation_fraction: 0.1` as well), or use none "
-        "(`test: null`)"
+        "name one in `test` (`test: train` tests a trained model on all texts), test on a fraction of "
+        "the training texts (`test_fraction: 0.2`; without a validation split give "
+        "`validation_fraction: 0.1` as well), or use none (`test: null`)"
     ),
 }
 

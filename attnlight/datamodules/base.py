@@ -278,7 +278,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             available = ", ".join(self._corpus["splits"])
             advice = f": {MISSING_SPLIT_ADVICE[split]}" if split in MISSING_SPLIT_ADVICE else ""
             raise InputError(
-                f"{self.corpus_name} has no {split} split; it has {available}{advice}."
+                f"{self.corpus_name} gives no {split} split, only {available}{advice}."
             )
         if split not in self._datasets:
             folder = self.prepare() / split

@@ -27,10 +27,7 @@ between seeds; of attribution methods by Spearman's correlation and by overlap o
 The input is RUN/records/test/TEST.parquet of `ImportanceCorrelation` or `SaliencyAgreement`, written
 with keep_scores: true."""
 _NULL = "tau_shuffled_attention"
-_TESTS = {
-    "importance_correlation": "ImportanceCorrelation",
-    "saliency_agreement": "SaliencyAgreement",
-}
+_TESTS = ("importance_correlation", "saliency_agreement")
 _KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
 
 
@@ -110,7 +107,7 @@ def read_scores(
     scores_by_run = {}
     for run in runs:
         path = record_path(run, test)
-        names = kept_scores(path, _TESTS[test])
+        names = kept_scores(path)
         record = read_record(path, [*KEY, *(f"{SCORES}{name}" for name in names)])
         scores = pd.DataFrame(
             {name.removeprefix(SCORES): list(values) for name, values in record.columns.items()}

@@ -363,9 +363,8 @@ def commands(run: Run, summaries: Sequence[RecordSummary]) -> list[str]:
         attached = {_class(callback).lower() for callback in listed}
         config = run.folder / f"{config_name if config_name in run.configs else 'fit'}.yaml"
         line = [verb, "-c", str(config)]
-        for name in test_names:
-            if name.replace("_", "") not in attached:
-                line += ["-c", f"configs/tests/{name}.yaml"]
+        lacking = [name for name in test_names if name.replace("_", "") not in attached]
+        line += ["--tests", ",".join(lacking)] if lacking else []
         line += ["--ckpt_path", str(run.folder / checkpoint)] if checkpoint else []
         lines.append(line)
     lines.append(["report", str(run.folder)])

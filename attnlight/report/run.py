@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,10 +78,15 @@ def load_run(folder: Path) -> Run:
         raise InputError(f"there is no run folder {folder}.")
     records = stored_records(folder / "records")
     if not records:
-        raise InputError(
-            f"{folder} holds no records: run `attnlight test` with `-c configs/tests/<test>.yaml` "
-            "first."
+        runs = sorted(
+            path.parent for name in ("fit.yaml", "records") for path in folder.glob(f"*/{name}")
         )
+        if runs:
+            raise InputError(
+                f"{folder} is the folder of an experiment: name its run, such as {runs[0]}."
+            )
+        command = shlex.join(["attnlight", "test", str(folder), "--tests", "card"])
+        raise InputError(f"{folder} holds no records: run `{command}` first.")
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     configs: dict[str, dict[str, Any]] = {"fit": {}}
     for verb in ["fit", *(f"{v}-{c}" if c else v for c in corpora for v in VERBS.values())]:

@@ -146,7 +146,7 @@ def test_corpora_that_nothing_can_be_trained_on_are_refused(
 
 def test_a_missing_split_is_named(cache: Path) -> None:
     data = Tiny({"train": [0, 1], "validation": [0, 1]})
-    with pytest.raises(InputError, match="Tiny has no test split; it has train, validation"):
+    with pytest.raises(InputError, match="Tiny gives no test split, only train, validation"):
         data.test_dataloader()
 
 

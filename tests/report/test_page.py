@@ -83,8 +83,8 @@ class TestCommands:
             part("attention_permutation", stage="val", checkpoint="last.ckpt"),
         ]
         at = "'checkpoints/sst/seed 3"
-        every = "-c configs/tests/predictions.yaml -c configs/tests/attention_permutation.yaml"
-        tests = "-c configs/tests/attention_permutation.yaml"
+        every = "--tests predictions,attention_permutation"
+        tests = "--tests attention_permutation"
         assert commands(run(fit=FIT), parts) == [
             f"attnlight fit -c {at}/fit.yaml' --experiment sst --run 'seed 3-again'",
             f"attnlight test -c {at}/fit.yaml' {every} --ckpt_path {at}/best.ckpt'",
