@@ -231,7 +231,7 @@ def test_the_budget_of_evaluations_is_said_and_kept(capsys: pytest.CaptureFixtur
         (line,) = capsys.readouterr().err.splitlines()
         assert "the largest JS is at least worst_js" in line
         most = "at most 200" if spent == spent[:1] else f"at most {most_evaluations(4):,}"
-        assert f"{most} evaluations of it for each of the 1 heads of a row" in line
+        assert f"evaluates the readout {most} times for each head of a row" in line
     # Forward passes alone, and rows of a batch are padded to as many candidates.
     assert spent[0] < 2 * 6 * 200 < spent[1] < 2 * 6 * most_evaluations(4)
     assert spent[1] == spent[2]

@@ -255,7 +255,8 @@ class Instance:
     def shift(self, attention: Vector) -> Vector:
         """Change of the log probabilities (C,) under attention (N,)."""
         change: Vector = attention @ self.logits
-        return change - np.logaddexp.reduce(self.log_prediction + change)
+        total = float(np.logaddexp.reduce(self.log_prediction + change))
+        return change - total
 
     def slope(self, attention: Vector) -> Vector:
         """Gradient (N,) of JS at attention (N,), with weights raised to at least `_FLOOR`."""
