@@ -211,7 +211,7 @@ def test_a_record_without_scores_or_marks(
     writer.add(np.array([[0, 0]]), {"prediction": np.array([1])})
     writer.close()
     merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
-    assert "holds no scores: test again with keep_scores" in refused(
+    assert "holds no scores: run `attnlight test " in refused(
         capsys, str(tmp_path / "plain")
     )
 

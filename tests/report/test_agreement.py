@@ -132,7 +132,7 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixt
     other = write(tmp_path / "less", {"scores_input_gradient": scores(1, 1.0)})
     assert "no scores in common" in refused(capsys, first, other)
     other = write(tmp_path / "bare", {})
-    command = "--tests saliency_agreement --trainer.callbacks.keep_scores=true"
+    command = "--tests importance_correlation --trainer.callbacks.keep_scores=true"
     assert f"attnlight test {other} {command} --overwrite`" in refused(capsys, first, other)
     nothing = tmp_path / "nothing"
     assert f"attnlight test {nothing} {command}`" in refused(capsys, first, nothing)
