@@ -211,9 +211,7 @@ def test_a_record_without_scores_or_marks(
     writer.add(np.array([[0, 0]]), {"prediction": np.array([1])})
     writer.close()
     merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
-    assert "holds no scores: run `attnlight test " in refused(
-        capsys, str(tmp_path / "plain")
-    )
+    assert "holds no scores: run `attnlight test " in refused(capsys, str(tmp_path / "plain"))
 
 
 def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

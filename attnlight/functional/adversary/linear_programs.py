@@ -201,6 +201,11 @@ class Instance:
         """
         items, classes = self.logits.shape
         width, rise, fall, spent = self.bounds(shift)
+        if price is not None:
+            # x may be above its highest, with the slope of the tangent there.
+            tangent = np.exp(self.log_prediction + self.highest) / self.epsilon
+            rise[1] = np.where(width[1] > _MIN_WIDTH, rise[1], tangent)
+            width[1] = np.full(len(tangent), np.inf)
         one, none = np.eye(classes), np.zeros
         # Columns: attention, k, and each x as its first piece, the rest above it and below 0.
         matrix = np.vstack(
@@ -221,7 +226,6 @@ class Instance:
             # One more column: the excess over epsilon, of both sums.
             excess = np.concatenate([none(classes + 1), [-1.0, -1.0]])
             matrix, costs = np.hstack([matrix, excess[:, None]]), np.append(costs, price)
-            most[items + 1 + classes : items + 1 + 2 * classes] = np.inf
             least, most = np.append(least, 0.0), np.append(most, np.inf)
         return Program(costs, matrix, low, high, least, most)
 
@@ -245,18 +249,17 @@ class Instance:
         )
         slope = prediction * np.exp(below) / self.epsilon
         spent = prediction / self.epsilon * (-np.expm1(below) + np.exp(below) * below)
-        # Beyond the highest, where a price allows to go, the slope is that of the tangent there.
-        beyond = np.exp(np.logaddexp(self.log_prediction, np.log(self.epsilon))) / self.epsilon
-        chord = (1 - risen).clip(min=0) / last.clip(min=_MIN_WIDTH)
-        rise = [risen / first, np.where(last > _MIN_WIDTH, chord, beyond)]
+        rise = [risen / first, (1 - risen).clip(min=0) / last.clip(min=_MIN_WIDTH)]
         fall = [np.where(curved & (shift < 0), -slope, 0.0), slope]
         return [first, last], rise, fall, float(spent.sum())
 
     def shift(self, attention: Vector) -> Vector:
         """Change of the log probabilities (C,) under attention (N,)."""
-        change: Vector = attention @ self.logits
-        total = float(np.logaddexp.reduce(self.log_prediction + change))
-        return change - total
+        # As scipy's log_softmax, which takes 0.1 ms.
+        logits = self.log_prediction + attention @ self.logits
+        below = logits - logits.max()
+        shift: Vector = below - np.log(np.exp(below).sum())
+        return shift - self.log_prediction
 
     def slope(self, attention: Vector) -> Vector:
         """Gradient (N,) of JS at attention (N,), with weights raised to at least `_FLOOR`."""
