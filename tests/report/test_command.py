@@ -242,7 +242,7 @@ class TestErrors:
         ("broken", "message"),
         [
             ("", "there is no run folder"),
-            ("records", "holds no records: run `attnlight test`"),
+            ("records", "holds no records: run `attnlight test"),
         ],
     )
     def test_what_is_missing(self, folder: Path, broken: str, message: str) -> None:
