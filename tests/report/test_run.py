@@ -71,7 +71,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_records(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no records: run `attnlight test .* --tests card`"):
+    with pytest.raises(InputError, match=r"no records: run `attnlight test .* --tests card`"):
         load_run(tmp_path)
 
 
