@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -99,6 +100,7 @@ _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
+_NO_MEMORY = re.compile(r"MemoryError|OutOfMemory|can't allocate memory|not enough memory")
 # How jsonargparse begins what a constructor raised of the arguments that it was given.
 _REFUSED = "Does not validate against"
 _READERS = ("yaml", "json", "jsonargparse")
@@ -165,6 +167,11 @@ def _sentence(error: Exception) -> str | None:
         return sentence
     if isinstance(error, OSError) and error.errno in _USER_ERRORS:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
+    if isinstance(error, MemoryError | RuntimeError) and _NO_MEMORY.search(f"{error!r}"):
+        return (
+            f"there is not enough memory ({one_line(error)}): give a smaller --data.batch_size or "
+            "--data.eval_batch_size, or a smaller model"
+        )
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
         return one_line(error)

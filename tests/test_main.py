@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -15,6 +16,12 @@ import attnlight.__main__ as program
 from attnlight import processes
 from attnlight.errors import InputError
 from tests.report.fake import write_run
+
+
+LITTLE = (
+    "there is not enough memory ({}): give a smaller --data.batch_size or --data.eval_batch_size, or "
+    "a smaller model."
+)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -36,6 +43,12 @@ def system(number: int, *name: str) -> OSError:
             InputError("the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown."),
             r"the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown.",
         ),
+        (MemoryError("17 GB"), LITTLE.format("17 GB")),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
+            LITTLE.format("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory."), LITTLE.format("CUDA out of memory")),
         (system(errno.ENOSPC), "No space left on device."),
         (system(errno.EROFS, "a/b"), "a/b: Read-only file system."),
         (system(errno.EACCES, "a/b"), "a/b: Permission denied."),

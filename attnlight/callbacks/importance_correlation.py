@@ -20,6 +20,7 @@ from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
 
 Gradient = Literal["detached", "attached"]
+_MANY = 2_000  # classes; half a minute for 16 texts on one core
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
 _GRADIENTS = {"detached": "input_gradient", "attached": "input_gradient_attached"}
 
@@ -111,18 +112,23 @@ class ImportanceCorrelation(InterpretabilityTest):
         """Scores (R, N) by name."""
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
+        if self.gradients and output.logits.shape[1] > _MANY:
+            classes = f"the model has {output.logits.shape[1]:,} classes; gradients take"
+            self._warn_once(f"{classes} time quadratic in their number", "gradients: []")
         for kind in self.gradients:
             detached = kind == "detached"
             scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
         if not self.leave_one_out:
             return scores
         items = int(readout.lengths.max())
-        if items > _LONG and not self._warned:  # the test would seem to hang
-            self._warned = True
-            print(
-                f"{self.name}: a text has {items:,} items; leave-one-out takes time quadratic in "
-                "their number. To avoid it set leave_one_out: false in the test, or truncate in the "
-                "corpus.",
-                file=sys.stderr,
-            )
+        if items > _LONG:
+            said = f"a text has {items:,} items; leave-one-out takes time quadratic in their number"
+            self._warn_once(said, "leave_one_out: false", ", or truncate in the corpus")
         return scores | {"loo": leave_one_out(model, batch, output, self.budget)}
+
+    def _warn_once(self, cost: str, option: str, otherwise: str = "") -> None:
+        """Print that the test takes long, before it seems to hang."""
+        if not self._warned:
+            told = f"{self.name}: {cost}. To avoid it set {option} in the test{otherwise}."
+            print(told, file=sys.stderr)
+        self._warned = True

@@ -66,13 +66,13 @@ def read_labels(
         named = _chosen(source, named, complete, is_text(column.type))
     if names is None:
         names = list(source.classes or dict.fromkeys(named.values()))
+    places = {name: place for place, name in enumerate(names)}
     for value in values:
-        if named.get(value) not in names and (value in named or source.classes is None):
+        if named.get(value) not in places and (value in named or source.classes is None):
             raise InputError(
                 f"{source} has label {value!r}, which is not among the classes {some(names)}; "
                 "list the labels to use in classes, and rows with others are dropped"
             )
-    places = {name: place for place, name in enumerate(names)}
     numbers = [places[named[value]] if value in named else -1 for value in values]
     return list(names), np.array(numbers, np.int64)[row_values]
 

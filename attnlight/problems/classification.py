@@ -48,14 +48,14 @@ class Classification(Problem):
         # At use: torchmetrics takes longer to import than all that a prediction needs.
         from torchmetrics import MetricCollection, classification
 
-        from attnlight.problems.metrics import BinaryMacroF1
+        from attnlight.problems.metrics import MacroF1
 
         classes = len(self.classes)
         if classes > 2:
             return MetricCollection(
                 {
                     "accuracy": classification.MulticlassAccuracy(classes, average="micro"),
-                    "f1_macro": classification.MulticlassF1Score(classes, average="macro"),
+                    "f1_macro": MacroF1(classes),
                     "auroc": classification.MulticlassAUROC(classes, average="macro"),
                     "average_precision": classification.MulticlassAveragePrecision(
                         classes, average="macro"
@@ -66,7 +66,7 @@ class Classification(Problem):
         return MetricCollection(
             {
                 "accuracy": classification.BinaryAccuracy(),
-                "f1_macro": BinaryMacroF1(num_classes=2, average="macro"),
+                "f1_macro": MacroF1(2),
                 "f1_positive": classification.BinaryF1Score(),
                 "auroc": classification.BinaryAUROC(),
                 "average_precision": classification.BinaryAveragePrecision(),

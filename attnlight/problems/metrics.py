@@ -8,7 +8,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassF1Score
 from typing_extensions import override
 
 from attnlight.functional.chunks import count_chunks
@@ -18,12 +17,48 @@ SpanScore = Literal["precision", "recall", "f1"]
 SPAN_SCORES: tuple[SpanScore, ...] = get_args(SpanScore)
 
 
-class BinaryMacroF1(MulticlassF1Score):
-    """Macro F1 of two classes from the probability of the positive one."""
+class MacroF1(Metric):
+    """Mean F1 of the classes that occur among predictions or labels; 0 if none does.
+
+    torchmetrics counts pairs of classes, which takes 80 GB for 100,000 classes.
+
+    Args:
+        classes: Number of classes C.
+
+    Attributes:
+        counts: How often each class is predicted rightly, is predicted and is the label, (3, C) long.
+    """
+
+    full_state_update = False
+    higher_is_better = True
+    is_differentiable = False
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.counts: Tensor
+        self.add_state("counts", torch.zeros(3, classes, dtype=torch.long), dist_reduce_fx="sum")
 
     @override
     def update(self, preds: Tensor, target: Tensor) -> None:
-        super().update((preds > 0.5).long(), target)
+        """Count the classes of R instances.
+
+        Args:
+            preds: Their predicted classes, (R,) long, probabilities (R, C), or, of two classes,
+                probabilities of the second (R,).
+            target: Their classes, (R,) long.
+        """
+        if preds.is_floating_point():
+            preds = preds.argmax(dim=-1) if preds.ndim > 1 else (preds > 0.5).long()
+        groups = preds[preds == target], preds, target
+        size = self.counts.shape[1]
+        self.counts += torch.stack([group.bincount(minlength=size) for group in groups])
+
+    @override
+    def compute(self) -> Tensor:
+        """The mean, 0 to 1."""
+        correct, predicted, gold = self.counts.double()
+        total = predicted + gold
+        return (2 * correct / total)[total > 0].sum() / (total > 0).sum().clamp(min=1)
 
 
 class SpanMetric(Metric):

@@ -29,13 +29,15 @@ class Pairs(Classification):
     @override
     def metrics(self) -> MetricCollection:
         from torchmetrics import MetricCollection
-        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+        from torchmetrics.classification import MulticlassAccuracy
+
+        from attnlight.problems.metrics import MacroF1
 
         classes = len(self.classes)
         return MetricCollection(
             {
                 "accuracy": MulticlassAccuracy(classes, average="micro"),
-                "f1_macro": MulticlassF1Score(classes, average="macro"),
+                "f1_macro": MacroF1(classes),
             }
         )
 

@@ -70,15 +70,14 @@ class Tagging(Problem):
     @override
     def metrics(self) -> MetricCollection:
         from torchmetrics import MetricCollection
-        from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+        from torchmetrics.classification import MulticlassAccuracy
 
-        from attnlight.problems.metrics import SPAN_SCORES, SpanMetric
+        from attnlight.problems.metrics import SPAN_SCORES, MacroF1, SpanMetric
 
         classes = len(self.classes)
         accuracy = MulticlassAccuracy(classes, average="micro")
         if self.spec["target"] != "tokens":
-            f1 = MulticlassF1Score(classes, average="macro")
-            return MetricCollection({"accuracy": accuracy, "f1": f1})
+            return MetricCollection({"accuracy": accuracy, "f1": MacroF1(classes)})
         spans = {str(name): SpanMetric(self.classes, name) for name in SPAN_SCORES}
         return MetricCollection({"accuracy": accuracy, **spans})
 

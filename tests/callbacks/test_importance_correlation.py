@@ -282,3 +282,17 @@ def test_a_long_text_says_once_why_it_takes_its_time(
     assert "7 items" in told
     assert "leave_one_out" in told
     assert "truncate" in told
+
+
+def test_many_classes_say_once_why_they_take_their_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attnlight.callbacks.importance_correlation._MANY", 1)
+    model, batch = OutsideTask().model, collate([(0, torch.arange(5) + 1)])
+    for test in (ImportanceCorrelation(), ImportanceCorrelation(gradients=[])):
+        with torch.no_grad():
+            for _ in range(2):
+                test.measure(batch, model(batch), model)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "2 classes" in line
+    assert "gradients: []" in line

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import datasets
@@ -99,3 +100,13 @@ def test_missing_column_lists_those_present() -> None:
         InputError, match=r"a/b has no column 'label'; it has text, target: set label to"
     ):
         read(rows)
+
+
+def test_time_grows_with_the_number_of_classes() -> None:
+    count = 60_000
+    names = [f"class{number}" for number in range(count)]
+    began = time.process_time()
+    found, numbers = read(labelled(names * 2), names=names)
+    assert found == names
+    assert numbers == [*range(count), *range(count)]
+    assert time.process_time() - began < 10  # 60 s where each label is looked for in a list
