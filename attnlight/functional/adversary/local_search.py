@@ -26,7 +26,7 @@ from attnlight.functional.masking import allowed_classes, masked_softmax
 
 # Number of random attentions, and standard deviations of the scores of the first and the last;
 # largest number of programs from each, and how many are affordable where evaluations are limited.
-_STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 36, (0.9, 6.0), 30, 10
+_STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 30, (0.9, 6.0), 30, 10
 # Price in nats of exceeding epsilon by as much again: JS at twice epsilon is at most twice as large
 # where it is concave in epsilon.
 _PRICE = 0.6
@@ -87,7 +87,7 @@ class LocalSearch:
         self._logits = logits.detach().nan_to_num()  # (R, 1, C), NaN in heads that are left out
         cost, starts, programs = _cost(logits.shape[-1]), _STARTS, math.inf
         if evaluations is not None:
-            starts = min(starts, (evaluations - 1) // (_FEW_ROUNDS * cost + 2))
+            starts = max(0, min(starts, (evaluations - 1) // (_FEW_ROUNDS * cost + 2)))
             programs = (evaluations - 1 - 2 * (starts + 1)) // cost
         heads = len(self.original) // max(len(keys), 1)
         spread = torch.linspace(*_SPREAD, starts, dtype=torch.float64, device=keys.device)

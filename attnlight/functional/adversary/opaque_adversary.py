@@ -60,7 +60,7 @@ def opaque_adversary(
     lightest items; and mixtures of one of the four lightest items that make the predicted class
     less probable with one of the four lightest that make it more probable, outward from where the
     prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
-    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 36
+    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 30
     random attentions are improved by sequential linear programs, see `LocalSearch`: up to
     `most_evaluations` of the readout a head, a quarter of it as a rule.
 
