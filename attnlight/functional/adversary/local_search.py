@@ -9,9 +9,9 @@ and doubles the radius; any other divides it by 4.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from attnlight.functional.adversary.linear_programs import Instance, solve
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.masking import allowed_classes, masked_softmax
 
-# Number of random attentions, and standard deviations of the scores of the first and the last;
-# largest number of programs from each, and how many are affordable where evaluations are limited.
+# Number of random attentions, and least and largest standard deviation of their scores; largest
+# number of programs from each, and how many are affordable where evaluations are limited.
 _STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 30, (0.9, 6.0), 30, 10
 # Price in nats of exceeding epsilon by as much again: JS at twice epsilon is at most twice as large
 # where it is concave in epsilon.
@@ -34,6 +34,8 @@ _PRICE = 0.6
 _RADIUS, _LEAST_RADIUS, _GAIN, _MIN_WEIGHT = 0.5, 2e-3, 1e-4, 1e-9
 # Of a head: its linear programs, its items (N,) bool and its classes (C,) bool.
 Case = tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]]
+_GOLDEN = (1 + 5**0.5) / 2
+Count = TypeVar("Count", int, Tensor)
 # Largest distance over epsilon at which mixing in the original attention is tried.
 _NEARLY = 1.5
 
@@ -46,7 +48,7 @@ def most_evaluations(classes: int) -> int:
     return 3000 + (_STARTS + 1) * (2 + _ROUNDS * _cost(classes))
 
 
-def _cost(classes: int) -> int:
+def _cost(classes: Count) -> Count:
     """Evaluations for a program: a value, a gradient of each class, and two attentions to try."""
     return 2 * classes + 3
 
@@ -71,41 +73,50 @@ class LocalSearch:
     best: Tensor
     js: Tensor
 
-    def starts(self, keys: Tensor, seed: int, evaluations: int | None) -> tuple[Tensor, float]:
-        """`best` and random attentions (R, S, N), and the most programs for a head to spend on them.
-
-        That is 0 where the readout is not differentiable.
+    def starts(
+        self, keys: Tensor, seed: int, evaluations: int | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`best` and random attentions to start from, and how many programs they may take.
 
         Args:
             keys: Dataset index and position of each text, (B, 2), R a multiple of B.
             seed: Seed of the random attentions.
             evaluations: Most evaluations of the readout for a head, where a gradient counts as two
                 more; None: no limit.
+
+        Returns:
+            Attentions (R, S, N); which of them are starts, (R, S) bool, none where the readout is not
+            differentiable; and the most programs for each head, (R,).
         """
         with torch.enable_grad():
             logits = self.readout(self.original.clone().requires_grad_().unsqueeze(1))
         self._logits = logits.detach().nan_to_num()  # (R, 1, C), NaN in heads that are left out
-        cost, starts, programs = _cost(logits.shape[-1]), _STARTS, math.inf
+        cost = _cost(allowed_classes(self._logits.squeeze(1)).sum(-1))
+        starts, programs = torch.full_like(cost, _STARTS), torch.full_like(self.js, torch.inf)
         if evaluations is not None:
-            starts = max(0, min(starts, (evaluations - 1) // (_FEW_ROUNDS * cost + 2)))
+            starts = ((evaluations - 1) // (_FEW_ROUNDS * cost + 2)).clamp(0, _STARTS)
             programs = (evaluations - 1 - 2 * (starts + 1)) // cost
-        heads = len(self.original) // max(len(keys), 1)
-        spread = torch.linspace(*_SPREAD, starts, dtype=torch.float64, device=keys.device)
-        normal = normal_scores(seed, keys, heads, starts, self.mask)
+        heads, places = len(self.original) // max(len(keys), 1), torch.arange(_STARTS + 1)
+        places = places.to(keys.device)
+        # Multiples of the golden ratio: the first few are spread as well.
+        spread = _SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * (places[1:].double() * _GOLDEN % 1)
+        normal = normal_scores(seed, keys, heads, _STARTS, self.mask)
         attentions = masked_softmax(spread.unsqueeze(-1) * normal, self.mask)
         points = torch.cat([self.best.unsqueeze(1), attentions], dim=1)
-        return points, programs if logits.requires_grad else 0
+        active = self.mask.any(-1, keepdim=True) & (places <= starts.unsqueeze(1))
+        return points, active & (programs > 0).unsqueeze(1) & logits.requires_grad, programs
 
-    def climb(self, points: Tensor, programs: float) -> None:
-        """Improve attentions (R, S, N) by at most so many programs a head, until gains are small.
+    def climb(self, points: Tensor, active: Tensor, programs: Tensor) -> None:
+        """Improve active attentions (R, S, N) until gains are small or programs are spent.
 
-        `best` and `js` are replaced by what is better.
+        `best` and `js` are replaced by what is better. Arguments are what `starts` returns.
         """
-        if programs <= 0:
+        if not active.any():
             return
-        active = self.mask.any(-1, keepdim=True).repeat(1, points.shape[1])
+        most = int(active.sum(-1).max())
+        points, active = points[:, :most], active[:, :most]
         radius, merits = points.new_full(active.shape, _RADIUS), self._merits(points, active)
-        left, instances = points.new_full(active.shape[:1], programs), self._instances()
+        left, instances = programs.double(), self._instances()
         for _ in range(_ROUNDS):
             # The best of those that go on, as many as there are programs left.
             merits = merits.masked_fill(~active, -torch.inf)
@@ -116,7 +127,7 @@ class LocalSearch:
             active &= torch.arange(order.shape[1], device=order.device) < left.unsqueeze(1)
             if not active.any():
                 return
-            left -= active.sum(-1)
+            left = left - active.sum(-1)
             arrays = [x.cpu().numpy() for x in (points, self._linearized(points), radius, active)]
             solved = [_improved(*each) for each in zip(instances, *arrays, strict=True)]
             proposed = torch.from_numpy(np.stack(solved)).to(points)
