@@ -94,7 +94,7 @@ class AdversarialAttention(InterpretabilityTest):
             all rows, also at test, without linear programs: a much weaker bound for many classes.
         evaluations: Most evaluations of a readout that is neither affine nor of one of the package's
             classifiers, for each head; a gradient counts as two more. None: no limit, as for these:
-            at most 5,300 for two classes and 11,300 for six.
+            at most 9,600 for two classes and 17,100 for six, a quarter of it as a rule.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
@@ -122,7 +122,7 @@ class AdversarialAttention(InterpretabilityTest):
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
         self._require_at_least(0, program_instances=program_instances)
-        self._require_at_least(1, evaluations=evaluations)
+        self._require_at_least(3, evaluations=evaluations)
         self.epsilon = epsilon
         self.frontier = frontier
         self.program_instances, self.evaluations = program_instances, evaluations

@@ -363,7 +363,7 @@ def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
         ({"search": GradientSearch(starts=0)}, r"search\.starts of .* is 0; it must be at least 1"),
         ({"search": GradientSearch(steps=0)}, r"search\.steps of adversarial_attention is 0"),
         ({"search": GradientSearch(instances=0)}, r"search\.instances of .* is 0"),
-        ({"evaluations": 0}, r"evaluations of adversarial_attention is 0; it must be at least 1"),
+        ({"evaluations": 2}, r"evaluations of adversarial_attention is 2; it must be at least 3"),
         ({"program_instances": -1}, r"program_instances of adversarial_attention is -1"),
     ],
 )

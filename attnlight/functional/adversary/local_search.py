@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,26 +21,34 @@ from torch import Tensor
 from attnlight.functional.adversary.exact import js_from
 from attnlight.functional.adversary.gradient_search import normal_scores
 from attnlight.functional.adversary.linear_programs import Instance, solve
+from attnlight.functional.divergence import total_variation
 from attnlight.functional.masking import allowed_classes, masked_softmax
 
-# Number of random attentions, and standard deviations of the scores of the first and the last;
-# largest number of programs from each, and how many are affordable where evaluations are limited.
-_STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 24, (0.9, 4.5), 30, 10
+# Number of random attentions, and least and largest standard deviation of their scores; largest
+# number of programs from each, and how many are affordable where evaluations are limited.
+_STARTS, _SPREAD, _ROUNDS, _FEW_ROUNDS = 30, (0.9, 6.0), 30, 10
 # Price in nats of exceeding epsilon by as much again: JS at twice epsilon is at most twice as large
 # where it is concave in epsilon.
 _PRICE = 0.6
 # Radius at first and at last, gain in nats below which an ascent ends, weight that counts as 0.
 _RADIUS, _LEAST_RADIUS, _GAIN, _MIN_WEIGHT = 0.5, 2e-3, 1e-4, 1e-9
+# Of a head: its linear programs, its items (N,) bool and its classes (C,) bool.
+Case = tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]]
+_GOLDEN = (1 + 5**0.5) / 2
+Count = TypeVar("Count", int, Tensor)
 # Largest distance over epsilon at which mixing in the original attention is tried.
 _NEARLY = 1.5
 
 
 def most_evaluations(classes: int) -> int:
-    """Most evaluations of the readout for a head, where a gradient counts as two more."""
-    return 1 + (_STARTS + 1) * (2 + _ROUNDS * _cost(classes))
+    """Most evaluations of the readout for a head of up to 100 items, where a gradient counts as two.
+
+    Those of mixtures of few items included, of which there are at most 2,880.
+    """
+    return 3000 + (_STARTS + 1) * (2 + _ROUNDS * _cost(classes))
 
 
-def _cost(classes: int) -> int:
+def _cost(classes: Count) -> Count:
     """Evaluations for a program: a value, a gradient of each class, and two attentions to try."""
     return 2 * classes + 3
 
@@ -53,65 +62,72 @@ class LocalSearch:
         original: The model's attention, (R, N) float64, 0 off the mask.
         mask: Items that attention may be moved to, (R, N) bool; none in heads that are left out.
         epsilon: Largest total variation distance between predictions.
-        evaluate: From heads (E,) and attentions (E, N) to the distance of each prediction over
-            epsilon; it is given each attention that may be an answer.
+        best: The best known attention that preserves the prediction, (R, N).
+        js: Its JS, (R,).
     """
 
     readout: Callable[[Tensor], Tensor]
     original: Tensor
     mask: Tensor
     epsilon: float
-    evaluate: Callable[[Tensor, Tensor], Tensor]
+    best: Tensor
+    js: Tensor
 
-    def run(self, initial: Tensor, keys: Tensor, seed: int, evaluations: int | None) -> None:
-        """Search from given and from random attentions.
-
-        Nothing is searched where the readout is not differentiable.
+    def starts(
+        self, keys: Tensor, seed: int, evaluations: int | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`best` and random attentions to start from, and how many programs they may take.
 
         Args:
-            initial: Best known attentions, (R, N).
             keys: Dataset index and position of each text, (B, 2), R a multiple of B.
             seed: Seed of the random attentions.
             evaluations: Most evaluations of the readout for a head, where a gradient counts as two
                 more; None: no limit.
+
+        Returns:
+            Attentions (R, S, N); which of them are starts, (R, S) bool, none where the readout is not
+            differentiable; and the most programs for each head, (R,).
         """
         with torch.enable_grad():
             logits = self.readout(self.original.clone().requires_grad_().unsqueeze(1))
-        if not logits.requires_grad:
-            return
-        self._logits = logits.detach().squeeze(1).nan_to_num()  # NaN in heads that are left out
-        self._cost, starts, limit = _cost(logits.shape[-1]), _STARTS, torch.inf
+        self._logits = logits.detach().nan_to_num()  # (R, 1, C), NaN in heads that are left out
+        cost = _cost(allowed_classes(self._logits.squeeze(1)).sum(-1))
+        starts, programs = torch.full_like(cost, _STARTS), torch.full_like(self.js, torch.inf)
         if evaluations is not None:
-            limit = evaluations - 1
-            starts = min(starts, limit // (_FEW_ROUNDS * self._cost + 2))
-        heads = len(self.original) // max(len(keys), 1)
-        spread = torch.linspace(*_SPREAD, starts, dtype=torch.float64, device=keys.device)
-        normal = normal_scores(seed, keys, heads, starts, self.mask)
-        scores = spread.unsqueeze(-1) * normal
-        points = torch.cat([initial.unsqueeze(1), masked_softmax(scores, self.mask)], dim=1)
-        if limit >= 2 * points.shape[1]:
-            self._climb(points, limit - 2 * points.shape[1])
+            starts = ((evaluations - 1) // (_FEW_ROUNDS * cost + 2)).clamp(0, _STARTS)
+            programs = (evaluations - 1 - 2 * (starts + 1)) // cost
+        heads, places = len(self.original) // max(len(keys), 1), torch.arange(_STARTS + 1)
+        places = places.to(keys.device)
+        # Multiples of the golden ratio: the first few are spread as well.
+        spread = _SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * (places[1:].double() * _GOLDEN % 1)
+        normal = normal_scores(seed, keys, heads, _STARTS, self.mask)
+        attentions = masked_softmax(spread.unsqueeze(-1) * normal, self.mask)
+        points = torch.cat([self.best.unsqueeze(1), attentions], dim=1)
+        active = self.mask.any(-1, keepdim=True) & (places <= starts.unsqueeze(1))
+        return points, active & (programs > 0).unsqueeze(1) & logits.requires_grad, programs
 
-    def _climb(self, points: Tensor, limit: float) -> None:
-        """Improve attentions (R, S, N) by programs, until gains are small or evaluations spent."""
-        active = self.mask.any(-1, keepdim=True).repeat(1, points.shape[1])
+    def climb(self, points: Tensor, active: Tensor, programs: Tensor) -> None:
+        """Improve active attentions (R, S, N) until gains are small or programs are spent.
+
+        `best` and `js` are replaced by what is better. Arguments are what `starts` returns.
+        """
+        if not active.any():
+            return
+        most = int(active.sum(-1).max())
+        points, active = points[:, :most], active[:, :most]
         radius, merits = points.new_full(active.shape, _RADIUS), self._merits(points, active)
-        left = points.new_full(active.shape[:1], limit)
-        instances = [self._instance(head) for head in range(len(points))]
+        left, instances = programs.double(), self._instances()
         for _ in range(_ROUNDS):
-            # The best of those that go on, as many as are affordable.
-            order = merits.masked_fill(~active, -torch.inf).argsort(
-                dim=-1, descending=True, stable=True
-            )
-            places = torch.arange(order.shape[1], device=order.device)
-            affordable = (places + 1) * self._cost <= left.unsqueeze(1)
+            # The best of those that go on, as many as there are programs left.
+            merits = merits.masked_fill(~active, -torch.inf)
+            order = merits.argsort(dim=-1, descending=True, stable=True)
             order = order[:, : int(active.sum(-1).max())]
             points = points.gather(1, order.unsqueeze(-1).expand(*order.shape, points.shape[-1]))
             radius, merits, active = (part.gather(1, order) for part in (radius, merits, active))
-            active &= affordable[:, : order.shape[1]]
+            active &= torch.arange(order.shape[1], device=order.device) < left.unsqueeze(1)
             if not active.any():
                 return
-            left -= self._cost * active.sum(-1)
+            left = left - active.sum(-1)
             arrays = [x.cpu().numpy() for x in (points, self._linearized(points), radius, active)]
             solved = [_improved(*each) for each in zip(instances, *arrays, strict=True)]
             proposed = torch.from_numpy(np.stack(solved)).to(points)
@@ -124,17 +140,26 @@ class LocalSearch:
 
     def _merits(self, attentions: Tensor, active: Tensor) -> Tensor:
         """JS of active attentions (R, S, N) less the price of exceeding epsilon; else -inf."""
-        heads = active.nonzero()[:, 0]
-        original, tried = self.original[heads], attentions[active]
-        distance = self.evaluate(heads, tried)
-        merits = attentions.new_full(active.shape, -torch.inf)
-        merit = js_from(original, tried) - _PRICE * (distance - 1).relu()
-        merits[active] = merit.nan_to_num(-torch.inf)
+        original = self.original.unsqueeze(1)
+        distance, js = self._try(attentions, active)
         # The distance is nearly proportional to the share that is not of the original attention.
-        nearly = (distance > 1) & (distance < _NEARLY)
-        share = (1 - 1 / ((1 + 1e-5) * distance**1.05))[nearly].unsqueeze(-1)
-        self.evaluate(heads[nearly], torch.lerp(tried[nearly], original[nearly], share))
-        return merits
+        nearly = active & (distance > 1) & (distance < _NEARLY)
+        share = 1 - 1 / ((1 + 1e-5) * distance.clamp(1, _NEARLY) ** 1.05)
+        if nearly.any():
+            self._try(torch.lerp(attentions, original, share.unsqueeze(-1)), nearly)
+        merits = js - _PRICE * (distance - 1).relu()
+        return merits.masked_fill(~active, -torch.inf).nan_to_num(-torch.inf)
+
+    def _try(self, attentions: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Distance over epsilon and JS (R, S) of attentions (R, S, N); the best chosen one is kept."""
+        prediction = self.readout(attentions).softmax(-1)
+        distance = total_variation(prediction, self._logits.softmax(-1)) / self.epsilon
+        js = js_from(self.original.unsqueeze(1), attentions)
+        highest, place = js.masked_fill(~(chosen & (distance <= 1)), -1.0).max(-1)
+        better, rows = highest > self.js, torch.arange(len(js), device=js.device)
+        self.best = torch.where(better[:, None], attentions[rows, place], self.best)
+        self.js = torch.where(better, highest, self.js)
+        return distance, js
 
     def _linearized(self, points: Tensor) -> Tensor:
         """Item logits (R, S, N, C) with the value and the Jacobian of the readout at each point."""
@@ -149,18 +174,18 @@ class LocalSearch:
         constant = logits.detach() - (points.unsqueeze(-1) * jacobian).sum(-2)
         return jacobian + constant.unsqueeze(-2)
 
-    def _instance(self, head: int) -> tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]]:
-        """A head's items and classes as linear programs see them, and which these are."""
-        mask, original, logits = (
-            part[head].cpu().numpy() for part in (self.mask, self.original, self._logits)
-        )
-        allowed = allowed_classes(self._logits[head]).cpu().numpy()
-        logits = logits[allowed]
-        return Instance(original[mask], logits, logits, self.epsilon), mask, allowed
+    def _instances(self) -> list[Case]:
+        """Each head's items and allowed classes as linear programs see them, and which these are."""
+        found, allowed = [], allowed_classes(self._logits.squeeze(1))
+        parts = (self.original, self._logits.squeeze(1), self.mask, allowed)
+        for weights, logits, items, classes in zip(*(x.cpu().numpy() for x in parts), strict=True):
+            known = logits[classes]
+            found.append((Instance(weights[items], known, known, self.epsilon), items, classes))
+        return found
 
 
 def _improved(
-    case: tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]],
+    case: Case,
     points: NDArray[np.float64],
     items: NDArray[np.float64],
     radius: NDArray[np.float64],
@@ -169,7 +194,7 @@ def _improved(
     """The attentions (S, N) of the programs at active points (S, N) of a head, else these points.
 
     Args:
-        case: What `LocalSearch._instance` returns.
+        case: Of `LocalSearch._instances`.
         points: Attentions, (S, N).
         items: Linearised item logits, (S, N, C).
         radius: Most by which a weight may move, (S,).

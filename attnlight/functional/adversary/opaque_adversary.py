@@ -60,9 +60,9 @@ def opaque_adversary(
     lightest items; and mixtures of one of the four lightest items that make the predicted class
     less probable with one of the four lightest that make it more probable, outward from where the
     prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
-    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 24
+    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 30
     random attentions are improved by sequential linear programs, see `LocalSearch`: up to
-    `most_evaluations` of the readout a head, a third of it as a rule.
+    `most_evaluations` of the readout a head, a quarter of it as a rule.
 
     A row's result depends on its key, its length and the seed, not on other rows. `readout` must
     not capture tensors created in inference mode, which autograd cannot use.
@@ -108,9 +108,11 @@ def opaque_adversary(
             search.follow(*segments)
         search.follow(*search.mixtures())
     if programs and search.open.any():
-        keys = torch.zeros(len(mask), 2, dtype=torch.long, device=mask.device)
+        keys = mask.new_zeros(len(mask), 2, dtype=torch.long) if rows is None else rows
         left = None if evaluations is None or limit is None else evaluations - limit
-        search.ascend(keys if rows is None else rows, seed, left)
+        for block, heads, local in search.local_searches():
+            local.climb(*local.starts(keys[block], seed, left))
+            search.best[heads], search.js[heads] = local.best, local.js
     js = search.js.masked_fill(~search.finite, math.nan)
     return search.best.reshape(weights.shape), js.reshape(weights.shape[:-1])
 
@@ -272,32 +274,21 @@ class _Search:
             js = torch.where(excess <= 0, js_from(self._original[heads], attentions), js)
             segments.columns = (heads, starts, ends, js, end_js)
 
-    def ascend(self, keys: Tensor, seed: int, evaluations: int | None) -> None:
-        """Run a `LocalSearch` on the rows with open items, in blocks.
-
-        Args:
-            keys: Dataset index and position of each row, (B, 2).
-            seed: Seed of the random attentions.
-            evaluations: Most evaluations of the readout for a head; None: no limit.
-        """
+    def local_searches(self) -> Iterator[tuple[Tensor, Tensor, LocalSearch]]:
+        """Rows (r,) with open items in blocks, their heads (r H,), and a search for these."""
         asked = self._candidates
-        heads, rows = asked.weights.shape[1], torch.arange(len(asked.weights), device=keys.device)
-        blocks: tuple[Tensor, ...] = (rows,)
+        heads, rows = asked.weights.shape[1], torch.arange(len(asked.weights))
+        rows = rows.to(asked.weights.device)
         if asked.part is not None:
             rows = rows[self.open.any(-1).view(-1, heads).any(-1)]
-            blocks = torch.split(rows, max(1, _BLOCK // asked.weights[0].numel()))
-        for block in blocks:
-            members = (block[:, None] * heads + torch.arange(heads, device=keys.device)).flatten()
-
-            def distance(rows: Tensor, attentions: Tensor, members: Tensor = members) -> Tensor:
-                return self.evaluate(members[rows], attentions)[0].exp()
-
+        size = len(rows) if asked.part is None else max(1, _BLOCK // asked.weights[0].numel())
+        for block in torch.split(rows, size):
+            members = (block[:, None] * heads + torch.arange(heads, device=rows.device)).flatten()
             readout = asked.readout if asked.part is None else asked.part(block)
-            readouts = head_readout(readout, asked.weights[block])
-            arguments = self._original[members], self.open[members], self._epsilon, distance
-            LocalSearch(readouts, *arguments).run(
-                self.best[members], keys[block], seed, evaluations
-            )
+            parts = (x[members] for x in (self._original, self.open, self.best, self.js))
+            original, mask, best, js = parts
+            read = head_readout(readout, asked.weights[block])
+            yield block, members, LocalSearch(read, original, mask, self._epsilon, best, js)
 
     def _affordable(self, heads: Tensor) -> Tensor:
         """Which of the attentions of heads (E,) may be evaluated within the limit, (E,)."""
