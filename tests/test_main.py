@@ -17,7 +17,6 @@ from attnlight import processes
 from attnlight.errors import InputError
 from tests.report.fake import write_run
 
-
 LITTLE = (
     "there is not enough memory ({}): give a smaller --data.batch_size or --data.eval_batch_size, or "
     "a smaller model."

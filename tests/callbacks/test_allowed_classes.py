@@ -131,7 +131,9 @@ def require_equal(mixed: Columns, alone: Columns, rows: Tensor, classes: list[in
             found, expected = found[:, classes], expected[:, : len(classes)]
         if name == "base_prediction":
             expected = torch.tensor(classes)[expected]
-        atol = 2e-6 if found.dtype == torch.float32 else 1e-9
+        # A search rounds otherwise with fewer classes, and takes other steps.
+        searched = name.startswith(("worst", "joint", "frontier", "search_gap"))
+        atol = 2e-6 if found.dtype == torch.float32 or searched else 1e-9
         torch.testing.assert_close(
             found, expected, rtol=0, atol=atol, equal_nan=True, msg=f"{name}: {{}}".format
         )

@@ -130,7 +130,9 @@ def test_tsv_with_truth_values(tmp_path: Path) -> None:
         rows = [(f"mail {i}", i % 2 == 0) for i in range(count)]
         write_table(tmp_path / "c" / f"{split}.tsv", [("sentence", "spam"), *rows], "\t")
     options: dict[str, Any] = {"text": "sentence", "label": "spam"}
-    with pytest.raises(InputError, match=r"no validation split; .*validation_fraction"):
+    with pytest.raises(
+        InputError, match=r"no validation split, only train, test: .*validation_fraction"
+    ):
         module(tmp_path / "c", **options).dataset("validation")
     classes = {"ham": [False], "spam": True}
     data = module(tmp_path / "c", **options, classes=classes, validation_fraction=0.25)
