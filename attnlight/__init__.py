@@ -6,11 +6,11 @@ __version__ = "0.1.0"
 # Imported at use: `import attnlight` takes no time.
 _MODULES = {
     "Explanation": "report.explanation",
-    "Results": "api",
-    "check": "promises",
-    "explain": "explanations",
-    "load": "api",
-    "run": "api",
+    "Results": "api.run",
+    "check": "api.check",
+    "explain": "api.explain",
+    "load": "api.run",
+    "run": "api.run",
 }
 __all__ = ["Explanation", "Results", "check", "explain", "load", "run"]
 

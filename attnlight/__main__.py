@@ -12,9 +12,9 @@ from io import TextIOWrapper
 from traceback import walk_tb
 
 from attnlight import __version__
+from attnlight.cli.processes import end_with_rank_zero, exit_on_signals, signal_status
+from attnlight.cli.shorthand import expand
 from attnlight.errors import InputError, did_you_mean, one_line, printable
-from attnlight.processes import end_with_rank_zero, exit_on_signals, signal_status
-from attnlight.shorthand import expand
 
 HELP = """\
 usage: attnlight VERB [options]
@@ -86,14 +86,14 @@ attnlight sanity --help lists the other options, which are those of attnlight te
 """,
 }
 OTHER_VERBS = {
-    "report": "attnlight.report.command",
+    "report": "attnlight.cli.report",
     "study": "attnlight.studies.cli",
-    "reliability": "attnlight.report.agreement",
-    "explain": "attnlight.explanations",
-    "export": "attnlight.export",
-    "vectors": "attnlight.vectors",
-    "configs": "attnlight.shipped",
-    "demo": "attnlight.demo",
+    "reliability": "attnlight.cli.reliability",
+    "explain": "attnlight.cli.explain",
+    "export": "attnlight.cli.export",
+    "vectors": "attnlight.cli.vectors",
+    "configs": "attnlight.cli.configs",
+    "demo": "attnlight.cli.demo",
 }
 # Errors that the user can resolve: a full or read-only disk, missing permissions, a long name.
 _USER_ERRORS = frozenset(
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         long = expand([verb, *arguments])
         if argv is None:
             sys.argv[1:] = long  # Lightning starts the other ranks with it
-        import_module("attnlight.cli").run(None if argv is None else long)
+        import_module("attnlight.cli.lightning_cli").run(None if argv is None else long)
         return 0
     except Exception as error:
         if status := signal_status():  # workers of a data loader that it ended, too, are an error
@@ -163,7 +163,7 @@ def _sentence(error: Exception) -> str | None:
             return str(cause)
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, ValueError) and str(error).startswith(_REFUSED):
-        sentence: str = import_module("attnlight.parsing").one_sentence(str(error))
+        sentence: str = import_module("attnlight.storage.parsing").one_sentence(str(error))
         return sentence
     if isinstance(error, OSError) and error.errno in _USER_ERRORS:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))

@@ -9,7 +9,7 @@
                                                   after `test` and `validate RUN --tests card` of each
 
 Scores of the trained models come from docs/results/known_answers.csv; the measures that may be used
-with a threshold are written to attnlight/report/deciders.yaml, the figure to docs/figures.
+with a threshold are written to attnlight/report/verdict/deciders.yaml, the figure to docs/figures.
 
 The prose of the page is written by hand; the tables between `<!-- NAME: begin -->` and
 `<!-- NAME: end -->` are written by this script.
@@ -47,17 +47,17 @@ from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
 from attnlight.attribution import ATTRIBUTIONS
-from attnlight.files import write_text
+from attnlight.figures import describe
 from attnlight.records import read_record
-from attnlight.report.figures import describe
 from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.storage.files import write_text
 
 HERE = Path(__file__).parent
 PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.csv"
 CARDS = HERE / "results/known_answers_cards.csv"
 FIGURE, DECIDERS = (
     HERE / "figures/known_answers.png",
-    HERE.parent / "attnlight/report/deciders.yaml",
+    HERE.parent / "attnlight/report/verdict/deciders.yaml",
 )
 TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),

@@ -46,8 +46,8 @@ from results_page.findings import Tables, findings, refused
 from results_page.tables import Row, table
 
 from attnlight.errors import InputError
-from attnlight.files import write_text
-from attnlight.report.style import figure_bytes
+from attnlight.figures.style import figure_bytes
+from attnlight.storage.files import write_text
 
 HERE = Path(__file__).parent
 RECORDS = HERE / "results"

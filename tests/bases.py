@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.batch import TextBatch
-from attnlight.checkpoints import AtomicCheckpointIO
-from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.storage.checkpoints import AtomicCheckpointIO
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionClassifier
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant

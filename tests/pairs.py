@@ -10,9 +10,9 @@ import torch
 from torch.nn.functional import one_hot
 
 from attnlight.batch import TextBatch
-from attnlight.compatibility import arguments
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.raw_text import RawText
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask
 from tests.bases import Planted, save
 

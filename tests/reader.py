@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.demo import COMMANDS as DEMO
+from attnlight.cli.demo import COMMANDS as DEMO
 from attnlight.studies.slurm_executor import slurm_parameters
 from tests.commands import CONFIGS, QUIET, ROOT, in_forks, run_script
 from tests.data.local import write_corpus

@@ -21,7 +21,7 @@ from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.shipped import find_config
+from attnlight.storage.shipped import find_config
 from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.bases import Planted, save_base, trainer
 from tests.outside import TwoHeads

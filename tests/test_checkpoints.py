@@ -11,8 +11,8 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.checkpoints import OPTIMIZER_STATES
 from attnlight.reference import read_base
+from attnlight.storage.checkpoints import OPTIMIZER_STATES
 from attnlight.studies.selection import chosen_epoch
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 

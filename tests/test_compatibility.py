@@ -10,7 +10,9 @@ import yaml
 from lightning.pytorch.callbacks import Callback
 
 from attnlight.callbacks import AdversarialAttention, GradientSearch
-from attnlight.compatibility import (
+from attnlight.cli.composition import compose
+from attnlight.reference import BaseSpec, read_base
+from attnlight.storage.compatibility import (
     OPTIONS,
     arguments,
     callback,
@@ -19,9 +21,7 @@ from attnlight.compatibility import (
     problem_of,
     section,
 )
-from attnlight.composition import compose
-from attnlight.parsing import OneSentenceParser
-from attnlight.reference import BaseSpec, read_base
+from attnlight.storage.parsing import OneSentenceParser
 from attnlight.tasks import (
     AdversarialVariant,
     AttentionClassifier,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.composition import DEFAULT_TRAINER, compose, read_config
+from attnlight.cli.composition import DEFAULT_TRAINER, compose, read_config
 from attnlight.errors import InputError
 from tests.commands import CONFIGS
 

@@ -202,7 +202,7 @@ def test_test_runs(
         records.add(target.stem.rpartition("-")[0])
         return merge_shards(shards, target, **options)
 
-    monkeypatch.setattr("attnlight.callbacks.epoch_recorder.merge_shards", merge)
+    monkeypatch.setattr("attnlight.callbacks.hooks.epoch_recorder.merge_shards", merge)
     command = ["fit", *experiment("planted_none"), *SMALL]
     if file.stem == "evidence_swap":  # class names must be words of the texts
         sources(CONFIGS / "data/babi_1.yaml")

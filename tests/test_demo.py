@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from attnlight.__main__ import main as program
-from attnlight.demo import COMMANDS, RUN
-from attnlight.report.verdict import verdict_of
+from attnlight.cli.demo import COMMANDS, RUN
+from attnlight.report.verdict.card import verdict_of
 from tests.commands import CPU, QUIET
 from tests.test_configs import SMALL, TINY
 

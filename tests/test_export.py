@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlight.__main__ import main
-from attnlight.export import spans
+from attnlight.cli.export import spans
 from attnlight.records import ShardWriter, list_column, merge_shards
 from attnlight.records.parquet import read_table
 from tests.commands import CPU, QUIET, experiment

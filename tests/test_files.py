@@ -13,16 +13,16 @@ import pytest
 import yaml
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, read_yaml, replacing, write_text
 from attnlight.records import read_metadata
 from attnlight.report.run import read_metrics
 from attnlight.report.study.frame import read_study
+from attnlight.storage.files import named_errors, read_yaml, replacing, write_text
 
 FILL_UP = """
 import resource, sys
 from pathlib import Path
 from attnlight.errors import InputError
-from attnlight.files import write_text
+from attnlight.storage.files import write_text
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 try:

@@ -12,7 +12,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.errors import InputError
-from attnlight.foreign import is_trusted, require_trusted
+from attnlight.storage.foreign_classes import is_trusted, require_trusted
 
 CALLBACKS = "lightning.pytorch.callbacks"
 LOGGER = {"class_path": "stranger.Logger", "init_args": {"save_dir": "x"}}

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.locking import require_creatable, sole_process
+from attnlight.storage.locking import require_creatable, sole_process
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from attnlight.locking import sole_process
+from attnlight.storage.locking import sole_process
 
 with sole_process(Path(sys.argv[1])):
     if not os.fork():  # as a worker that loads batches, once it has closed the parent's locks

@@ -13,7 +13,7 @@ import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import attnlight.__main__ as program
-from attnlight import processes
+from attnlight.cli import processes
 from attnlight.errors import InputError
 from tests.report.fake import write_run
 

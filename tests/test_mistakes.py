@@ -25,8 +25,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.__main__ import main
 from attnlight.errors import InputError
-from attnlight.locking import sole_process
 from attnlight.records import read_record
+from attnlight.storage.locking import sole_process
 from tests.commands import CONFIGS
 
 TRAINER = ["-c", f"{CONFIGS}/trainer.yaml"]

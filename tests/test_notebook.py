@@ -14,7 +14,7 @@ import yaml
 import attnlight
 from attnlight.records import read_record
 from attnlight.report.explanation import Explanation
-from attnlight.shipped import TRAINED
+from attnlight.storage.shipped import TRAINED
 from tests.commands import CPU, QUIET, ROOT, attnlight_here
 
 NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"

@@ -1,7 +1,7 @@
 import pytest
 
 from attnlight.__main__ import main
-from attnlight.parsing import one_sentence
+from attnlight.storage.parsing import one_sentence
 
 ATTEMPTS = """\
 Parser key "model":

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from attnlight.callbacks.prediction_writer import PredictionWriter
+from attnlight.api.recording import build_tests
+from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
-from attnlight.recording import build_tests
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.bases import Planted, classifier, save_base, trainer

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from attnlight.__main__ import main
-from attnlight.processes import require_cores
+from attnlight.cli.processes import require_cores
 from tests.commands import QUIET, TWO, experiment, free_port, start
 
 START = 600  # for two processes to import all on a busy machine

@@ -15,11 +15,11 @@ import pytest
 import yaml
 from scipy.stats import t
 
-from attnlight.compatibility import section
 from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
+from attnlight.storage.compatibility import section
 from tests.kept import BLOCKS, DOCS, FRONT, PAGES, page
 
 ROOT = DOCS.parent

@@ -16,9 +16,9 @@ import yaml
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, rankdata, spearmanr
 
-from attnlight.compatibility import section
 from attnlight.records import read_metadata
 from attnlight.statistics.seed_bootstrap import seed_interval
+from attnlight.storage.compatibility import section
 from attnlight.studies.spec import read_studies
 from tests.kept import BLOCKS, DOCS, page, write_kept
 from tests.report.fake import Rows

@@ -13,9 +13,9 @@ import yaml
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.__main__ import main
+from attnlight.cli.processes import RANK_ZERO
+from attnlight.cli.resuming import require_same_batches
 from attnlight.errors import InputError
-from attnlight.processes import RANK_ZERO
-from attnlight.resuming import require_same_batches
 from tests.commands import CONFIGS, attnlight_on_two
 from tests.test_mistakes import FIT, content, corpus, described, sentence
 

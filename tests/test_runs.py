@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.runs import Run
+from attnlight.storage.run_folder import Run
 
 GIVEN: dict[str, Any] = {"root": "checkpoints", "experiment": "e", "run": "r"}
 GIVEN |= {"config": [Path("configs/trainer.yaml"), Path("my.yaml")], "seed_everything": 3}

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from attnlight.__main__ import main
+from attnlight.cli.shorthand import expand
+from attnlight.figures.tables import estimate
 from attnlight.records import Record, read_record
-from attnlight.report.tables import estimate
-from attnlight.shipped import CONFIGS
-from attnlight.shorthand import expand
 from attnlight.statistics.sanity import sanity_verdicts
+from attnlight.storage.shipped import CONFIGS
 from tests.commands import CPU, QUIET, attnlight_here, attnlight_on_two
 
 RECORD = "records/test/sanity.parquet"

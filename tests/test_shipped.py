@@ -16,10 +16,10 @@ import yaml
 
 import attnlight
 from attnlight.__main__ import main
-from attnlight.checkpoint_file import read_checkpoint
-from attnlight.composition import compose
+from attnlight.cli.composition import compose
 from attnlight.errors import InputError
-from attnlight.shipped import CONFIGS, TRAINED, find_config, find_trained, shipped_configs
+from attnlight.storage.checkpoint_file import read_checkpoint
+from attnlight.storage.shipped import CONFIGS, TRAINED, find_config, find_trained, shipped_configs
 from attnlight.studies.estimate import Estimate
 from attnlight.studies.plan import digests, plan
 from attnlight.studies.spec import Study, read_studies

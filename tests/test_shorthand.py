@@ -8,8 +8,8 @@ import pytest
 
 import attnlight.__main__ as program
 from attnlight.__main__ import main
-from attnlight.shipped import CONFIGS
-from attnlight.shorthand import expand
+from attnlight.cli.shorthand import expand
+from attnlight.storage.shipped import CONFIGS
 from tests.commands import CPU, QUIET, TWO, attnlight, attnlight_here
 
 SST = f"--config={CONFIGS}/experiments/sst_bilstm.yaml"

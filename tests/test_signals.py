@@ -22,17 +22,20 @@ STEPS = "attnlight.tasks.AttentionTask"
 VERBS: dict[str, tuple[str, list[str]]] = {
     "fit": (f"{STEPS}.training_step", ["--run=again"]),
     "validate": (f"{STEPS}.validation_step", ["e/r"]),
-    "test": ("attnlight.callbacks.epoch_recorder.merge_shards", ["e/r", "--tests=predictions"]),
+    "test": (
+        "attnlight.callbacks.hooks.epoch_recorder.merge_shards",
+        ["e/r", "--tests=predictions"],
+    ),
     "predict": (f"{STEPS}.predict_step", ["e/r"]),
     "sanity": (f"{STEPS}.test_step", ["e/r", "--data.eval_batch_size=10"]),
     "report": ("attnlight.report.page.load_run", ["e/r"]),
     "study": ("attnlight.studies.cli.run_study", ["planted"]),
     "reliability": ("attnlight.report.agreement.read_scores", ["e/r", "e/s"]),
-    "explain": ("attnlight.explanations.explain", ["e/r", "a text"]),
-    "export": ("attnlight.export.kept_scores", ["e/r"]),
-    "vectors": ("attnlight.vectors.find_config", ["-c", "planted", "--output=x.vec"]),
-    "configs": ("attnlight.shipped.shipped_configs", []),
-    "demo": ("attnlight.demo.subprocess.Popen.wait", []),
+    "explain": ("attnlight.api.explain.explain", ["e/r", "a text"]),
+    "export": ("attnlight.cli.export.kept_scores", ["e/r"]),
+    "vectors": ("attnlight.cli.vectors.find_config", ["-c", "planted", "--output=x.vec"]),
+    "configs": ("attnlight.storage.shipped.shipped_configs", []),
+    "demo": ("attnlight.cli.demo.subprocess.Popen.wait", []),
 }
 BOTH = ("test", "study", "report", "demo")
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from attnlight.__main__ import main
+from attnlight.cli.vectors import parser
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.models import read_vectors
-from attnlight.vectors import parser
 from tests.benchmarks.processes import modules_after
 from tests.commands import QUIET, attnlight_on_two, experiment
 from tests.data.local import write_corpus

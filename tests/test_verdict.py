@@ -19,7 +19,7 @@ import torch
 import attnlight
 from attnlight.__main__ import main
 from attnlight.datamodules import PlantedEvidence
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from tests.commands import CPU, QUIET
 from tests.test_configs import SMALL, TINY
 

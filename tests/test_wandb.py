@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from attnlight.callbacks import BaseDivergence
-from attnlight.callbacks.wandb_run import sections
+from attnlight.callbacks.hooks.wandb_run import sections
 from tests.commands import CONFIGS, CPU, QUIET, attnlight, attnlight_here, experiment
 
 pytestmark = pytest.mark.slow

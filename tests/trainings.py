@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import TextBatch
-from attnlight.compatibility import arguments
 from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import (
     AdversarialVariant,
     AttentionClassifier,

@@ -11,15 +11,15 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.layers import (
+from attnlight.functional.masking import allowed_classes
+from attnlight.probing.flat_texts import FlatTexts
+from attnlight.probing.layers import (
     layer_attention,
     output_maps,
     read_shares,
     value_norms,
 )
-from attnlight.functional.attribution.row_gradients import text_of_rows
-from attnlight.functional.flat_texts import FlatTexts
-from attnlight.functional.masking import allowed_classes
+from attnlight.probing.row_gradients import text_of_rows
 
 
 @dataclass

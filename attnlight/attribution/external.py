@@ -22,8 +22,8 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError, did_you_mean, one_line
-from attnlight.files import suggest_file
 from attnlight.functional.readout.instances import row_texts
+from attnlight.storage.files import suggest_file
 
 _KINDS = {
     "index": (pa.int64(), "whole numbers"),

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.row_gradients import text_blocks, text_of_rows
 from attnlight.functional.random import draw_keys
+from attnlight.probing.row_gradients import text_blocks, text_of_rows
 
 # Tokens, with padding, that are differentiated together: larger blocks are no faster on a CPU.
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 11, 1 << 17

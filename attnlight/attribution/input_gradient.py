@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.attribution.row_gradients import gradient_scores
+from attnlight.probing.row_gradients import gradient_scores
 
 
 @dataclass

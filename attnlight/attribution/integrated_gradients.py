@@ -12,14 +12,14 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
-from attnlight.functional.attribution.embedding_line import EmbeddingLine
-from attnlight.functional.attribution.removal import Token, replaced_embeddings
-from attnlight.functional.attribution.row_gradients import (
+from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.probing.embedding_line import EmbeddingLine
+from attnlight.probing.removal import Token, replaced_embeddings
+from attnlight.probing.row_gradients import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
     text_blocks,
 )
-from attnlight.functional.readout.instances import texts_of_rows
 
 # Differences of log odds below this count as this: the error is relative to the difference.
 _SMALLEST = 0.1

@@ -19,7 +19,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.relevance_rules import RelevanceRules
-from attnlight.functional.attribution.row_gradients import (
+from attnlight.probing.row_gradients import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
     row_gradients,

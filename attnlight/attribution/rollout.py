@@ -10,13 +10,13 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional.attribution.layers import (
+from attnlight.probing.layers import (
     layer_attention,
     output_maps,
     rolled_out,
     value_norms,
 )
-from attnlight.functional.replay import layered
+from attnlight.probing.replay import layered
 
 
 @dataclass

@@ -13,15 +13,15 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.datamodules.base import CorpusDataModule
-from attnlight.functional.attribution.layers import layer_attention
-from attnlight.functional.attribution.leave_one_out import prediction_change
-from attnlight.functional.attribution.row_gradients import text_of_rows
 from attnlight.functional.correlation import rank_agreement
-from attnlight.functional.flat_texts import FlatTexts
 from attnlight.functional.ranking import TIE, ranking
 from attnlight.functional.readout.instances import rows_are_texts
-from attnlight.functional.replay import layered
 from attnlight.models.readout import Readout
+from attnlight.probing.flat_texts import FlatTexts
+from attnlight.probing.layers import layer_attention
+from attnlight.probing.leave_one_out import prediction_change
+from attnlight.probing.replay import layered
+from attnlight.probing.row_gradients import text_of_rows
 
 _SINKS = ("special", "first", "punctuation")
 # What tokenizers put before or after a piece of a word.

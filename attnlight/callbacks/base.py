@@ -22,9 +22,9 @@ from torchmetrics import SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks.display import interval_scalars, show_figure, unmeasured
-from attnlight.callbacks.epoch_recorder import EpochRecorder, RecordingCallback
-from attnlight.callbacks.validate_output import broken_rows, validate_output
+from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
+from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.hooks.validate_output import broken_rows, validate_output
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata

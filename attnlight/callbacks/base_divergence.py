@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.validate_output import broken_rows
+from attnlight.callbacks.hooks.validate_output import broken_rows
 from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation

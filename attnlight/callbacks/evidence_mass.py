@@ -16,10 +16,11 @@ from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.functional import average_precision, expected_average_precision, swap_flips
+from attnlight.functional import average_precision, expected_average_precision
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import marked_items, row_texts
 from attnlight.models.readout import Readout
+from attnlight.probing.swaps import swap_flips
 
 _MEASURES = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
 _OF_SENTENCES = ("top_sentence_in_evidence", "chance_sentence")

@@ -24,10 +24,10 @@ from attnlight.functional.attribution.faithfulness import (
     share_counts,
 )
 from attnlight.functional.attribution.log_odds import log_odds, opposing_items
-from attnlight.functional.attribution.subsets import Replacement, subset_logits
 from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
+from attnlight.probing.subsets import Replacement, subset_logits
 
 RANDOM = "random"
 # Direction and range of each measure.

@@ -13,10 +13,10 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.errors import InputError, did_you_mean
-from attnlight.functional.attribution.leave_one_out import prediction_change
-from attnlight.functional.patches import Patch, off, restrict, shuffled, uniform
-from attnlight.functional.replay import Replay, layered
 from attnlight.models.readout import Readout
+from attnlight.probing.leave_one_out import prediction_change
+from attnlight.probing.patches import Patch, off, restrict, shuffled, uniform
+from attnlight.probing.replay import Replay, layered
 
 Ablation = Literal["uniform", "shuffled", "off"]
 

@@ -14,9 +14,9 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.predictions import row_labels
 from attnlight.errors import InputError
-from attnlight.functional.attribution.subsets import Replacement, subset_logits
 from attnlight.functional.readout.instances import marked_items, other_items
 from attnlight.models.readout import Readout
+from attnlight.probing.subsets import Replacement, subset_logits
 
 _MEASURES = ("mass", "max_mass", "chance", "accuracy")
 

@@ -14,10 +14,12 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.score_columns import score_columns
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient, kendall_tau, leave_one_out
+from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 
 Gradient = Literal["detached", "attached"]
 _MANY = 2_000  # classes; half a minute for 16 texts on one core

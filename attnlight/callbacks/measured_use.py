@@ -16,18 +16,14 @@ from attnlight.callbacks.marked import marking_column
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional import (
-    attention_entropy,
-    average_precision,
-    left_out_logits,
-    somers_d,
-    swap_logits,
-)
+from attnlight.functional import attention_entropy, average_precision, somers_d
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE
 from attnlight.functional.readout.instances import marked_items
 from attnlight.models.readout import Readout
+from attnlight.probing.leave_one_out import left_out_logits
+from attnlight.probing.swaps import swap_logits
 
 _LABELS = ("agreement_states", "agreement_words", "tau_states", "tau_words", "tau_states_words")
 _CONTROLS = ("entropy", "largest_weight", "correct")

@@ -13,12 +13,12 @@ from typing_extensions import override
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.functional import kendall_tau, leave_one_out
-from attnlight.functional.attribution.leave_one_out import prediction_change
-from attnlight.functional.attribution.row_gradients import text_of_rows
+from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
+from attnlight.probing.leave_one_out import leave_one_out, prediction_change
+from attnlight.probing.row_gradients import text_of_rows
 
 _LONG = 100  # items; exact attribution takes a minute or more on one core if the encoder recurs
 

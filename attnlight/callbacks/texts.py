@@ -13,10 +13,11 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.callbacks.score_columns import score_columns
-from attnlight.callbacks.text_columns import TextColumns
-from attnlight.functional import input_gradient, leave_one_out
 from attnlight.models.readout import Readout
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import TEXT_MARKS
 
 

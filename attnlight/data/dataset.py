@@ -22,7 +22,7 @@ from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import surface_forms
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError
-from attnlight.files import named_errors
+from attnlight.storage.files import named_errors
 
 if TYPE_CHECKING:
     import pyarrow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.errors import InputError, one_line
-from attnlight.files import read_json
+from attnlight.storage.files import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from attnlight.errors import InputError
-from attnlight.files import named_errors, write_text
+from attnlight.storage.files import named_errors, write_text
 
 MANIFEST = "manifest.json"  # size and CRC-32 of each file; written last
 _PASSED = ".passed.json"  # files that passed the check, with their modification times

@@ -12,7 +12,7 @@ from attnlight.data.prepared import prepare_once
 from attnlight.data.selection import Selection
 from attnlight.data.sources import PLACE, Source
 from attnlight.errors import InputError
-from attnlight.files import write_text
+from attnlight.storage.files import write_text
 
 # Names of the validation split on the hub and in `datasets`, in order of preference.
 VALIDATION_NAMES = ("validation", "valid", "dev", "val")

@@ -28,7 +28,7 @@ from attnlight.data.vocabulary import learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
-from attnlight.files import read_json
+from attnlight.storage.files import read_json
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -1,12 +1,11 @@
 """Pure functions on tensors: no Lightning, no files, no global state."""
 
 import warnings
+from importlib import import_module
 
 from attnlight.functional.adversary.gradient_search import search_adversary
 from attnlight.functional.adversary.opaque_adversary import opaque_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
-from attnlight.functional.attribution.input_gradient import input_gradient
-from attnlight.functional.attribution.leave_one_out import leave_one_out, left_out_logits, reencode
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.weight_gradient import weight_gradient
 from attnlight.functional.average_precision import (
@@ -34,7 +33,6 @@ from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
-from attnlight.functional.swaps import swap_flips, swap_logits
 
 __all__ = [
     "annotator_agreement",
@@ -82,6 +80,15 @@ __all__ = [
     "worst_case_js",
 ]
 
+# What runs a model stands above this package, and is imported at its first use.
+_PROBING = {
+    "input_gradient": "input_gradient",
+    "leave_one_out": "leave_one_out",
+    "left_out_logits": "leave_one_out",
+    "reencode": "leave_one_out",
+    "swap_flips": "swaps",
+    "swap_logits": "swaps",
+}
 _RENAMED = {
     "blackbox_adversary": "opaque_adversary",
     "js_share": "normalized_js",
@@ -90,7 +97,9 @@ _RENAMED = {
 
 
 def __getattr__(name: str) -> object:
-    """A function by its former name, with a warning."""
+    """A function of `attnlight.probing`, or one by its former name with a warning."""
+    if name in _PROBING:
+        return getattr(import_module(f"attnlight.probing.{_PROBING[name]}"), name)
     if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     message = f"{__name__}.{name} is deprecated; use {_RENAMED[name]}"

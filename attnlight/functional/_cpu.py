@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -60,3 +61,14 @@ class Scratch(threading.local):
             with torch.inference_mode(False):
                 buffer = buffers[name] = torch.empty(count, dtype=dtype, device=device)
         return buffer[:count].view(shape)
+
+
+def blocks(lengths: list[int], budget: int) -> Iterator[slice]:
+    """Split ascending lengths into blocks with padded sizes up to the budget, at least one each."""
+    start = 0
+    for place, length in enumerate(lengths):
+        if place > start and (place + 1 - start) * length > budget:
+            yield slice(start, place)
+            start = place
+    if lengths:
+        yield slice(start, len(lengths))

@@ -19,7 +19,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from attnlight.errors import InputError
-from attnlight.functional.interception import (
+from attnlight.probing.interception import (
     LayerAttention,
     intercept,
     interception_of,
@@ -55,7 +55,7 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
 
     Example:
         >>> from transformers import BertConfig, BertModel
-        >>> from attnlight.functional.patches import restrict, uniform
+        >>> from attnlight.probing.patches import restrict, uniform
         >>> config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
         >>> model = BertModel(config).eval()
         >>> len(attention_layers(model))

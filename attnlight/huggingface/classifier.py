@@ -14,13 +14,13 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import last_places
-from attnlight.functional.flat_texts import SHARE
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import open_model, require_head, stored_options
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
 from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
+from attnlight.probing.flat_texts import SHARE
+from attnlight.probing.leave_one_out import last_places
 
 SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]

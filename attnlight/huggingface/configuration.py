@@ -10,8 +10,8 @@ import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
 from attnlight.errors import InputError, one_line
-from attnlight.files import read_json
 from attnlight.huggingface.folder import CONFIG
+from attnlight.storage.files import read_json
 
 HEAD = "ForSequenceClassification"
 # Keys by which transformers would run other code, or read other files than the model's own.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlight.data.pieces import rewriting_command
 from attnlight.errors import InputError, one_line
-from attnlight.files import read_json, refuse_pointer, suggest_file
+from attnlight.storage.files import read_json, refuse_pointer, suggest_file
 
 CONFIG = "config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -10,7 +10,7 @@ from transformers import AutoModel, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 from typing_extensions import override
 
-from attnlight.functional.attribution.leave_one_out import last_places
+from attnlight.probing.leave_one_out import last_places
 
 
 class LinearForSequenceClassification(PreTrainedModel):  # type: ignore[misc]  # it has no types

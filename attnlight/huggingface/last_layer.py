@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
-from attnlight.functional.patches import Patch
 from attnlight.huggingface.attention import (
     LayerAttention,
     attend_with,
@@ -27,6 +26,7 @@ from attnlight.huggingface.attention import (
 )
 from attnlight.huggingface.positions import positions
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
+from attnlight.probing.patches import Patch
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
 _BLOCK = 1 << 21

@@ -15,7 +15,6 @@ from typing_extensions import override
 from attnlight.batch import PAD, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.pieces import longest_text
-from attnlight.functional.interception import is_intercepting
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
 from attnlight.huggingface.positions import positions
@@ -26,6 +25,7 @@ from attnlight.models.context import ContextClassifier
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
 from attnlight.models.weights_digest import weights_digest
+from attnlight.probing.interception import is_intercepting
 
 
 class TransformerEncoder(Encoder):

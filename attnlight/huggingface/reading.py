@@ -8,9 +8,9 @@ from typing import Any
 from attnlight.batch import TextBatch
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
-from attnlight.functional.flat_texts import FlatTexts
 from attnlight.huggingface.folder import model_folder
 from attnlight.models.context import refuse_queries
+from attnlight.probing.flat_texts import FlatTexts
 
 
 def weights_are_there(network: Any, incompatible: Any) -> None:  # noqa: ANN401

@@ -17,7 +17,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
-from attnlight.files import named_errors
+from attnlight.storage.files import named_errors
 
 _FILE = "states"  # (I, D) little-endian float32: the tokens of all texts, one text after the other
 # Texts encoded between writes; they are sorted by length, so that batches need little padding.

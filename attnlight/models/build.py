@@ -11,13 +11,13 @@ from typing import Any
 from torch import nn
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.foreign import import_class
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.guided import apply_guide, leave_one_out_guided, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.options import ClassifierNet, PairNet, TaggerNet, group_of
 from attnlight.models.pair import PairClassifier
 from attnlight.models.tagger import SelfAttentionTagger
+from attnlight.storage.foreign_classes import import_class
 
 Options = Mapping[str, Any]
 CUSTOM = "network"  # the plain option that names the class of a custom network

@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import reencode
-from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.functional._cpu import blocks
 from attnlight.models.deletion import leave_out, resumable
 from attnlight.models.embedding import Embedding
 from attnlight.models.guided import Guide, leave_one_out_guided
 from attnlight.models.options import ClassifierNet, DropoutOn, PairNet
+from attnlight.probing.leave_one_out import reencode
 
 # Input of the last encoder, (B, N, E); its real items, and those that attention may reach, (B, N)
 # bool; indices (B, N, 1) that restore the batch's order of the states, None if it is unchanged; and

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.functional import masked_softmax, read
-from attnlight.functional.attribution.leave_one_out import deletions
 from attnlight.models.attention import Attention, RandomAttention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence
+from attnlight.probing.leave_one_out import deletions
 
 # Deletions per item of the budget: one stores P + 1 numbers per token, a re-encoded text thousands.
 _DELETIONS = 8

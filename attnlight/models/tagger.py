@@ -12,8 +12,6 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import reencode
-from attnlight.functional.interception import interception_of, number_layers
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
@@ -23,6 +21,8 @@ from attnlight.models.guided import Guide
 from attnlight.models.options import TaggerNet, group_of
 from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
+from attnlight.probing.interception import interception_of, number_layers
+from attnlight.probing.leave_one_out import reencode
 
 # Elements in a block of candidate attentions: 1 MiB in single precision, which fits the cache of a
 # CPU, and 16 MiB on an accelerator.

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
-from attnlight.functional.interception import interception_of
+from attnlight.probing.interception import interception_of
 
 
 def sinusoids(length: int, like: Tensor) -> Tensor:

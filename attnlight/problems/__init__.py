@@ -1,12 +1,12 @@
 """Prediction problems: instances, labels, loss, metrics, and words for the pages."""
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.foreign import import_class
 from attnlight.problems.base import Problem
 from attnlight.problems.classification import Classification
 from attnlight.problems.pairs import Pairs
 from attnlight.problems.tagging import Tagging
 from attnlight.problems.words import Words
+from attnlight.storage.foreign_classes import import_class
 
 __all__ = ["PROBLEMS", "Classification", "Pairs", "Problem", "Tagging", "Words", "problem_class"]
 

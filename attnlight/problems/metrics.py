@@ -58,7 +58,8 @@ class MacroF1(Metric):
         """The mean, 0 to 1."""
         correct, predicted, gold = self.counts.double()
         total = predicted + gold
-        return (2 * correct / total)[total > 0].sum() / (total > 0).sum().clamp(min=1)
+        mean: Tensor = (2 * correct / total)[total > 0].sum() / (total > 0).sum().clamp(min=1)
+        return mean
 
 
 class SpanMetric(Metric):

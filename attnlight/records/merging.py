@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from attnlight.errors import one_line
-from attnlight.files import replacing
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, METADATA, PIECE_ROWS, RecordError
 from attnlight.records.parquet import open_writer
+from attnlight.storage.files import replacing
 
 
 def merge_shards(

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnlight.errors import one_line
-from attnlight.files import require_ordinary
 from attnlight.records.format import METADATA, RecordError
+from attnlight.storage.files import require_ordinary
 
 _SEAL = b"attnlight_crc32"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from attnlight.files import named_errors
 from attnlight.records.format import EXCLUDED, RecordError
+from attnlight.storage.files import named_errors
 
 Columns = Mapping[str, "NDArray[Any] | pa.Array"]
 _SHARD_ROWS = 8_192

@@ -13,13 +13,13 @@ from torch import nn
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.data.raw_text import RawText
-from attnlight.elsewhere import is_model_folder, tested_config
 from attnlight.errors import InputError
-from attnlight.files import read_yaml
 from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
-from attnlight.reference.base import read_base
-from attnlight.shipped import find_trained
+from attnlight.reference.base_spec import read_base
+from attnlight.storage.files import read_yaml
+from attnlight.storage.model_folder import is_model_folder, tested_config
+from attnlight.storage.shipped import find_trained
 
 
 def network_of(model: Any) -> AttentionModel:  # noqa: ANN401

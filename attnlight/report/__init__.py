@@ -1,6 +1,6 @@
 """Tables, figures and pages from the records of a run."""
 
-from attnlight.report.figures import draw
-from attnlight.report.style import save_figure
+from attnlight.figures import draw
+from attnlight.figures.style import save_figure
 
 __all__ = ["draw", "save_figure"]

@@ -1,4 +1,4 @@
-"""`attnlight reliability`: how well runs of several seeds agree on the importance of items."""
+"""How well runs of several seeds agree on the importance of items."""
 
 from __future__ import annotations
 
@@ -9,72 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.arguments import VerbParser
 from attnlight.errors import InputError
-from attnlight.files import replacing
-from attnlight.report.tables import Table, estimate, interval, number
+from attnlight.figures.tables import Table, estimate, interval, number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DESCRIPTION = """\
-For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
-gradients and of their leave-one-out scores over the words, or of each attribution method.
-`shuffled attention` is one run's attention against the other's in random order, which is 0 on
-average. Agreement between seeds is the scale on which to judge how well two scores of one run agree:
-the second table has the agreement of each pair beside its ceiling, the smaller agreement of the two
-between seeds; of attribution methods by Spearman's correlation and by overlap of the top tenth too.
-The input is RUN/records/test/TEST.parquet of `ImportanceCorrelation` or `SaliencyAgreement`, written
-with keep_scores: true."""
 _NULL = "tau_shuffled_attention"
-_TESTS = ("importance_correlation", "saliency_agreement")
-_KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
-
-
-def main(argv: list[str]) -> int:
-    """Print the agreement of the runs.
-
-    Raises:
-        InputError: A run lacks the scores, the runs do not have the same rows of one corpus, or the
-            file cannot be written.
-    """
-    parser = VerbParser("reliability", description=DESCRIPTION)
-    parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
-    )
-    parser.add_argument(
-        "--test",
-        choices=_TESTS,
-        help="the test whose record to read; default: the first of these that the first run has",
-    )
-    options = parser.parse_args(argv)
-    if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
-        raise InputError("attnlight reliability compares two or more different runs.")
-    tests = [options.test] if options.test else _TESTS
-    there = [test for test in tests if record_path(options.runs[0], test).is_file()]
-    test = next(iter(there or tests))
-    kinds = _KINDS if test == "saliency_agreement" else ["tau"]
-    taus = agreement(read_scores(options.runs, test), options.seed, kinds)
-    if options.output is not None:
-        import pyarrow as pa
-
-        from attnlight.records.parquet import open_writer
-
-        with replacing(options.output) as temporary:
-            columns = pa.Table.from_pandas(taus).replace_schema_metadata()
-            with open_writer(temporary, columns.schema) as writer:
-                writer.write_table(columns)
-    print(table(taus, len(options.runs), options.seed).to_markdown(), end="")
-    pairs = pair_table(options.runs, taus, test, options.seed)
-    if pairs.rows:
-        print(f"\n{pairs.to_markdown()}", end="")
-    return 0
+COMPARABLE = ("importance_correlation", "saliency_agreement")
+KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
 
 
 def record_path(run: Path, test: str) -> Path:
@@ -173,7 +116,7 @@ def agreement(
 
 def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score between runs, with intervals over runs and instances."""
-    from attnlight.report.figures.importance_correlation import WORDS
+    from attnlight.figures.importance_correlation import WORDS
     from attnlight.statistics.agreement import mean_over_pairs
     from attnlight.statistics.bootstrap import defined_mean
 
@@ -208,14 +151,14 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
         test: The test whose records they are.
         seed: Seed of the intervals.
     """
+    from attnlight.figures.importance_correlation import WORDS
+    from attnlight.figures.methods import method_words
     from attnlight.records import KEY, read_record, record_columns
-    from attnlight.report.figures.importance_correlation import WORDS
-    from attnlight.report.methods import method_words
     from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
     columns = [name for name in taus.columns[4:] if name != _NULL]
     available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))
-    kinds = [kind for kind in _KINDS if any(name.startswith(f"{kind}_") for name in columns)]
+    kinds = [kind for kind in KINDS if any(name.startswith(f"{kind}_") for name in columns)]
     names = [name.removeprefix(f"{kinds[0]}_") for name in columns if name.startswith(kinds[0])]
     pairs = [
         pair
@@ -240,7 +183,7 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
                 cells += [estimate(by_measure[f"{kind}_{'_'.join(pair)}"]), number(ceiling)]
             label = " and ".join(WORDS.get(name, method_words(name)) for name in pair)
             lines.append([label, *cells])
-    head = [cell for kind in kinds for cell in (_KINDS[kind], "ceiling")]
+    head = [cell for kind in kinds for cell in (KINDS[kind], "ceiling")]
     return Table(
         "Agreement of each pair of scores within a run, beside its ceiling between runs",
         ("scores", *head),

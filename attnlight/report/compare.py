@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.files import write_text
+from attnlight.figures import describe
+from attnlight.figures.style import INK, PALETTE, canvas, inline_svg, save_figure
+from attnlight.figures.tables import Table, estimate, probability
 from attnlight.records import KEY, read_metadata, read_pieces, record_columns
 from attnlight.report.curves import panel_title
-from attnlight.report.figures import describe
 from attnlight.report.headlines import headline
 from attnlight.report.markup import render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import StoredRecord, load_run
-from attnlight.report.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.report.summary import summarise
-from attnlight.report.tables import Table, estimate, probability
-from attnlight.report.verdict import verdict_of
-from attnlight.report.verdict_claims import rules
-from attnlight.report.verdict_drafts import NOT_APPLICABLE
+from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.claims import rules
+from attnlight.report.verdict.drafts import NOT_APPLICABLE
+from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlight.report.figures import describe
+from attnlight.figures import describe
+from attnlight.figures.style import PALETTE, canvas
 from attnlight.report.headlines import headline
 from attnlight.report.run import Run
-from attnlight.report.style import PALETTE, canvas
 from attnlight.report.summary import summarise
 
 if TYPE_CHECKING:

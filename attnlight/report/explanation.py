@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlight.errors import InputError
-from attnlight.report.markup import CONTROLS, render
-from attnlight.report.tables import number
+from attnlight.figures.tables import CONTROLS, number
+from attnlight.report.markup import render
 
 if TYPE_CHECKING:
     import rich.console

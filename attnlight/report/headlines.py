@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnlight.report.figures import describe
+from attnlight.figures import describe
 from attnlight.report.summary import RecordSummary
 
 if TYPE_CHECKING:

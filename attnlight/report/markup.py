@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
-from attnlight.report.tables import balanced, class_name, interval, number
+from attnlight.figures.tables import CONTROLS, balanced, class_name, interval, number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-# Bidirectional control characters: embeddings, overrides, isolates and marks.
-CONTROLS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.figures import figure_rows
+from attnlight.figures.methods import METHODS, method_words
+from attnlight.figures.tables import Table, estimate, number
 from attnlight.records import Record, read_metadata
-from attnlight.report.figures import figure_rows
-from attnlight.report.methods import METHODS, method_words
-from attnlight.report.tables import Table, estimate, number
 
 if TYPE_CHECKING:
     from attnlight.statistics.bootstrap import MeanInterval

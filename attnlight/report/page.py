@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlight import __version__
-from attnlight.compatibility import section
-from attnlight.files import read_yaml, write_text
+from attnlight.figures import describe, draw, figure_rows, tables
+from attnlight.figures.style import inline_svg, save_figure
+from attnlight.figures.tables import Table, to_csv
 from attnlight.records import SCORES, TEXTS, read_metadata, record_columns
 from attnlight.report.curves import curve_figures
-from attnlight.report.figures import describe, draw, figure_rows, tables
 from attnlight.report.headlines import Headline, headline
 from attnlight.report.markup import render
 from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
-from attnlight.report.style import inline_svg, save_figure
 from attnlight.report.summary import RecordSummary, summarise, to_texts
-from attnlight.report.tables import Table, to_csv
 from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
-from attnlight.report.verdict import Verdict, verdict_of
-from attnlight.shipped import shipped_configs
+from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.storage.compatibility import section
+from attnlight.storage.files import read_yaml, write_text
+from attnlight.storage.shipped import shipped_configs
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.files import read_yaml, require_ordinary
 from attnlight.records import KEY, TEXTS, RecordError, read_metadata, read_record
+from attnlight.storage.files import read_yaml, require_ordinary
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 

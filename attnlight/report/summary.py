@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from attnlight.figures.tables import class_name, interval, markdown_table, number, to_csv
 from attnlight.records import EXCLUDED, KEY, clustered_pieces, read_metadata, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
-from attnlight.report.tables import class_name, interval, markdown_table, number, to_csv
 
 if TYPE_CHECKING:
     import rich.table

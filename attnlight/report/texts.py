@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS
 from attnlight.data.selection import choose
+from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, read_pieces, record_columns
-from attnlight.report.tables import class_name
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
 _START = 6  # tokens by which a folded text is known

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.functional._cpu import blocks
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
 from attnlight.statistics.bootstrap import RESAMPLES, defined_mean

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from attnlight.arguments import VerbParser
+from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.studies.estimate import estimate
 from attnlight.studies.job import study_folders

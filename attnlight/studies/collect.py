@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from attnlight.files import replacing, write_text
 from attnlight.records import read_metadata
 from attnlight.records.parquet import open_writer
 from attnlight.statistics.collapse import frequency_loss
 from attnlight.statistics.frontier import frontier, thinned
+from attnlight.storage.files import replacing, write_text
 from attnlight.studies.argv import BEST, DIVERGENCE
 from attnlight.studies.instances import HEADS, MEANS, WORST_CASE, read_instances
 from attnlight.studies.plan import PlannedRun

@@ -25,7 +25,7 @@ from typing_extensions import override
 from attnlight.__main__ import main
 from attnlight.data.prepared import cache_root
 from attnlight.errors import InputError, one_line
-from attnlight.foreign import TRUST, trusting
+from attnlight.storage.foreign_classes import TRUST, trusting
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.job import become_attnlight, last_line, print_to
 from attnlight.studies.plan import ROLES, PlannedRun

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from attnlight.__main__ import main
+from attnlight.cli.processes import end_with_parent
 from attnlight.errors import InputError
-from attnlight.files import named_errors
-from attnlight.processes import end_with_parent
+from attnlight.storage.files import named_errors
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.collect import selection
 from attnlight.studies.plan import PlannedRun, plan

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from attnlight.files import read_yaml
+from attnlight.storage.files import read_yaml
 from attnlight.studies.spec import Study
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from attnlight.processes import end_with_parent
+from attnlight.cli.processes import end_with_parent
 
 _PATIENCE = 20.0  # seconds that an interrupted run may take to exit
 
@@ -47,7 +47,9 @@ class ProcessExecutor(ThreadPoolExecutor):
             devices = {"CUDA_VISIBLE_DEVICES": ",".join((gpus * self.jobs)[job * share :][:share])}
             self._environments.put(environment | (devices if gpus else {}))
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["attnlight.cli", "attnlight.studies.job"])
+        self._context.set_forkserver_preload(
+            ["attnlight.cli.lightning_cli", "attnlight.studies.job"]
+        )
         with _environment(environment):  # libraries read the number of threads on import
             forkserver.ensure_running()
         self._lock = Lock()  # starting a process polls all others, which is not thread-safe

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnlight.errors import one_line
-from attnlight.foreign import TRUST, trusting
+from attnlight.storage.foreign_classes import TRUST, trusting
 from attnlight.studies.collect import JSON, collect
 from attnlight.studies.job import Job, is_done, last_line, perform, study_folders
 from attnlight.studies.plan import ROLES, PlannedRun, shard_runs

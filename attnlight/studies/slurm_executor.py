@@ -17,7 +17,7 @@ from typing import Any
 from typing_extensions import override
 
 from attnlight.errors import InputError, did_you_mean, one_line
-from attnlight.files import named_errors
+from attnlight.storage.files import named_errors
 
 _POLL = 1.0  # seconds in which calls are gathered into an array, and between polls of results
 _GRACE = 15.0  # seconds that a result may take to appear on this machine

@@ -9,13 +9,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from attnlight.compatibility import problem_of
 from attnlight.errors import InputError
-from attnlight.files import read_yaml
-from attnlight.foreign import foreign_names
 from attnlight.problems import problem_class
 from attnlight.problems.base import Problem
-from attnlight.shipped import CONFIGS, find_config
+from attnlight.storage.compatibility import problem_of
+from attnlight.storage.files import read_yaml
+from attnlight.storage.foreign_classes import foreign_names
+from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.studies.values import Options, Seeds, Weights, read_value
 
 Term = Literal["kl", "js", "tvd", "compat"]

@@ -14,17 +14,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from attnlight.compatibility import section
 from attnlight.errors import InputError
-from attnlight.files import (
+from attnlight.records import RecordError, read_metadata
+from attnlight.report.run import require_one_corpus
+from attnlight.storage.compatibility import section
+from attnlight.storage.files import (
     LEFTOVER_GLOB,
     named_errors,
     read_yaml,
     require_no_links_out,
     write_text,
 )
-from attnlight.records import RecordError, read_metadata
-from attnlight.report.run import require_one_corpus
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
 from attnlight.studies.plan import PlannedRun, digests
 from attnlight.studies.selection import chosen_epoch

@@ -16,8 +16,8 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import restricted_number_type
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.files import suggest_file
-from attnlight.shipped import find_config
+from attnlight.storage.files import suggest_file
+from attnlight.storage.shipped import find_config
 
 if TYPE_CHECKING:
     Seed = int

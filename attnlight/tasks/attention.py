@@ -17,21 +17,21 @@ from torchmetrics import MeanMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.checkpoints import (
-    CHECKPOINT_FORMAT,
-    CHECKPOINT_KEY,
-    OPTIMIZER_STATES,
-    read_checkpoint,
-)
 from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
-from attnlight.foreign import require_trusted_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
 from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
 from attnlight.reference import TrainedModel
+from attnlight.storage.checkpoints import (
+    CHECKPOINT_FORMAT,
+    CHECKPOINT_KEY,
+    OPTIMIZER_STATES,
+    read_checkpoint,
+)
+from attnlight.storage.foreign_classes import require_trusted_classes
 from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,

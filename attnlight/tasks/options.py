@@ -15,7 +15,7 @@ from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from attnlight.errors import InputError
-from attnlight.functional.replay import layer_modules, layered
+from attnlight.probing.replay import layer_modules, layered
 
 PLATEAU_MONITOR = "val/accuracy"
 # Options of the optimiser that came later: not in the hyperparameters of tasks without them.

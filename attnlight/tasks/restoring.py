@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attnlight.checkpoints import CHECKPOINT_KEY
 from attnlight.errors import InputError
+from attnlight.storage.checkpoints import CHECKPOINT_KEY
 
 if TYPE_CHECKING:
     from attnlight.tasks.attention import AttentionTask

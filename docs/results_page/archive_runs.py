@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnlight.files import replacing, write_text
 from attnlight.records import record_columns
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.report.agreement import agreement, read_scores
+from attnlight.storage.files import replacing, write_text
 from results_page import (
     importance,
     minilm,

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from attnlight.report.erasure import ALL, ORDERS, SCORES, WORDS
-from attnlight.report.tables import percent, probability
+from attnlight.figures.erasure import ALL, ORDERS, SCORES, WORDS
+from attnlight.figures.tables import percent, probability
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
 from results_page.measures import median_interval

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlight.report.style import PALETTE, figure_bytes, styled
+from attnlight.figures.style import PALETTE, figure_bytes, styled
 from results_page.findings import Cell, Tables
 
 # What is compared in each figure: columns of `tau` with their names, rankings, and methods.

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from attnlight.files import write_text
+from attnlight.figures import describe
 from attnlight.records import read_record
-from attnlight.report.figures import describe
 from attnlight.statistics.bootstrap import MeanInterval, defined_mean
 from attnlight.statistics.scoring import Bools, Scored, may_decide, rank_correlation
+from attnlight.storage.files import write_text
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_studies
 from results_page.tables import DASH, Row, interval, number, table

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from attnlight.files import write_text
 from attnlight.records import read_record
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from attnlight.statistics.bootstrap import defined_mean
+from attnlight.storage.files import write_text
 from results_page.known_answers import BOUNDS, KEYS, LABELS
 from results_page.tables import DASH, Row, table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlight.report.style import styled
+from attnlight.figures.style import styled
 from results_page.known_answers import LABELS, Checkpoints, title
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.report import erasure
-from attnlight.report.erasure import SCORES, WORDS
+from attnlight.figures import erasure
+from attnlight.figures.erasure import SCORES, WORDS
 from attnlight.statistics import seeds_then_instances
 from results_page.archive import Archive
 from results_page.predictions import measured

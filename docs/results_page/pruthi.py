@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from attnlight.report.style import MUTED, PALETTE, canvas
-from attnlight.report.tables import estimate
+from attnlight.figures.style import MUTED, PALETTE, canvas
+from attnlight.figures.tables import estimate
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page.archive import Archive, Experiment

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 
 from attnlight.callbacks.base import record_name
+from attnlight.figures import methods
 from attnlight.records import read_metadata, read_record
-from attnlight.report import methods
 from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests

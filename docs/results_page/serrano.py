@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.report import erasure
-from attnlight.report.erasure import ALL, ORDERS, SCORES
+from attnlight.figures import erasure
+from attnlight.figures.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.paired import ratio_of_shares
 from results_page.archive import Archive

@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 
+from attnlight.figures.tables import Table, markdown_table
 from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import verdicts
-from attnlight.report.tables import Table, markdown_table
 from results_page.tables import DASH
 
 FOLDER = "studies"  # below docs/results

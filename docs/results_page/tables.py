@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from attnlight.figures.tables import estimate, markdown_table
 from attnlight.report.measure_bounds import UNIT, measure_bounds
-from attnlight.report.tables import estimate, markdown_table
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.seed_bootstrap import (
     Resampled,

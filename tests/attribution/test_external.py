@@ -16,7 +16,7 @@ import attnlight
 from attnlight.attribution import External, build_attribution
 from attnlight.batch import TextBatch
 from attnlight.callbacks import SaliencyAgreement, Texts
-from attnlight.callbacks.prediction_writer import PredictionWriter
+from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
@@ -262,7 +262,7 @@ def test_run_and_explain_compare_the_words_of_their_texts(
     from attnlight.huggingface import HuggingFaceClassifier
     from tests.huggingface.folders import TEXTS, write_model
 
-    monkeypatch.setattr("attnlight.explanations._TEXTS", 2)
+    monkeypatch.setattr("attnlight.api.explain._TEXTS", 2)
     names = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
     model = HuggingFaceClassifier(
         str(write_model(tmp_path / "bert", "bert", **names)), items="words"

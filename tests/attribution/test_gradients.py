@@ -13,7 +13,8 @@ from torch import Tensor
 from attnlight.attribution import Gradient, InputGradient, IntegratedGradients
 from attnlight.batch import PAD, UNK, AttentionModel, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient, log_odds
+from attnlight.functional import log_odds
+from attnlight.probing.input_gradient import input_gradient
 from tests.attribution.scenes import SCENES, TOKENS, RowOdds, one_text, rows, scene, words
 
 captum = pytest.importorskip("captum.attr")

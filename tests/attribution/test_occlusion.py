@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlight.attribution import Occlusion
 from attnlight.batch import PAD, UNK, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import left_out_logits
+from attnlight.probing.leave_one_out import left_out_logits
 from tests.attribution.scenes import SCENES, one_text, rows, scene, words
 
 

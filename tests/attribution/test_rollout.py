@@ -12,7 +12,7 @@ from attnlight.attribution import AttentionValueNorm, Rollout, build_attribution
 from attnlight.batch import TextBatch
 from attnlight.callbacks import Faithfulness
 from attnlight.errors import InputError
-from attnlight.functional.interception import intercept
+from attnlight.probing.interception import intercept
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 

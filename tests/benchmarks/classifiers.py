@@ -24,10 +24,10 @@ from attnlight.functional import (
     read,
     worst_case_attention,
 )
-from attnlight.functional import leave_one_out as importances
 from attnlight.functional.adversary.worst_case import best_of
 from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models import FlatClassifier
+from attnlight.probing.leave_one_out import leave_one_out as importances
 from attnlight.tasks import AttentionClassifier
 from tests.bases import trainer
 from tests.benchmarks import rivals

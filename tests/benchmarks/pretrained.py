@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attnlight.batch import TextBatch
-from attnlight.functional.patches import Patch, given, restrict, uniform
-from attnlight.functional.replay import Replay
+from attnlight.probing.patches import Patch, given, restrict, uniform
+from attnlight.probing.replay import Replay
 from tests.benchmarks.attributions import timed
 from tests.benchmarks.measuring import Measured, interleave, ratios, spread
 from tests.benchmarks.scene import random_texts

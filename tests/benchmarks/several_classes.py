@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from attnlight.data.selection import choose
-from attnlight.files import replacing
 from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
+from attnlight.storage.files import replacing
 from tests.benchmarks.measuring import Measured, spread
 from tests.benchmarks.tilting import tilted_attentions
 

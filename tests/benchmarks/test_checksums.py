@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from attnlight.data.prepared import checksum, find_damage, prepare_once
+from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from tests.benchmarks.measuring import clock
 
 BYTES = 75_000_000

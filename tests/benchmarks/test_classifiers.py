@@ -8,9 +8,10 @@ from torch import Tensor
 
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.datamodules import PlantedEvidence
-from attnlight.functional import leave_one_out, ranking, search_adversary
+from attnlight.functional import ranking, search_adversary
 from attnlight.functional.adversary.gradient_search import normal_scores
 from attnlight.models import FlatClassifier
+from attnlight.probing.leave_one_out import leave_one_out
 from tests.benchmarks import classifiers, rivals
 from tests.benchmarks.measuring import Measured
 from tests.benchmarks.scene import (

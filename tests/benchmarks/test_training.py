@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.compatibility import arguments
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
 from tests.bases import SMALL, trainer
 from tests.benchmarks.training import PlainLoop

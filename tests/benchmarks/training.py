@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from typing_extensions import override
 
-from attnlight.cli import run
+from attnlight.cli.lightning_cli import run
 from attnlight.datamodules import CorpusDataModule
 from attnlight.models.build import build_model
 from attnlight.tasks import AdversarialVariant, AttentionClassifier, GuidedVariant

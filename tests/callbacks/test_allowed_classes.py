@@ -21,8 +21,10 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.callbacks.adversarial_attention import GradientSearch
-from attnlight.functional import input_gradient, leave_one_out, max_js
+from attnlight.functional import max_js
 from attnlight.models import FlatClassifier
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.functional.test_allowed_classes import (
     CLASSES,

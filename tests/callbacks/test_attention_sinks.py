@@ -15,7 +15,7 @@ from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionSinks
 from attnlight.callbacks.attention_sinks import punctuation
 from attnlight.errors import InputError
-from attnlight.functional.interception import intercept
+from attnlight.probing.interception import intercept
 from tests.callbacks.token_loops import levels
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger

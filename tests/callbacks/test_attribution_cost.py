@@ -13,7 +13,7 @@ from attnlight.attribution import ATTRIBUTIONS, Attribution
 from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttributionCost
-from attnlight.callbacks.display import interval_scalars
+from attnlight.callbacks.hooks.display import interval_scalars
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.report.run import StoredRecord

@@ -34,7 +34,7 @@ from attnlight.callbacks import (
     StateTokenAgreement,
     Texts,
 )
-from attnlight.callbacks.text_columns import TextColumns
+from attnlight.callbacks.hooks.text_columns import TextColumns
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 

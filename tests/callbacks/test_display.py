@@ -9,7 +9,7 @@ import pytest
 from lightning.pytorch.trainer.states import TrainerFn
 from matplotlib.figure import Figure
 
-from attnlight.callbacks.display import show_figure
+from attnlight.callbacks.hooks.display import show_figure
 from attnlight.callbacks.predictions import Predictions
 from tests.callbacks.test_base import run_test
 

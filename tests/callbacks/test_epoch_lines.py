@@ -10,8 +10,8 @@ import lightning.pytorch as pl
 import pytest
 
 from attnlight.callbacks import AttentionPermutation, Predictions
-from attnlight.callbacks.epoch_lines import EpochLines
-from attnlight.report.tables import number
+from attnlight.callbacks.hooks.epoch_lines import EpochLines
+from attnlight.figures.tables import number
 from tests.bases import SMALL, Planted, classifier
 from tests.bases import trainer as trainer_of
 from tests.commands import CPU, QUIET, attnlight, experiment

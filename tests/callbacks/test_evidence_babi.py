@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from attnlight.batch import EOS, TextBatch
 from attnlight.callbacks.evidence_mass import class_tokens
 from attnlight.datamodules import PairDataModule
-from attnlight.functional import swap_flips
+from attnlight.probing.swaps import swap_flips
 from attnlight.records import read_record
 from attnlight.report.page import write_report
 from attnlight.tasks import AttentionTask

@@ -15,9 +15,9 @@ from torch import Tensor
 from attnlight.batch import TextBatch
 from attnlight.callbacks import HeadAblation
 from attnlight.errors import InputError
-from attnlight.functional.interception import intercept
-from attnlight.functional.patches import shuffled
-from attnlight.report.figures import tables
+from attnlight.figures import tables
+from attnlight.probing.interception import intercept
+from attnlight.probing.patches import shuffled
 from tests.callbacks.test_base import run_test
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger

@@ -16,7 +16,8 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient, leave_one_out
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_metadata, read_record
 from tests.callbacks.test_base import run_test
 from tests.models import test_classifier as flat

@@ -20,8 +20,9 @@ from attnlight.callbacks import MeasuredUse
 from attnlight.callbacks.measured_use import counterfactuals
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional import somers_d, swap_logits
+from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
+from attnlight.probing.swaps import swap_logits
 from attnlight.records import read_record
 from tests.callbacks.test_base import trainer
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionPermutation, Predictions
-from attnlight.callbacks.prediction_writer import PredictionWriter
+from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.datamodules import PairDataModule, PlantedEvidence
 from attnlight.functional import masked_softmax
 from attnlight.records import read_record

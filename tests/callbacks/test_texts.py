@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from attnlight.callbacks import Texts
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
-from attnlight.callbacks.prediction_writer import PredictionWriter
-from attnlight.callbacks.text_columns import TextColumns
+from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
+from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import read_record

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from attnlight.batch import UNK
-from attnlight.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
+from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO
 from attnlight.tasks import AttentionClassifier
 from tests.bases import classifier
 from tests.data.local import write_corpus

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
-from attnlight.functional import masked_softmax, swap_flips
+from attnlight.functional import masked_softmax
+from attnlight.probing.swaps import swap_flips
 
 VOCABULARY, CLASSES, SIZE = 30, 5, 6
 NAMES = torch.tensor([17, 4, 21, 9, 12])  # token ids of the classes, in no order

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.functional.interception import intercept
 from attnlight.huggingface.attention import attention_layers
+from attnlight.probing.interception import intercept
 from tests.huggingface.models import DECODERS, build
 
 CLASSES = 3

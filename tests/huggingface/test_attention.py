@@ -24,8 +24,8 @@ from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_f
 from transformers.masking_utils import sdpa_mask
 
 import attnlight.huggingface
-from attnlight.functional.patches import Patch, given, off, restrict, uniform
 from attnlight.huggingface.attention import attention_layers, intercept
+from attnlight.probing.patches import Patch, given, off, restrict, uniform
 from tests.huggingface.models import DECODERS, HEADS, MODELS
 
 SMALL = {

@@ -17,10 +17,10 @@ import attnlight
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.callbacks.sanity import initial_parameters
 from attnlight.errors import InputError
-from attnlight.functional.patches import given
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
+from attnlight.probing.patches import given
 from tests.huggingface.folders import write_model
 from tests.huggingface.models import HEADS, MODELS
 

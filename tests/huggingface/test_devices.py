@@ -12,8 +12,8 @@ import torch
 pytest.importorskip("transformers")
 
 import attnlight
-from attnlight.checkpoints import read_checkpoint
 from attnlight.records import read_record
+from attnlight.storage.checkpoints import read_checkpoint
 from tests.commands import QUIET, attnlight_on_one, attnlight_on_two
 from tests.huggingface.folders import TEXTS, write_model
 from tests.huggingface.models import MODELS

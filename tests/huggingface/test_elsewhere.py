@@ -24,7 +24,7 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from tests.commands import CPU, QUIET
 from tests.huggingface.folders import TEXTS, write_model
 from tests.huggingface.test_folder import reweigh

@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 
 from attnlight.batch import BOS, EOS, LayeredModel
 from attnlight.callbacks import AttentionSinks, Faithfulness, HeadAblation
-from attnlight.functional.interception import intercept
-from attnlight.functional.patches import off, restrict, uniform
-from attnlight.functional.replay import Replay, layer_modules
 from attnlight.huggingface.classifier import HuggingFaceClassifier
+from attnlight.probing.interception import intercept
+from attnlight.probing.patches import off, restrict, uniform
+from attnlight.probing.replay import Replay, layer_modules
 from tests.huggingface.layered import texts
 from tests.huggingface.models import CONFIGURATIONS, DECODERS, HEADS, build
 

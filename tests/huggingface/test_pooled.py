@@ -14,9 +14,9 @@ from torch.nn.functional import pad
 import attnlight
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.patches import off
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
+from attnlight.probing.patches import off
 from tests.huggingface.models import LENGTH, MODELS
 from tests.huggingface.test_classifier import classifier as last_classifier
 from tests.huggingface.test_classifier import texts

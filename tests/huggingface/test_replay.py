@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.errors import InputError
-from attnlight.functional.interception import intercept
-from attnlight.functional.patches import Patch, off, restrict, uniform
-from attnlight.functional.replay import Replay, layer_modules
+from attnlight.probing.interception import intercept
+from attnlight.probing.patches import Patch, off, restrict, uniform
+from attnlight.probing.replay import Replay, layer_modules
 
 pytest.importorskip("transformers")
 

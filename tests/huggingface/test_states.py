@@ -20,10 +20,10 @@ from attnlight.data.collate import collate_ids
 from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional.patches import off
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.pooled import TransformerEncoder
+from attnlight.probing.patches import off
 from tests.commands import CPU, QUIET
 from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS

@@ -16,9 +16,9 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.data.collate import collate_ids
 from attnlight.errors import InputError
-from attnlight.functional.flat_texts import FlatTexts
-from attnlight.functional.interception import intercept
 from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.probing.flat_texts import FlatTexts
+from attnlight.probing.interception import intercept
 from tests.huggingface.models import HEADS, MODELS
 from tests.huggingface.test_classifier import classifier, full_pass, random_weights
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
-from attnlight.functional import leave_one_out, left_out_logits, reencode
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
 from attnlight.models import deletion as deletion_module
 from attnlight.models.deletion import resumable
+from attnlight.probing.leave_one_out import leave_one_out, left_out_logits, reencode
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 

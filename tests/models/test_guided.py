@@ -8,10 +8,10 @@ from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.functional.attribution.removal import keep_items
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.build import build_model, model_options
 from attnlight.models.guided import no_guide
+from attnlight.probing.removal import keep_items
 
 SPEC: dict[str, Any] = {"vocab_size": 30, "classes": ["a", "b", "c"]}
 OPTIONS: dict[str, Any] = {

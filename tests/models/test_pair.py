@@ -14,12 +14,14 @@ from torch import Tensor
 
 from attnlight.batch import BOS, EOS, NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient, leave_one_out, left_out_logits, read, reencode
+from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier, PairClassifier
 from attnlight.models import SelfAttentionTagger as Tagger
 from attnlight.models.build import build_model, changed_net, plain_net
 from attnlight.models.options import PairNet
 from attnlight.models.readout import readout_of
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out, left_out_logits, reencode
 from tests.models.precision import require_bfloat16
 
 Array = NDArray[np.float64]

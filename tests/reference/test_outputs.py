@@ -11,7 +11,7 @@ import torch
 
 from attnlight.errors import InputError
 from attnlight.problems.classification import attended_items
-from attnlight.reference import FrozenBase, outputs, read_base, running_split
+from attnlight.reference import FrozenBase, frozen_base, read_base, running_split
 from tests.bases import Planted, batch_of, save_base
 
 
@@ -29,8 +29,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(split)
         original(*arguments, split=split, **description)
 
-    original = outputs.write_outputs
-    monkeypatch.setattr(outputs, "write_outputs", write)
+    original = frozen_base.write_outputs
+    monkeypatch.setattr(frozen_base, "write_outputs", write)
     return seen
 
 

@@ -14,7 +14,7 @@ from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.problems.classification import attended_items
-from attnlight.reference import CachedOutputs, store, write_outputs
+from attnlight.reference import CachedOutputs, cached_outputs, write_outputs
 from tests.outside import TwoHeads
 
 SIZE = 53
@@ -88,8 +88,8 @@ def written(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, Corpus, CachedOutputs]:
     """A model, its corpus, and the store, written in several pieces of several batches."""
-    monkeypatch.setattr(store, "_PIECE_TEXTS", 20)
-    monkeypatch.setattr(store, "_CPU_TOKENS", 40)
+    monkeypatch.setattr(cached_outputs, "_PIECE_TEXTS", 20)
+    monkeypatch.setattr(cached_outputs, "_CPU_TOKENS", 40)
     torch.manual_seed(0)
     model, corpus = MODELS[request.param](), Corpus(request.param == "hierarchical")
     write_outputs(model.eval(), corpus, tmp_path, note="of a test")
@@ -146,7 +146,7 @@ def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, CachedOutpu
 def test_several_batches_were_made_and_none_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_CPU_TOKENS", 12)
+    monkeypatch.setattr(cached_outputs, "_CPU_TOKENS", 12)
     corpus = Corpus()
     corpus.lengths[5], corpus.texts[5] = 30, torch.arange(30) + 4
     model, batches = MODELS["flat"](), []

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import yaml
 
+from attnlight.figures import descriptions
 from attnlight.report.compare import group_runs, measure_groups, write_comparison
-from attnlight.report.figures import descriptions
 from attnlight.report.headlines import headline
 from attnlight.report.page import corpus_name
 from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
 from attnlight.report.texts import LAYERS, choose_texts
-from attnlight.shipped import shipped_configs
+from attnlight.storage.shipped import shipped_configs
 from tests.report.fake import MEASURES, rows_of, write_record, write_run
 from tests.report.test_command import Page
 from tests.report.test_texts import row, write

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from attnlight.cli.report import main
 from attnlight.errors import InputError
-from attnlight.report.command import main
+from attnlight.figures.tables import balanced
 from attnlight.report.run import stored_records
 from attnlight.report.summary import summarise
-from attnlight.report.tables import balanced
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "input", "meta"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlight.report.erasure import (
+from attnlight.figures.erasure import (
     ALL,
     ORDERS,
     NeverFlipPolicy,

@@ -13,10 +13,10 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from attnlight.report.figures import draw
-from attnlight.report.style import figure_bytes, inline_svg, link_points
+from attnlight.figures import draw
+from attnlight.figures.style import figure_bytes, inline_svg, link_points
+from attnlight.figures.violins import _lanes
 from attnlight.report.texts import choose_texts, link_column
-from attnlight.report.violins import _lanes
 from tests.report.fake import rows_of, write_run
 from tests.report.test_command import page_of
 from tests.report.test_texts import row, write

@@ -3,8 +3,8 @@
 import jinja2
 import pytest
 
+from attnlight.figures.tables import Table
 from attnlight.report.markup import render
-from attnlight.report.tables import Table
 
 TURNED = "\u202e<b>\u2069"
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnlight.report.figures import describe
+from attnlight.figures import describe
 from attnlight.report.measure_bounds import measure_bounds
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from attnlight.report.command import main
-from attnlight.report.figures import describe
+from attnlight.cli.report import main
+from attnlight.figures import describe
 from attnlight.report.method_rows import MEASURES, TESTS, method_rows
 from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from attnlight.statistics import holm
 from attnlight.statistics.permutation import paired_permutation_tests
 from tests.report.fake import Rows, write_record, write_run

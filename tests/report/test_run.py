@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
+from attnlight.cli.report import main
 from attnlight.errors import InputError
-from attnlight.report.command import main
 from attnlight.report.page import describe_run
 from attnlight.report.run import (
     load_run,
@@ -17,7 +17,7 @@ from attnlight.report.run import (
     require_same_instances,
     stored_records,
 )
-from attnlight.report.verdict import verdict_of
+from attnlight.report.verdict.card import verdict_of
 from tests.report.fake import rows_of, write_metrics, write_record, write_run
 
 

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from attnlight.errors import InputError
-from attnlight.report import draw, save_figure
-from attnlight.report.style import (
+from attnlight.figures.style import (
     _METADATA,
     GRID,
     INK,
@@ -23,6 +22,7 @@ from attnlight.report.style import (
     inline_svg,
     styled,
 )
+from attnlight.report import draw, save_figure
 from tests.report.fake import rows_of
 
 FILL_UP = """

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlight.report.command import main
-from attnlight.report.figures import describe, descriptions, predictions, tables
-from attnlight.report.markup import render
-from attnlight.report.tables import (
+from attnlight.cli.report import main
+from attnlight.figures import describe, descriptions, predictions, tables
+from attnlight.figures.tables import (
     RecordTable,
     Table,
     balanced,
@@ -24,6 +23,7 @@ from attnlight.report.tables import (
     estimate,
     number,
 )
+from attnlight.report.markup import render
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.seed_bootstrap import SeedInterval
 from tests.report.fake import rows_of, write_run

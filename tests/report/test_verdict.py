@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 import attnlight
+from attnlight.api.recording import build_tests
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.recording import build_tests
+from attnlight.figures.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.compare import write_comparison
-from attnlight.report.methods import METHODS as METHODS_IN_WORDS
-from attnlight.report.verdict import Verdict, verdict_of
-from attnlight.report.verdict_claims import rules
+from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.verdict.claims import rules
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -820,7 +820,9 @@ def test_the_guide_has_the_rules() -> None:
 
 def test_every_rule_has_its_reason() -> None:
     """Above each threshold stands a comment."""
-    lines = (ROOT / "attnlight/report/verdict.yaml").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (ROOT / "attnlight/report/verdict/verdict.yaml").read_text(encoding="utf-8").splitlines()
+    )
     for number, line in enumerate(lines):
         name, _, value = line.strip().partition(": ")
         if re.fullmatch(r"[\d.]+|\[.*\]|\{.*\}", value) and name != "version":

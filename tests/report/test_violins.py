@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from attnlight.report.style import PALETTE
-from attnlight.report.violins import density, violins_by_max_attention
+from attnlight.figures.style import PALETTE
+from attnlight.figures.violins import density, violins_by_max_attention
 from tests.report.fake import Rows, rows_of
 
 LIMITS = (-0.05, 1.05)

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.files import write_text
 from attnlight.records import ShardWriter, merge_shards
+from attnlight.storage.files import write_text
 from attnlight.studies import job
 from tests.studies.fake_records import write_records
 

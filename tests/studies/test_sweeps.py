@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlight.__main__ import main
-from attnlight.cli import AttnlightCLI
+from attnlight.cli.lightning_cli import AttnlightCLI
 from attnlight.datamodules import PlantedEvidence
 from tests.bases import save_base
 from tests.commands import CONFIGS, CPU, QUIET

@@ -256,7 +256,7 @@ def test_runs_of_tokens_are_what_the_plan_says(done: Callable[[str], Path]) -> N
 
 def test_killed_study_ends_with_the_same_table(done: Callable[[str], Path], tmp_path: Path) -> None:
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import attnlight.cli"], check=True)
+    subprocess.run([sys.executable, "-c", "import attnlight.cli.lightning_cli"], check=True)
     startup = time.monotonic() - began  # of each process: moments in and between all of them
     moments = random.Random(0)
     for attempt in range(3):
@@ -284,7 +284,7 @@ def test_run_ends_with_its_study() -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel ends a child with its parent on Linux")
     child = (
-        "import time; from attnlight.processes import end_with_parent; "
+        "import time; from attnlight.cli.processes import end_with_parent; "
         "end_with_parent(); print('up', flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen(

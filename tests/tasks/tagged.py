@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from attnlight import compatibility
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
+from attnlight.storage import compatibility
 from attnlight.tasks import ChunkTagger
 from tests.bases import save, trainer
 

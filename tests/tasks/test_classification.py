@@ -11,11 +11,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from attnlight.batch import TextBatch
-from attnlight.checkpoints import AtomicCheckpointIO
-from attnlight.compatibility import arguments
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import HierarchicalClassifier
+from attnlight.storage.checkpoints import AtomicCheckpointIO
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask, ChunkTagger
 from tests.bases import classifier, spec
 from tests.tasks.tagged import SMALL as SMALL_TAGGER

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from attnlight import compatibility
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
-from attnlight.functional.attribution.leave_one_out import left_out_logits
 from attnlight.functional.random import permutations
 from attnlight.models import SelfAttentionTagger
+from attnlight.probing.leave_one_out import left_out_logits
 from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base
+from attnlight.storage import compatibility
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment

@@ -10,8 +10,8 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from attnlight.compatibility import arguments
 from attnlight.errors import InputError
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
 from tests.bases import classifier, spec

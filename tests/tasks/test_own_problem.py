@@ -11,10 +11,11 @@ import yaml
 from attnlight.__main__ import main
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.foreign import foreign_names
-from attnlight.functional import input_gradient, leave_one_out
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
+from attnlight.storage.foreign_classes import foreign_names
 from attnlight.tasks import AdversarialVariant, AttentionTask
 from tests.commands import CONFIGS, CPU, QUIET
 from tests.tasks.sentences import SentenceCorpus, SentenceNet

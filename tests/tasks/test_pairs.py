@@ -14,9 +14,9 @@ import yaml
 from attnlight.__main__ import main
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import leave_one_out
 from attnlight.models import PairClassifier
 from attnlight.models.options import ClassifierNet, PairNet
+from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
 from attnlight.tasks import (

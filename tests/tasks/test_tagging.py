@@ -20,12 +20,14 @@ from attnlight.callbacks import (
     Predictions,
     SingleErasure,
 )
-from attnlight.compatibility import arguments
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient, leave_one_out, permutations, total_variation
+from attnlight.functional import permutations, total_variation
+from attnlight.probing.input_gradient import input_gradient
+from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import Record, read_record
+from attnlight.storage.compatibility import arguments
 from attnlight.tasks import ChunkTagger
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written

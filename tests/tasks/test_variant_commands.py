@@ -13,7 +13,7 @@ import yaml
 from attnlight.__main__ import main
 from attnlight.datamodules import PlantedEvidence
 from attnlight.records import read_metadata, read_record
-from attnlight.reference import outputs, read_base
+from attnlight.reference import frozen_base, read_base
 from tests.bases import save_base
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
@@ -85,7 +85,7 @@ class TestCommands:
         self, base: Path, name: str, monitor: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[str] = []
-        monkeypatch.setattr(outputs, "read_base", lambda p: read.append(str(p)) or read_base(p))  # type: ignore[func-returns-value]
+        monkeypatch.setattr(frozen_base, "read_base", lambda p: read.append(str(p)) or read_base(p))  # type: ignore[func-returns-value]
         assert self.fit(f"planted_{name}", f"--model.base={base}") == 0
         saved = torch.load(f"checkpoints/planted_{name}/r/last.ckpt", weights_only=True)
         best = [state for key, state in saved["callbacks"].items() if "ModelCheckpoint" in key]

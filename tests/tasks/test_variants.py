@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight import compatibility
 from attnlight.batch import TextBatch
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.reference import FrozenBase, read_base, store, write_outputs
+from attnlight.reference import FrozenBase, cached_outputs, read_base, write_outputs
+from attnlight.storage import compatibility
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -406,7 +406,7 @@ def test_pairs_of_a_batch_are_bounded(
     scene: Scene, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts, model = scene.corpus.dataset("train"), read_base(base).model
-    monkeypatch.setattr(store, "_CPU_PAIRS", 200)
+    monkeypatch.setattr(cached_outputs, "_CPU_PAIRS", 200)
     cut: list[TextBatch] = []
     model.register_forward_pre_hook(lambda _, given: cut.append(given[0]))  # type: ignore[attr-defined]
     write_outputs(model, texts, tmp_path)

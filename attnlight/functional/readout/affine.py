@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlight.functional._cpu import Scratch
-from attnlight.functional.attribution.leave_one_out import blocks
+from attnlight.functional._cpu import Scratch, blocks
 from attnlight.functional.random import draw_states, shuffles
 from attnlight.functional.ranking import item_places
 

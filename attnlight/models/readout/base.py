@@ -21,7 +21,6 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
-from attnlight.functional.attribution.leave_one_out import last_places
 from attnlight.functional.erasure.erase import (
     erase_each_from_terms,
     keep_items,
@@ -30,6 +29,7 @@ from attnlight.functional.erasure.erase import (
 )
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
+from attnlight.probing.leave_one_out import last_places
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 Gradient = Literal["signed", "absolute"]

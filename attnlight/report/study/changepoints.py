@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnlight.errors import InputError
+from attnlight.figures.tables import number
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
 from attnlight.report.study.groups import lambda_paths, term_name
 from attnlight.report.study.texts import capital, text
-from attnlight.report.tables import number
 from attnlight.statistics.changepoint import VERY_STRONG, Segments, fit_segments
 
 if TYPE_CHECKING:

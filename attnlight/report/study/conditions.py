@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
+from attnlight.figures.style import INK, MUTED, PALETTE, PAPER
+from attnlight.figures.tables import Table, to_csv
 from attnlight.report.study.estimates import SHARE, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, read_study
 from attnlight.report.study.groups import KL, Spec, missing, words
@@ -20,8 +22,6 @@ from attnlight.report.study.series import panels
 from attnlight.report.study.tables import DASH, TEXT
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Comparison, judge
-from attnlight.report.style import INK, MUTED, PALETTE, PAPER
-from attnlight.report.tables import Table, to_csv
 from attnlight.statistics.exclusivity import (
     COST,
     Curve,

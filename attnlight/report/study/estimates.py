@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.figures.tables import interval, number
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Study
-from attnlight.report.tables import interval, number
 from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import mean_of_models, seed_interval

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.figures.style import INK, MUTED, PALETTE, POOLED
+from attnlight.figures.tables import number
+from attnlight.figures.violins import violins_by_max_attention
 from attnlight.report.study import changepoints, groups, series
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, TVD, Estimates
 from attnlight.report.study.groups import BEST, CONTROL, SEEDS, TRAINED, UNIFORM
 from attnlight.report.study.texts import capital, text
-from attnlight.report.style import INK, MUTED, PALETTE, POOLED
-from attnlight.report.tables import number
-from attnlight.report.violins import violins_by_max_attention
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlight import compatibility
 from attnlight.errors import InputError
-from attnlight.files import require_ordinary
 from attnlight.problems.words import Words
 from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
+from attnlight.storage import compatibility
+from attnlight.storage.files import require_ordinary
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlight.files import write_text
+from attnlight.figures.style import inline_svg, save_figure
+from attnlight.figures.tables import balanced, to_csv
 from attnlight.report.markup import render
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
@@ -14,13 +15,12 @@ from attnlight.report.study.frame import ROLES, read_study
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
-from attnlight.report.style import inline_svg, save_figure
-from attnlight.report.tables import balanced, to_csv
+from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnlight.report.tables import Table
+    from attnlight.figures.tables import Table
 
 PAGE = "index.html"
 _FIGURE = ("title", "stem", "caption")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.figures.style import INK, PALETTE, PAPER, canvas
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM
-from attnlight.report.style import INK, PALETTE, PAPER, canvas
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

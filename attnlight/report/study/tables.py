@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from attnlight.figures.tables import Table, number, to_csv
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
@@ -12,7 +13,6 @@ from attnlight.report.study.frame import GUIDED_BY_BASE
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
-from attnlight.report.tables import Table, number, to_csv
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Runs, Study

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from attnlight.figures.tables import number
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import (
     changepoint_sentence,
@@ -24,7 +25,6 @@ from attnlight.report.study.changepoints import (
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
 from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
 from attnlight.report.study.texts import capital, text
-from attnlight.report.tables import number
 
 if TYPE_CHECKING:
     from attnlight.report.study.frame import Study

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import input_gradient
 from attnlight.models import ENCODERS
+from attnlight.probing.input_gradient import input_gradient
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger

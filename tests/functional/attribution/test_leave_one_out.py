@@ -13,8 +13,13 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
-from attnlight.functional import leave_one_out, left_out_logits, reencode
-from attnlight.functional.attribution.leave_one_out import blocks, prediction_change
+from attnlight.functional._cpu import blocks
+from attnlight.probing.leave_one_out import (
+    leave_one_out,
+    left_out_logits,
+    prediction_change,
+    reencode,
+)
 from tests.models import test_hierarchical as hierarchical
 from tests.outside import Texts, TwoHeads, collate
 

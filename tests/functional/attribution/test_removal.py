@@ -11,12 +11,12 @@ import torch
 from attnlight.attribution import Occlusion
 from attnlight.batch import BOS, EOS, MARKED, PAD, UNK, TextBatch
 from attnlight.functional import log_odds
-from attnlight.functional.attribution.removal import (
+from attnlight.probing.removal import (
     keep_items,
     replace_items,
     replaced_embeddings,
 )
-from attnlight.functional.attribution.subsets import subset_logits
+from attnlight.probing.subsets import subset_logits
 from tests.attribution.scenes import scene
 
 

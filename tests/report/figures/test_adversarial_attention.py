@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from attnlight.report.figures import draw, tables
+from attnlight.figures import draw, tables
 from attnlight.statistics.frontier import EPSILONS
 from tests.report.fake import Rows, rows_of
 

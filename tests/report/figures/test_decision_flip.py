@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attnlight.figures import tables
+from attnlight.figures.erasure import ALL, WORDS, flipped_by_all
+from attnlight.figures.tables import number
 from attnlight.report import draw
-from attnlight.report.erasure import ALL, WORDS, flipped_by_all
-from attnlight.report.figures import tables
-from attnlight.report.tables import number
 from tests.report import erased
 from tests.report.fake import Rows, rows_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnlight.figures import tables
 from attnlight.report import draw
-from attnlight.report.figures import tables
 from tests.report.fake import rows_of
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attnlight.attribution import ATTRIBUTIONS
+from attnlight.figures import describe, tables
+from attnlight.figures.methods import METHODS, recorded_methods
 from attnlight.report import draw
-from attnlight.report.figures import describe, tables
-from attnlight.report.methods import METHODS, recorded_methods
 from tests.report.fake import rows_of
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from attnlight import callbacks
-from attnlight.report import draw, figures, save_figure
-from attnlight.report.figures import describe, descriptions
+from attnlight import callbacks, figures
+from attnlight.figures import describe, descriptions
+from attnlight.report import draw, save_figure
 from tests.report.fake import MEASURES, rows_of
 
 TESTS = list(descriptions())

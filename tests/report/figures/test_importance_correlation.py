@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
+from attnlight.figures import describe, tables
+from attnlight.figures.importance_correlation import PAIRS
 from attnlight.report import draw
-from attnlight.report.figures import describe, tables
-from attnlight.report.figures.importance_correlation import PAIRS
 from tests.report.fake import Rows, rows_of
 
 TEST = "importance_correlation"

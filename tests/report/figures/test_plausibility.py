@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlight.figures import describe, figure_rows, tables
 from attnlight.report import draw
-from attnlight.report.figures import describe, figure_rows, tables
 from tests.report.fake import rows_of, write_record
 
 MEASURES = ("auprc", "token_f1", "iou_f1")

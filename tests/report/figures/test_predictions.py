@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from attnlight.figures.predictions import calibration_bins
 from attnlight.report import draw
-from attnlight.report.figures.predictions import calibration_bins
 from tests.report.fake import rows_of
 
 Floats = NDArray[Any]

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from attnlight.figures import figure_rows
 from attnlight.records import ShardWriter, merge_shards, read_record
-from attnlight.report.figures import figure_rows
 from tests.report.fake import rows_of, write_record
 
 ALWAYS = ["index", "position", "prediction", "max_attention"]

@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from attnlight.figures import tables
 from attnlight.report import draw
-from attnlight.report.figures import tables
 from tests.report.fake import METHODS, rows_of
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlight.report.figures import draw, tables
-from attnlight.report.tables import number
+from attnlight.figures import draw, tables
+from attnlight.figures.tables import number
 from tests.report.fake import METHODS, rows_of
 
 PARTS = ["decoder", "word_attention", "embedding"]

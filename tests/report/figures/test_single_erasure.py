@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attnlight.figures import tables
+from attnlight.figures.single_erasure import sample
 from attnlight.report import draw
-from attnlight.report.figures import tables
-from attnlight.report.figures.single_erasure import sample
 from tests.report.erased import SCORES
 from tests.report.fake import rows_of
 

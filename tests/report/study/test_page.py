@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from attnlight.cli.report import main
 from attnlight.errors import InputError
-from attnlight.report.command import main
 from attnlight.report.study import write_study
 from tests.report.study.fake import FakeTagging, FakeTexts, add_adversary, whole, whole_tagger
 from tests.report.test_command import ATTACK, Page, files

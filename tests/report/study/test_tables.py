@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from attnlight.figures.tables import Table
 from attnlight.report.study import Study, read_study
 from attnlight.report.study.estimates import JS, TVD, Estimates
 from attnlight.report.study.frame import F1
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.verdict import selection
-from attnlight.report.tables import Table
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import (

@@ -1,0 +1,1 @@
+"""What a notebook calls: `run`, `check`, `load` and `explain`."""

@@ -1,0 +1,165 @@
+"""The Python interface: load a trained model, and run tests on it without a Trainer."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlight.batch import TextBatch
+from attnlight.data.rows import read_rows
+from attnlight.errors import InputError, did_you_mean, require_at_least
+from attnlight.reference.rows import GivenTexts, encode_rows
+from attnlight.reference.trained import TrainedModel, network_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from attnlight.callbacks import InterpretabilityTest
+    from attnlight.report.run import StoredRecord
+    from attnlight.report.verdict.card import Verdict
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of some tests, in a temporary folder that is deleted with this object.
+
+    Attributes:
+        folder: The folder, of the form of a run's.
+    """
+
+    folder: Path
+    _temporary: Any = field(default=None, repr=False)
+
+    @property
+    def _records(self) -> dict[str, StoredRecord]:
+        from attnlight.report.run import stored_records
+
+        return {record.test: record for record in stored_records(self.folder / "records")}
+
+    def _record(self, name: str) -> Path:
+        paths = {path.stem: path for path in sorted(self.folder.glob("records/test/*.parquet"))}
+        if name not in paths:
+            hint = did_you_mean(name, paths)
+            raise InputError(f"there is no test {name!r}{hint}; there are {', '.join(paths)}.")
+        return paths[name]
+
+    def table(self, test: str | None = None) -> pd.DataFrame:
+        """Means with 95 % intervals of all measures, or the rows of one test, one per instance.
+
+        Raises:
+            InputError: There is no such test.
+        """
+        import pandas as pd
+
+        from attnlight.records import read_record
+        from attnlight.report.summary import summarise
+
+        if test is not None:
+            columns = read_record(self._record(test)).columns
+            return pd.DataFrame({name: list(values) for name, values in columns.items()})
+        rows = [
+            (name, measure, mean.mean, mean.low, mean.high, mean.defined)
+            for name, record in self._records.items()
+            for (measure, _), mean in summarise(record, by_class=False).means.items()
+        ]
+        return pd.DataFrame(rows, columns=["test", "measure", "mean", "low", "high", "n"])
+
+    def figure(self, test: str) -> Figure | None:
+        """The figure of a test; None if it has none.
+
+        Raises:
+            InputError: There is no such test.
+        """
+        from attnlight.figures import describe, draw, figure_rows
+        from attnlight.records import read_metadata
+
+        path = self._record(test)
+        metadata, (rows, _) = read_metadata(path), figure_rows(path, describe(test).columns)
+        return draw(test, rows, metadata.get("classes"), metadata)
+
+    def verdict(self) -> Verdict:
+        """The verdict card: may this attention be read as an explanation? `print` shows it."""
+        from attnlight.report.verdict.card import verdict_of
+
+        return verdict_of(self.folder)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write the page, tables and figures into a folder, and return the path of the page."""
+        from attnlight.report.page import write_report
+
+        return write_report(self.folder, Path(folder))
+
+
+def load(path: str | Path) -> TrainedModel:
+    """A trained model, ready to read texts.
+
+    Args:
+        path: The folder of its run, a checkpoint, or the name of a model that comes with attnlight:
+            `sst`.
+
+    Raises:
+        InputError: There is no such model, it is damaged, or it has no attention.
+    """
+    return TrainedModel.load(path)
+
+
+def run(
+    model: Any,  # noqa: ANN401
+    data: Any,  # noqa: ANN401
+    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
+    batch_size: int = 64,
+) -> Results:
+    """Run tests on texts; rows are those that `attnlight test` records.
+
+    Args:
+        model: A run's folder, a checkpoint, what `load` returns, or a task; for batches also any
+            `AttentionModel`.
+        data: A list of texts; of pairs of a text and its label; of mappings, such as the rows of a
+            `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
+            are any, `query`, `candidates`, `label` (one for each token of a tagger) and `pos`; or of
+            batches. Or a table of such columns: a DataFrame, or a mapping of lists. The dataset index
+            of a row is its place. A label is a class's name, or a number: the name of a class where
+            classes are numbers, else its place, from 0, among the names of a `datasets.Dataset` or
+            among the model's classes.
+        tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
+            mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
+        batch_size: Number of texts read at a time.
+
+    Raises:
+        InputError: The model cannot be read or is none, the data are empty or are not as above, a test
+            is unknown or needs more of the corpus, or `batch_size` is not positive.
+    """
+    from attnlight.api.recording import build_tests, record_tests
+
+    require_at_least(1, batch_size=batch_size)
+    rows = read_rows(data, batches=True)
+    if not rows:
+        raise InputError("there are no data to test on; expected at least one text.")
+    batches, reader = rows, load(model) if isinstance(model, str | Path) else model
+    texts = None
+    if not isinstance(rows[0], TextBatch):
+        reader = texts = TrainedModel.of(reader)
+        batches = [
+            encode_rows(reader, rows[start : start + batch_size], start)
+            for start in range(0, len(rows), batch_size)
+        ]
+    network, chosen = network_of(reader), build_tests(tests)
+    temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
+    source = getattr(reader, "path", None)  # of a network trained elsewhere, no run's
+    names: tuple[str, ...] = ("python", type(network).__name__)
+    if isinstance(source, Path):
+        names = source.resolve().parts[-2:]
+    folder = Path(temporary.name, *names)
+    given = GivenTexts(batches, texts, rows)
+    if given.cut:
+        print(
+            f"{given.cut:,} of {len(rows):,} texts are cut at the model's longest text.",
+            file=sys.stderr,
+        )
+    record_tests(chosen, network, batches, given, reader, folder)
+    return Results(folder, temporary)

@@ -1,0 +1,99 @@
+"""Scalars for the loggers and a figure from a test's record."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning.pytorch as pl
+import numpy as np
+from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
+
+from attnlight.figures import describe, figure_rows
+from attnlight.figures.style import figure_bytes
+from attnlight.records import EXCLUDED, clustered_pieces, read_metadata, read_pieces
+from attnlight.report import save_figure
+from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURE_ROWS = 200_000
+_NAMED = 5  # number of texts that a warning names
+
+
+def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
+    """Mean and 95 % bootstrap interval of each measure of a record.
+
+    Returns:
+        `<measure>`, `<measure>_low` and `<measure>_high` for each measure.
+    """
+    if not measures:
+        return {}
+    intervals = bootstrap_pieces(
+        (
+            (np.stack([piece[name] for name in measures], axis=1), clusters)
+            for piece, clusters in clustered_pieces(path, measures)
+        ),
+        len(measures),
+        in_memory=read_metadata(path)["rows"] <= MAX_EXACT_CLUSTERS,
+    )
+    scalars: dict[str, float] = {}
+    for name, interval in zip(measures, intervals, strict=True):
+        scalars |= {
+            name: interval.mean,
+            f"{name}_low": interval.low,
+            f"{name}_high": interval.high,
+        }
+    return scalars
+
+
+def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
+    """A warning with the number of unmeasured rows of a record and the first five of their texts."""
+    pieces = read_pieces(path, ["index", "prediction"])
+    index = np.concatenate([piece["index"][piece["prediction"] == EXCLUDED] for piece in pieces])
+    when = stage if epoch is None else f"{stage}, epoch {epoch}"
+    texts = np.unique(index)
+    named = ", ".join(map(str, texts[:_NAMED])) + (", ..." if len(texts) > _NAMED else "")
+    return (
+        f"{when}: not measured, because their logits or attention are not finite: {len(index):,} "
+        f"instances (dataset index {named})."
+    )
+
+
+def show_figure(
+    trainer: pl.Trainer,
+    stage: str,
+    name: str,
+    path: Path,
+    draw: Callable[[Mapping[str, NDArray[Any]]], Figure | None],
+) -> None:
+    """Draw a record's figure for the loggers that take images and, outside fit, for the run folder.
+
+    Records of more than 200,000 rows are left to `attnlight report`, so that a figure of a million
+    rows does not delay training.
+    """
+    attached: list[Any] = trainer.loggers
+    loggers = [  # W&B can be disabled
+        logger
+        for logger in attached
+        if hasattr(logger, "log_image") and not getattr(logger.experiment, "disabled", False)
+    ]
+    fitting = trainer.state.fn == TrainerFn.FITTING
+    if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
+        return
+    figure = draw(figure_rows(path, describe(name).columns)[0])
+    if figure is None:
+        return
+    if not fitting:
+        save_figure(figure, path.parents[2] / "figures" / path.parent.name / name)
+    if not loggers:
+        return
+    from PIL import Image
+
+    for logger in loggers:
+        image = Image.open(io.BytesIO(figure_bytes(figure, "png", dpi=150)))
+        logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)

@@ -1,0 +1,231 @@
+"""Write a run's configuration, and print the table at the end of a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import rich
+import yaml
+from jsonargparse import Namespace
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.cli import SaveConfigCallback
+from rich.markup import escape
+from typing_extensions import override
+
+from attnlight.callbacks.base import STAGES, attached_tests, record_name
+from attnlight.callbacks.hooks.epoch_recorder import (
+    checkpoint_hash,
+    corpus_suffix,
+    weights_without_checkpoint,
+)
+from attnlight.errors import InputError
+from attnlight.figures import describe, figure_rows, tables
+from attnlight.records import RecordError, read_metadata
+from attnlight.report.run import stored_records
+from attnlight.report.summary import terminal_table
+from attnlight.report.verdict.card import verdict_of
+from attnlight.storage import compatibility
+from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE
+from attnlight.storage.files import read_yaml, write_text
+from attnlight.storage.shipped import CONFIGS
+
+
+class RunConfig(SaveConfigCallback):
+    """Write `<run>/<verb>.yaml`, the complete configuration, and log it to W&B.
+
+    The checkpoint and `--overwrite` of this call are omitted, so that the file starts the same run
+    again. It is written when checkpoint and corpus have been accepted. That of `validate` and `test`
+    also lists the tests of earlier calls whose records still exist; a record that was measured with
+    other settings is an error, unless `--overwrite` was given.
+
+    A run that was killed after early stopping's last epoch is not trained further when resumed.
+    """
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse to replace a test's record of other settings, or to add to those of another checkpoint.
+
+        Records without settings are compared by their other metadata.
+
+        Raises:
+            InputError: There is such a record.
+        """
+        if stage not in STAGES or self.config.overwrite:
+            return
+        suffix = corpus_suffix(trainer)
+        folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
+        attached = attached_tests(trainer)
+        weights = None if self.config.ckpt_path else weights_without_checkpoint(trainer)
+        for record in stored_records(folder.parent):
+            if record.epoch is None and record.corpus == suffix.removeprefix("-"):
+                again = record.path.parent == folder and record.test in [t.name for t in attached]
+                _require_checkpoint(record.path, self.config.ckpt_path, weights, again)
+        for test in attached:
+            path = folder / f"{test.name}.parquet"
+            try:
+                metadata = read_metadata(path)
+            except RecordError:  # none, or a damaged one
+                continue
+            settings = test.settings(trainer, stage)
+            expected: dict[str, Any] = {}
+            if "settings" in metadata:
+                expected["settings"] = settings
+                recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
+                metadata["settings"] = compatibility.callback(recorded)["init_args"]
+            else:
+                partial = "limit_batches" in settings or test.max_instances is not None
+                expected |= test.plain_metadata()
+                expected |= {"measures": list(test.measures), "partial": partial}
+            if suffix:
+                expected["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
+            for name, value in expected.items():
+                _require_same(path, name, metadata.get(name), value)
+
+    @override
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Now that checkpoint and corpus have been accepted.
+        if not trainer.is_global_zero or self.already_saved:
+            return
+        self.already_saved = True
+        stage = str(trainer.state.fn.value)  # type: ignore[union-attr]
+        config = self.config.clone()
+        config.ckpt_path, config.overwrite = None, False
+        suffix = corpus_suffix(trainer)
+        path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
+        if stage in STAGES:
+            current = {test.name for test in attached_tests(trainer)}
+            records = path.parent / "records" / (STAGES[stage] + suffix)
+            try:
+                earlier = read_yaml(path)["trainer"]["callbacks"] or []
+                names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
+            except (InputError, LookupError, TypeError):
+                earlier, names = [], []  # no such file yet, or a damaged one
+            config.trainer.callbacks += [
+                Namespace(**callback)  # type: ignore[no-untyped-call]
+                for callback, name in zip(earlier, names, strict=True)
+                if name not in current and (records / f"{name}.parquet").is_file()
+            ]
+        if stage == "fit":
+            path.with_name("status.json").unlink(missing_ok=True)  # of the training that is resumed
+        text = self.parser.dump(config, skip_unset=False, skip_validation=True)
+        write_text(path, text)
+        for logger in trainer.loggers:
+            if isinstance(logger, pl.loggers.WandbLogger):
+                logged = {stage + suffix: yaml.safe_load(text)}
+                logger.experiment.config.update(logged, allow_val_change=True)
+
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        # Called for `last.ckpt` alone: best.ckpt has only weights.
+        batch_size = trainer.datamodule.batch_size  # type: ignore[attr-defined]
+        checkpoint[GLOBAL_BATCH_SIZE] = batch_size * trainer.world_size
+
+    @override
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Checkpoints store the wait count of early stopping, but not that training was stopped.
+        stoppers = (c for c in trainer.callbacks if isinstance(c, EarlyStopping))  # type: ignore[attr-defined]
+        if any(stopper.wait_count >= stopper.patience for stopper in stoppers):
+            trainer.should_stop = True
+
+
+def _require_checkpoint(
+    path: Path, checkpoint: str | None, weights: str | None, again: bool
+) -> None:
+    """Refuse a record of another checkpoint or, unless measured again, of an earlier version of it.
+
+    Args:
+        path: The record.
+        checkpoint: The checkpoint that is tested; None: the network was trained elsewhere.
+        weights: Digest of the weights of a network that was trained elsewhere.
+        again: Whether the record is about to be measured again.
+    """
+    try:
+        metadata = read_metadata(path)
+    except RecordError:  # a damaged one
+        return
+    name = None if checkpoint is None else Path(checkpoint).name
+    found, hashed = metadata.get("checkpoint"), metadata.get("checkpoint_hash")
+    if found == name and weights != metadata.get("weights"):
+        raise InputError(
+            f"{path} is of other weights ({metadata.get('weights')}) than the model has now ({weights}): "
+            "give another --run, or delete the records."
+        )
+    same = again or name is None or hashed in (None, checkpoint_hash(checkpoint))
+    if found == name and same:
+        return
+    raise InputError(
+        f"{path} was measured with {'an earlier ' * (found == name)}{found}, now {name}, and a card "
+        "and a page are of one checkpoint: --overwrite goes on, and other tests must then be "
+        "measured again, too."
+    )
+
+
+def _require_same(path: Path, name: str, recorded: object, value: object) -> None:
+    """Refuse a setting that differs from the record's; of mappings name the first such key."""
+    if isinstance(recorded, dict) and isinstance(value, dict):
+        for key in {**recorded, **value}:
+            _require_same(path, key, recorded.get(key), value.get(key))
+    elif recorded != value:
+        raise InputError(
+            f"{path} was measured with other settings ({name} {recorded}, now {value}); "
+            f"--overwrite replaces it{_of_card(path.stem)}."
+        )
+
+
+def _of_card(test: str) -> str:
+    """Which of several --tests to give last, if a test is one of `card`."""
+    callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
+    if test not in [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]:
+        return ""
+    return ", and --tests card goes last, since the verdict card reads its settings"
+
+
+class SummaryTable(Callback):
+    """Print the task's metrics, the tests' measures and the verdict card when a test ends.
+
+    The card is also written to `report/verdict.json` and to the summary of W&B.
+    """
+
+    @override
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        attached = attached_tests(trainer)
+        tests = {test.name for test in attached}
+        metrics = {
+            name.removeprefix("test/"): f"{float(value):.4f}"
+            for name, value in trainer.callback_metrics.items()
+            if name.split("/")[1] not in tests
+        }
+        rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
+        records, suffix = Path(trainer.default_root_dir) / "records", corpus_suffix(trainer)
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        if not all(test.shows_table for test in attached):
+            rich.print(terminal_table(records, suffix.removeprefix("-")))
+        for test in attached:
+            path = records / f"test{suffix}" / f"{test.name}.parquet"
+            if test.shows_table:
+                rows, _ = figure_rows(path, describe(test.name).columns)
+                shown = tables(test.name, rows, metadata=read_metadata(path))
+                for table in shown[:1]:
+                    rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
+        if attached and all(test.shows_table for test in attached):
+            return  # their table is the answer to what was asked
+        folder, corpus = Path(trainer.default_root_dir), suffix.removeprefix("-")
+        try:
+            verdict = verdict_of(folder, corpus)
+        except RecordError as error:  # of a test that is not attached
+            print(f"No verdict: {error}")
+            return
+        verdict.write(folder / "report", corpus)
+        print(f"\n{verdict}")
+        for logger in trainer.loggers:
+            if isinstance(logger, pl.loggers.WandbLogger) and not corpus:
+                logger.experiment.summary.update(verdict.summary())

@@ -1,0 +1,89 @@
+"""Columns of a record that show texts: their tokens, and which of them are attended to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.hooks.epoch_recorder import on_cpu
+from attnlight.callbacks.predictions import row_labels
+from attnlight.errors import InputError
+from attnlight.functional.readout.instances import row_texts
+from attnlight.records import list_column
+
+# Of every corpus; others follow.
+FIRST = ("tokens", "items", "label", "probabilities", "attention")
+
+
+class TextColumns:
+    """The texts of a split, as columns of the rows of a batch.
+
+    Args:
+        dataset: The split that batches are read from.
+
+    Raises:
+        InputError: It does not give the words of its texts.
+    """
+
+    def __init__(self, dataset: Any) -> None:  # noqa: ANN401
+        if not hasattr(dataset, "words"):
+            raise InputError(
+                f"{type(dataset).__name__} does not give the words of its texts: it needs a method "
+                "`words(position)`, as the corpora of attnlight.datamodules have it."
+            )
+        self._dataset = dataset
+        self._order = np.argsort(dataset.index)
+
+    def __call__(self, batch: TextBatch, output: AttentionOutput) -> dict[str, Any]:
+        """Columns of the rows of an output.
+
+        Returns:
+            `tokens` (list of str), `items` ([start, end) in tokens per attended item, a word or a
+            sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
+            item), each of the corpus's per-token extras under its name, one value per token, and
+            for texts with a query `query` (its tokens) and `allowed` (numbers of the classes that
+            may be answered).
+        """
+        batch, output = batch.to("cpu"), output.apply(on_cpu)
+        index = output.rows[:, 0].numpy()
+        places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
+        tokens = [self._dataset.words(int(place)) for place in places]
+        if getattr(self._dataset, "whole_words", False):  # each with what its first token has
+            first = {name: values[..., 0] for name, values in batch.extras.items()}
+            batch = replace(
+                batch, tokens=batch.tokens[..., 0], mask=batch.mask[..., 0], extras=first
+            )
+        rows, heads, _ = output.weights.shape
+        text, label = row_texts(batch, output), row_labels(batch, output)
+        lengths = output.mask.sum(dim=-1).numpy()
+        per_item = np.repeat(output.mask.numpy()[:, None], heads, axis=1)
+        attention = list_column(output.weights.numpy()[per_item], np.repeat(lengths, heads))
+        # Number of tokens of each item: 1 for a word, or the length of a sentence (B, S).
+        sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
+        ends = sizes.cumsum(dim=-1)
+        spans = torch.stack([ends - sizes, ends], dim=-1)[text][output.mask]
+        pairs = pa.FixedSizeListArray.from_arrays(spans.int().numpy().ravel(), 2)
+        seen = batch.mask[text].numpy()
+        counts = seen.reshape(rows, -1).sum(axis=-1)
+        columns = {
+            "tokens": pa.array(tokens, pa.list_(pa.string())),
+            "items": list_column(pairs, lengths),
+            "label": pa.nulls(rows, pa.int64()) if label is None else label,
+            "probabilities": output.probabilities,
+            "attention": list_column(attention, np.full(rows, heads)),
+        }
+        if batch.query is not None:
+            queries = [self._dataset.query_words(int(place)) for place in places]
+            allowed = torch.ones(rows, output.logits.shape[1], dtype=torch.bool)
+            if batch.allowed_classes is not None:
+                allowed = batch.allowed_classes[text]
+            columns["query"] = pa.array(queries, pa.list_(pa.string()))
+            numbers = allowed.nonzero()[:, 1].numpy()
+            columns["allowed"] = list_column(numbers, allowed.sum(dim=-1).numpy())
+        extras = {name: values[text].numpy()[seen] for name, values in batch.extras.items()}
+        return columns | {name: list_column(values, counts) for name, values in extras.items()}

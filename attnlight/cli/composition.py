@@ -1,0 +1,322 @@
+"""Compose one configuration from the files and options of a command, before types are checked.
+
+`trainer.yaml` is the default. Each `-c FILE` is merged over the configuration so far, then
+`--model`, `--data`, `--trainer` and `--trainer.callbacks` in the order given; the parser applies
+all other options last.
+
+* `data`: a section that names a class or a file replaces the previous one completely; any other
+  changes single options. The file may be a table of texts or a folder, the `path` of a
+  `TextDataModule`.
+* `model`: the same, but a section with the previous class, and not from a separate file, changes
+  single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
+* `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
+  interpretability tests.
+* Class and option names of the first format are translated as each part is read.
+* The tests in a configuration written by `fit` are ignored by `validate`, `test` and `predict`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader
+from lightning.pytorch.callbacks import Callback
+
+from attnlight.callbacks import InterpretabilityTest
+from attnlight.datamodules import CorpusDataModule
+from attnlight.errors import InputError, did_you_mean
+from attnlight.storage import compatibility
+from attnlight.storage.files import read_yaml
+from attnlight.storage.foreign_classes import STORED, class_of, require_trusted
+from attnlight.storage.shipped import CONFIGS, find_config
+from attnlight.tasks.attention import AttentionTask
+
+Config = dict[str, Any]
+DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
+DEFAULTS = {
+    "model": "attnlight.tasks.AttentionClassifier",
+    "data": "attnlight.datamodules.PlantedEvidence",
+}
+_BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
+_SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
+_CALLBACKS = "--trainer.callbacks"
+_PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
+# Keys that identify a configuration of `fit`: it has all of the first and none of the second.
+_OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
+_NOT_OF_FIT = {"verbose", "return_predictions"}
+# Options of groups: 1 the group, 2 `init_args` of a custom network, which may be left out, 3 the option.
+_GROUPED = re.compile(
+    rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})(\.init_args)?\.(\w+)"
+)
+
+_CLASS_KEYS = ("class_path", "init_args")
+
+
+class _FileSection(dict[str, Any]):
+    """A section read from a separate file, which replaces the previous one."""
+
+    stem = ""  # of the file
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The result of `compose`.
+
+    Attributes:
+        config: The configuration.
+        files: The configuration files that it was composed from, without the default.
+        options: The remaining arguments, which the parser applies to it.
+        tests: Whether it has an interpretability test.
+        corpus: Stem of the file that `data` was read from; None if it was not a separate file.
+    """
+
+    config: Config
+    files: list[str]
+    options: list[str]
+    tests: bool
+    corpus: str | None
+
+
+def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
+    """Merge the configuration files of a command and the options that replace sections.
+
+    Args:
+        verb: `fit`, `validate`, `test` or `predict`.
+        arguments: The arguments after it.
+        keys: The keys that a configuration may have, dotted (`trainer.max_epochs`).
+
+    Raises:
+        InputError: A file is missing or not a configuration, or names a key or class that does not
+            exist.
+    """
+    named, rest = _extract(arguments, ("-c", "--config"))
+    default = read_config(DEFAULT_TRAINER)
+    config, files = default, []
+    for _, file in named:
+        layer = read_config(Path(file), keys)
+        if layer == default:
+            continue
+        files.append(file)
+        if verb != "fit" and layer.keys() >= _OF_FIT and not layer.keys() & _NOT_OF_FIT:
+            callbacks_of_fit = _as_list(layer["trainer"].get("callbacks"))
+            others = [item for item in callbacks_of_fit if not _is_test(item, "trainer.callbacks")]
+            layer["trainer"] |= {"callbacks": others}
+        config = _override(config, layer)
+    replacing, options = _extract(rest, (*_PLAIN, _CALLBACKS))
+    for name, value in replacing:
+        section, content = name[2:].removesuffix(".class_path"), _load(value)
+        if name == _CALLBACKS:
+            section, content = "trainer", {"callbacks": content}
+        config = _override(config, {section: _section(section, content, Path(), name)})
+    pairs = zip(options, [*options, ""][1:], strict=True)
+    options = [compatibility.option(*pair) for pair in pairs]
+    config["model"], options = _set_nested(config.get("model", {}), options)
+    corpus = getattr(config.get("data"), "stem", None)
+    for name, path in DEFAULTS.items():
+        config[name] = {"class_path": path} | config.get(name, {})
+    callbacks = _as_list(config["trainer"].get("callbacks"))
+    for _, value in _extract(options, (f"{_CALLBACKS}+",))[0]:
+        callbacks += _as_list(_load(value))
+    tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # checks every class
+    return Composition(config, files, options, any(tests), corpus)
+
+
+def _set_nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
+    """A `model` section with the options that jsonargparse would misread, and the other options.
+
+    It reads null in a group as text, and cannot set options of a custom network, a mapping. YAML
+    spells null `null`, `Null`, `NULL` and `~`; an empty string stays a string.
+    """
+    groups = model.get("init_args") or {}
+    rest, words = [], iter(options)
+    for word in words:
+        name, equals, value = word.partition("=")
+        match = _GROUPED.fullmatch(name)
+        if match is None:
+            rest.append(word)
+            continue
+        text = value if equals else next(words, None)
+        if text is None:
+            raise InputError(f"{name} needs a value")
+        custom = match[3] not in _CLASS_KEYS and "class_path" in (groups.get(match[1]) or {})
+        if custom or (text and not match[2] and _load(text) is None):
+            changed = {match[3]: get_loader("yaml")(text)}
+            group = {match[1]: {"init_args": changed} if custom else changed}
+            model = _merged(model, {"init_args": group})
+        else:
+            rest += [word] if equals else [word, text]
+    return model, rest
+
+
+def _extract(
+    arguments: Sequence[str], names: Collection[str]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Names and values of these options, in order, and the other arguments."""
+    taken, others, words = [], [], iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in names:
+            others.append(word)
+            continue
+        given = value if equals else next(words, None)
+        if given is None:
+            raise InputError(f"{name} needs a value")
+        taken.append((name, given))
+    return taken, others
+
+
+def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
+    """Read a configuration file and the files that it names as `model`, `data` or `trainer`.
+
+    Args:
+        path: The file.
+        keys: The keys that it may have, dotted; None: any.
+
+    Raises:
+        InputError: A file is missing or not YAML, has a dotted or unknown key, or names a class
+            that does not exist or, where a run stored the file, is not trusted.
+    """
+    config = _read(path)
+    if STORED.fullmatch(path.name):
+        require_trusted(path, config)
+    for key in config:
+        first, _, rest = key.partition(".")
+        if rest:  # Lightning would discard the section's file
+            raise InputError(f"{path} has the dotted key {key!r}; write {rest}: under {first}:")
+    config = {
+        name: _section(name, value, path.parent, f"{path}: {name}")
+        for name, value in config.items()
+        if value is not None or name not in _SECTIONS
+    }
+    valid = {*(key.partition(".")[0] for key in keys or ()), *(keys or ())}
+    for key in (*config, *(f"trainer.{key}" for key in config.get("trainer", ()))):
+        if keys is not None and key.removesuffix("+") not in valid:
+            raise InputError(f"{path} has the unknown key {key!r}{did_you_mean(key, valid)}")
+    return config
+
+
+def _read(path: Path) -> Config:
+    if path.suffix in _TABLES:
+        raise InputError(
+            f"{path} is a table, not a configuration; to train on its texts write `attnlight fit "
+            f"--model bilstm_additive --data {path}`"
+        )
+    try:
+        config = read_yaml(path, get_loader("yaml"))
+    except InputError as error:
+        if path.suffix in ("", ".yaml", ".yml", ".json") or not path.is_file():
+            raise
+        raise InputError(
+            f"{path} is neither a configuration (.yaml) nor a table ({', '.join(_TABLES)}); a word "
+            "and its tag on each line are read by `--model tagger_text --data ChunkingDataModule "
+            f"--data.path {path.parent} --data.train {path.name} --data.test_fraction 0.2 "
+            "--data.word_column 0 --data.label_column -1`"
+        ) from error
+    if not all(isinstance(key, str) for key in config):
+        raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
+    return config
+
+
+def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: ANN401
+    """A value of a configuration, read from its file if it names one, with its classes checked."""
+    if name not in _SECTIONS:
+        return value
+    file = None
+    if name == "data" and isinstance(value, str) and Path(value).suffix in _TABLES:
+        value, file = _corpus(Path(value)), Path(value)
+    elif isinstance(value, str):
+        file = folder / find_config(value, _SECTIONS[name], folder, where)
+        named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
+        if name == "data" and file.is_dir():
+            value = _corpus(file)
+        else:
+            value, file = (_read(file), file) if named else ({"class_path": value}, None)
+    if not isinstance(value, dict):
+        raise InputError(f"{where} is {value!r}; expected a mapping or a file")
+    if name == "model":
+        value = compatibility.section(value)
+    if name == "trainer":
+        for key in {"callbacks", "callbacks+"} & value.keys():
+            value[key] = [compatibility.callback(item) for item in _as_list(value[key])]
+            for callback in value[key]:
+                _is_test(callback, f"{where}.{key}")
+    elif "class_path" in value:
+        class_of(value["class_path"], _BASES[name], where)
+    if file is not None:
+        value = _FileSection(value)
+        value.stem = file.stem
+    return value
+
+
+def _corpus(path: Path) -> Config:
+    """A section with the texts of a table, or of the tables in a folder."""
+    return {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": str(path)}}
+
+
+def _load(value: str) -> Any:  # noqa: ANN401
+    """The value of an option: parsed as YAML if it is a mapping, a list or null, else unchanged."""
+    try:
+        content = get_loader("yaml")(value)
+    except yaml.YAMLError:
+        return value
+    return content if isinstance(content, dict | list) or content is None else value
+
+
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _override(below: Config, above: Config) -> Config:
+    """Merge a configuration over another."""
+    merged = below | above
+    for name in (name for name in _SECTIONS if name in below and name in above):
+        lower, upper = below[name], above[name]
+        if name == "trainer":
+            merged[name] = _trainer(lower, upper)
+            continue
+        paths = (part.get("class_path", DEFAULTS[name]) for part in (lower, upper))
+        kinds = {class_of(path, _BASES[name], name) for path in paths}
+        replaced = "class_path" in upper and (name == "data" or len(kinds) == 2)
+        if not (replaced or isinstance(upper, _FileSection)):
+            merged[name] = _merged(lower, upper)
+    return merged
+
+
+def _merged(below: Config, above: Config) -> Config:
+    """Merge options over others: constructor arguments and their groups, key by key."""
+    merged = below | above
+    for key in above.keys() & below.keys() & {"init_args", *compatibility.GROUPS}:
+        parts = below[key], above[key]
+        if all(isinstance(part, dict) for part in parts) and "class_path" not in above[key]:
+            merged[key] = _merged(*parts)
+    return merged
+
+
+def _trainer(below: Config, above: Config) -> Config:
+    merged = dict(below)
+    for key, value in sorted(above.items(), key=lambda item: item[0].endswith("+")):
+        if key.endswith("+"):
+            merged[key[:-1]] = _as_list(merged.get(key[:-1])) + _as_list(value)
+        elif key == "callbacks":
+            tests = [
+                item for item in _as_list(below.get(key)) if _is_test(item, "trainer.callbacks")
+            ]
+            merged[key] = tests + _as_list(value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _is_test(callback: Any, where: str) -> bool:  # noqa: ANN401
+    path = callback.get("class_path") if isinstance(callback, dict) else callback
+    return isinstance(path, str) and issubclass(
+        class_of(path, Callback, where), InterpretabilityTest
+    )

@@ -1,0 +1,95 @@
+"""Changes to a parsed configuration before its classes are instantiated."""
+
+from __future__ import annotations
+
+import netrc
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from jsonargparse import Namespace
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar
+
+from attnlight.callbacks import InterpretabilityTest
+from attnlight.callbacks.hooks.wandb_run import WandbRun
+from attnlight.storage.foreign_classes import import_class
+from attnlight.storage.run_folder import is_rank_zero
+
+_LONGEST_TAG = 64  # of W&B
+
+
+def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
+    """Replace placeholders such as `{run}` and `{monitor}` in all strings of a configuration."""
+    if isinstance(value, str):
+        for name, text in names.items():
+            value = value.replace("{" + name + "}", text)
+        return value
+    if isinstance(value, list):
+        return [fill_placeholders(item, names) for item in value]
+    if isinstance(value, Namespace):
+        filled = {key: fill_placeholders(item, names) for key, item in vars(value).items()}
+        return Namespace(**filled)  # type: ignore[no-untyped-call]
+    if isinstance(value, dict):
+        return {key: fill_placeholders(item, names) for key, item in value.items()}
+    return value
+
+
+def resolve_callbacks(trainer: Namespace) -> None:
+    """Keep only the last test or EarlyStopping of each class; drop disabled callbacks.
+
+    `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
+    it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.
+    """
+    seen: set[str] = set()
+    remaining = []
+    for callback in reversed(trainer.callbacks or ()):
+        path = callback["class_path"]
+        kind = import_class(path, object)
+        disabled = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
+        disabled |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
+        repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
+        if not (disabled or repeated):
+            remaining.append(callback)
+        seen.add(path)
+    trainer.callbacks = remaining[::-1]
+
+
+def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
+    """Put Weights & Biases into offline mode if there is no API key, and print that it is."""
+    used = "WandbLogger" in str(loggers)
+    if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
+        return
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    with suppress(OSError, netrc.NetrcParseError):
+        if netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None:
+            return
+    os.environ["WANDB_MODE"] = "offline"
+    os.environ.setdefault("WANDB_SILENT", "true")
+    if is_rank_zero():
+        print("W&B: no API key, so this run is offline; `wandb sync` uploads it later.")
+
+
+def use_wandb_run(
+    logger: Namespace, *, role: str, tags: Sequence[str], monitor: str, mode: str, step: int
+) -> None:
+    """Change the configuration of a `WandbLogger` into that of a `WandbRun`, which resumes its id.
+
+    Args:
+        logger: The configuration.
+        role: The job type, unless that or `WANDB_JOB_TYPE` is given.
+        tags: The tags, unless those or `WANDB_TAGS` are given.
+        monitor: An argument of `WandbRun`.
+        mode: Likewise.
+        step: Likewise.
+    """
+    logger.class_path = f"{WandbRun.__module__}.{WandbRun.__qualname__}"
+    given = logger.init_args
+    defaults = {"job_type": role, "tags": [tag[:_LONGEST_TAG] for tag in tags], "resume": "allow"}
+    if given.get("resume_from") or given.get("fork_from"):
+        del defaults["resume"]  # W&B takes one of the three
+    for name, value in defaults.items():
+        if given.get(name) is None and f"WANDB_{name.upper()}" not in os.environ:
+            given[name] = value
+    given.monitor, given.mode, given.step = monitor, mode, step

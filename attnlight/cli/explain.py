@@ -1,0 +1,83 @@
+"""`attnlight explain`: what attention and other scores say of single texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from attnlight.api.explain import METHODS, explain
+from attnlight.cli.arguments import VerbParser
+from attnlight.cli.shorthand import plain_value
+from attnlight.errors import InputError
+
+DESCRIPTION = """\
+Predict texts, and show what attention and other scores say of their words: the smallest set of words
+whose erasure from attention changes the decision, and the most different attention that gives the
+same prediction. For pairs, TEXT is the passage."""
+EPILOG = """\
+attnlight explain sst "a gripping, funny film"
+attnlight explain checkpoints/sst_bilstm/seed0 "a gripping, funny film"
+attnlight explain RUN --file texts.txt --methods occlusion,lrp --json
+
+Without TEXT and --file, lines of standard input are read."""
+
+
+def main(argv: list[str]) -> int:
+    """Print the explanation of each text.
+
+    Raises:
+        InputError: There is no such run, a file cannot be read, or `explain` refuses the texts.
+    """
+    parser = VerbParser("explain", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument(
+        "run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst"
+    )
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text")
+    parser.add_argument("--file", metavar="FILE", type=Path, help="a file with a text in each line")
+    parser.add_argument("--query", help="for pairs: the query of all texts")
+    parser.add_argument(
+        "--candidates",
+        metavar="CLASS,...",
+        help="the classes that a text may be answered with (default: all)",
+    )
+    parser.add_argument(
+        "--methods",
+        metavar="NAME,...",
+        default=",".join(METHODS),
+        help="attribution methods, or mappings of their options (default: %(default)s)",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--html", action="store_true", help="print an HTML page")
+    options = parser.parse_args(argv)
+    texts = options.texts
+    if options.file is not None or not texts:
+        try:
+            content = sys.stdin.read() if options.file is None else options.file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{options.file or 'standard input'} is not readable: {error}."
+            ) from error
+        texts = [*texts, *filter(str.strip, content.splitlines())]
+    queries = None if options.query is None else [options.query] * len(texts)
+    candidates = options.candidates and [options.candidates.split(",")] * len(texts)
+    methods = plain_value("--methods", options.methods)
+    found = explain(options.run, texts, methods, queries, candidates)
+    if options.json:
+        print(json.dumps(list(map(asdict, found)), indent=1))
+    elif options.html:
+        from markupsafe import Markup
+
+        from attnlight.report.markup import render
+
+        parts = [Markup(one._repr_html_()) for one in found]
+        print(render("explanations.html.jinja", title="Explanations", parts=parts))
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        for one in found:
+            console.print(one.to_rich(), "")
+    return 0

@@ -1,0 +1,369 @@
+"""LightningCLI for attnlight: links, run folders and additions for each verb."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import rich
+import torch
+import yaml
+from jsonargparse import Namespace
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from typing_extensions import override
+
+# Imported so that a YAML can name their classes without a path.
+from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.base import STAGES
+from attnlight.callbacks.hooks.epoch_lines import EpochLines
+from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
+from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
+from attnlight.cli.composition import DEFAULTS, compose
+from attnlight.cli.configuration import (
+    fill_placeholders,
+    keep_wandb_offline_without_key,
+    resolve_callbacks,
+    use_wandb_run,
+)
+from attnlight.cli.joining import ExitOnSignals, JoinTimeout
+from attnlight.cli.processes import RANK_ZERO, join_timeout, require_cores
+from attnlight.cli.quieten import quieten
+from attnlight.cli.resuming import require_same_training
+from attnlight.data.encoding import Encoding
+from attnlight.datamodules import CorpusDataModule
+from attnlight.errors import InputError, one_line
+from attnlight.models.build import pretrained_network
+from attnlight.storage.checkpoints import CHECKPOINT_KEY, read_checkpoint
+from attnlight.storage.foreign_classes import import_class
+from attnlight.storage.locking import require_creatable, sole_process
+from attnlight.storage.parsing import OneSentenceParser
+from attnlight.storage.run_folder import NOT_HASHED, Run, corpus_name, is_rank_zero
+from attnlight.tasks.attention import AttentionTask
+from attnlight.tasks.from_base import FromBase
+from attnlight.tasks.options import LATER
+
+_LARGEST_SEED = 2**32 - 1  # of numpy
+
+
+class AttnlightCLI(LightningCLI):
+    """`fit`, `validate`, `test` and `predict` on one run folder.
+
+    Args:
+        stack: Closed when the verb ends; holds the folder's lock.
+        arguments: Arguments of `LightningCLI`.
+    """
+
+    def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        self._stack, self._locked, self._evaluated_step = stack, False, 0
+        super().__init__(*arguments, **options)
+
+    @override
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--root", type=str, default="checkpoints", help="folder of all runs")
+        parser.add_argument(
+            "--experiment",
+            type=str | None,
+            help="folder of the experiment (default: stem of the last config outside tests/)",
+        )
+        parser.add_argument(
+            "--run",
+            type=str | None,
+            help="folder of the run (default: the seed and a short hash of the configuration)",
+        )
+        parser.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="fit: replace an existing run; validate, test: replace records of other settings",
+        )
+        parser.add_argument(
+            "--corpus",
+            type=str | None,
+            help="name, in records, of a corpus other than that of training (default: stem of "
+            "its data file, or last part of its path)",
+        )
+        parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
+        parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
+
+    @override
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        arguments = sys.argv[1:] if args is None else args
+        assert isinstance(arguments, list)
+        verb = arguments[0]
+        keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
+        composed = compose(verb, arguments[1:], keys)
+        style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
+        text = yaml.safe_dump(composed.config, width=2**31, sort_keys=False, **style).strip()
+        self.config = parser.parse_args([verb, "--config", text, *composed.options])
+        self.config[verb].config = composed.files
+        seed = self.config[verb].seed_everything
+        if not 0 <= int(seed) <= _LARGEST_SEED:
+            raise InputError(f"--seed_everything is {seed}; expected 0 to {_LARGEST_SEED}.")
+        self._corpus = composed.corpus
+        self._names_corpus = composed.config["data"] != {"class_path": DEFAULTS["data"]}
+        if not composed.tests and verb in ("validate", "test") and is_rank_zero():
+            print("No test is selected, so only metrics are measured: --tests all adds all tests.")
+
+    @override
+    def _parse_ckpt_path(self) -> None:
+        """Do nothing: Lightning would let the checkpoint silently override the command line."""
+
+    @override
+    def before_instantiate_classes(self) -> None:
+        config = self.config[self.subcommand]
+        require_cores(config.trainer.accelerator, config.trainer.devices)
+        self._join_timeout = join_timeout()
+        fitting, self._pretrained = self.subcommand == "fit", None
+        if fitting:
+            hashed = deepcopy(config)
+            for name in NOT_HASHED:
+                hashed.pop(name, None)
+            for callback in hashed.trainer.callbacks or ():  # as when best.ckpt was complete
+                options = callback.get("init_args", {})
+                if options.get("filename") == "best" and "save_weights_only" in options:
+                    options["save_weights_only"] = False
+            # Options added later: a run without them keeps the name that it had before.
+            later = {
+                "model": ("objective", *(f"optimizer.{name}" for name in LATER)),
+                "data": ("remove", "marks", "mark_columns", "tokenizer"),
+            }
+            for section, option in ((key, name) for key, names in later.items() for name in names):
+                arguments = hashed.get(section, {}).get("init_args", {})
+                if arguments.get(option, 0) is None:
+                    del arguments[option]
+            dump = self._parser(self.subcommand).dump
+            self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
+        else:
+            self._pretrained = self._trained_elsewhere(config)
+            self.current_run = (
+                Run.of_checkpoint(config)
+                if self._pretrained is None
+                else Run.of_fit(config, f"{config.model}{config.data}")
+            )
+        config.experiment, config.run = self.current_run.experiment, self.current_run.name
+        self._new = fitting and config.ckpt_path is None
+        config.ckpt_path = self.current_run.checkpoint(
+            config.ckpt_path or (None if fitting or self._pretrained else "best")
+        )
+        if self.current_run.folder.is_dir():
+            self._lock_folder()
+        else:
+            require_creatable(self.current_run.folder)
+        self._data = self._prepared_corpus(config)
+        self._replacing = self._new and config.overwrite
+        if self.subcommand == "test":
+            config.verbose = False  # SummaryTable prints it with intervals
+        if self.subcommand == "predict":
+            config.return_predictions = False  # they are written to disk, to bound memory
+        resolve_callbacks(config.trainer)
+        keep_wandb_offline_without_key(config.trainer.logger)
+
+    def _trained_elsewhere(self, config: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
+        """Class and options of a network that was trained elsewhere; None: a checkpoint is read.
+
+        Raises:
+            InputError: It was, and no corpus is named.
+        """
+        named = config.ckpt_path
+        if named is None and config.run is not None:
+            named = next(Run.of_fit(config, "").folder.glob("*.ckpt"), None)
+        found = pretrained_network(config.model, named)
+        if found is not None and not self._names_corpus:
+            raise InputError(
+                "the model was trained elsewhere and has no corpus here: name the texts that it reads, "
+                f"`attnlight {self.subcommand} ... --data FILE`."
+            )
+        return found
+
+    def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
+        """The corpus, encoded for the model, with the splits that the verb reads.
+
+        Raises:
+            InputError: The corpus cannot be read as configured or lacks a split; or the checkpoint
+                cannot be read or has other classes.
+        """
+        # Without links, since the model's spec depends on the encoding that is set below.
+        parser = OneSentenceParser()
+        parser.add_subclass_arguments(CorpusDataModule, "data")
+        corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
+        data: CorpusDataModule = parser.instantiate_classes(corpus).data
+        config.corpus, name = None, config.corpus
+        if self._pretrained is not None:
+            kind, options = self._pretrained
+            data.evaluate_as(kind.encoding_of(options, data.classes), data.corpus_name)
+            data.recorded_as, self._evaluated_step = None, 0
+        elif self.subcommand != "fit":
+            checkpoint = read_checkpoint(config.ckpt_path)
+            # Lightning logs the last step of an epoch as one less.
+            self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
+            spec = checkpoint["hyper_parameters"].get("spec")
+            encoding = Encoding.from_checkpoint(checkpoint[CHECKPOINT_KEY], spec)
+            if encoding is not None and not data.matches_fingerprint(encoding.corpus):
+                config.corpus = corpus_name(name, self._corpus or data.corpus_name)
+                data.evaluate_as(encoding, config.corpus)
+        splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
+        for split in splits.get(str(self.subcommand), (data.predict_split,)):
+            data.dataset(split)
+        return data
+
+    @override
+    def instantiate_classes(self) -> None:
+        plain, verb = self.config.clone(), str(self.subcommand)
+        config = self.config[verb]
+        names = self.current_run.placeholders(config.corpus, another_id=self._replacing)
+        task = import_class(config.model.class_path, AttentionTask)
+        options = config.model.init_args.as_dict()
+        names |= dict(zip(("monitor", "mode"), task.monitor(options), strict=True))
+        config.trainer = fill_placeholders(config.trainer, names)
+        loggers = config.trainer.logger
+        for logger in loggers if isinstance(loggers, list) else [loggers]:
+            kind = (
+                import_class(logger.class_path, object) if isinstance(logger, Namespace) else None
+            )
+            if config.corpus and kind is not None and issubclass(kind, CSVLogger):
+                logger.init_args.name += f"/{config.corpus}"  # beside those of the training corpus
+            elif kind is WandbLogger:
+                role = "variant" if issubclass(task, FromBase) else "fit"
+                verbs = () if self._replacing else self.current_run.verbs(config.corpus)
+                use_wandb_run(
+                    logger,
+                    role="test" if config.corpus else role,
+                    tags=[*sorted({*verbs, verb}), corpus_name(None, self._data.corpus_name)],
+                    monitor=names["monitor"],
+                    mode=names["mode"],
+                    step=self._evaluated_step,
+                )
+        config.data = self._data
+        super().instantiate_classes()
+        plain[verb].pop("config", None)
+        for name, value in getattr(self.model, "resolved_args", {}).items():
+            plain[verb].model.init_args[name] = value
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, RunConfig):
+                callback.config = plain[verb]
+        if verb == "fit" and not self._new:
+            dump = self._parser(verb).dump(plain[verb], skip_unset=False, skip_validation=True)
+            require_same_training(
+                Path(config.ckpt_path),
+                yaml.safe_load(dump),
+                self.model.hparams,
+                self._data,
+                self.trainer.world_size,
+            )
+        if self._pretrained is not None:
+            self.model.model.require_trained()
+            if is_rank_zero():
+                self.model.model.announce_classes(self._data.classes)
+        # From here on, only the content of a checkpoint or a base can still be refused.
+        if self._lock_folder() and verb == "fit":
+            self.current_run.begin(names["wandb_id"], clear=self._replacing)
+        self._started = time.monotonic()
+
+    def _lock_folder(self) -> bool:
+        """Lock the run's folder; False where this process does not write there."""
+        config = self.config[self.subcommand]
+        if config.trainer.fast_dev_run or not is_rank_zero():
+            return False
+        if not self._locked:
+            self._stack.enter_context(sole_process(self.current_run.folder))
+            self._locked = True
+            if self._new and not config.overwrite:
+                self.current_run.require_new()
+        return True
+
+    @override
+    def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
+        options = self.config[self.subcommand].trainer
+        try:
+            trainer = super().instantiate_trainer(
+                default_root_dir=str(self.current_run.folder), **kwargs
+            )
+        except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+            reason = one_line(error).rstrip("!")
+            raise InputError(
+                f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
+                f"devices {options.devices}): {reason}."
+            ) from error
+        extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
+        attached = trainer.callbacks  # type: ignore[attr-defined]
+        attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
+        if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
+            attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
+        for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
+            if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
+                logger._wandb_init.pop("anonymous", None)
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):  # one process per device
+            attached.append(JoinTimeout(self._join_timeout))
+            if not SLURMEnvironment.detect():
+                attached.append(ExitOnSignals())
+            if not launcher.cluster_environment.creates_processes_externally:
+                os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
+        return trainer
+
+    def after_test(self) -> None:
+        """Warn of a model from elsewhere that predicts worse than chance, whose classes may be mixed up."""
+        accuracy = self.trainer.callback_metrics.get(f"{STAGES[str(self.subcommand)]}/accuracy")
+        if self._pretrained is not None and accuracy is not None and is_rank_zero():
+            self.model.model.announce_classes(self._data.classes, float(accuracy))
+
+    after_validate = after_test
+
+    def after_fit(self) -> None:
+        """Record that the run has finished."""
+        if not self.trainer.interrupted and not self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            seconds = round(time.monotonic() - self._started, 1)
+            self.current_run.finish(seconds=seconds, epochs=self.trainer.current_epoch)
+
+
+def run(arguments: Sequence[str] | None) -> None:
+    """Run one of the Trainer's verbs.
+
+    Args:
+        arguments: The verb and its options; None: those of the process, which DDP's launcher
+            repeats for every rank.
+
+    Raises:
+        InputError: The input is invalid.
+    """
+    quieten()
+    if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
+    torch.backends.cudnn.allow_tf32 = False
+    status = 1
+    with ExitStack() as stack:
+        try:
+            AttnlightCLI(
+                stack,
+                AttentionTask,
+                CorpusDataModule,
+                subclass_mode_model=True,
+                subclass_mode_data=True,
+                seed_everything_default=0,
+                auto_configure_optimizers=False,
+                load_from_checkpoint_support=False,
+                save_config_callback=RunConfig,
+                parser_kwargs={"prog": "attnlight"},
+                parser_class=OneSentenceParser,
+                args=None if arguments is None else list(arguments),
+            )
+            status = 0
+        except SIGTERMException as error:  # in SLURM; its status would be 0
+            raise SystemExit(128 + signal.SIGTERM) from error
+        finally:  # a second command in this process needs a new W&B run
+            if "wandb" in sys.modules:
+                sys.modules["wandb"].finish(exit_code=status)

@@ -1,0 +1,74 @@
+"""`attnlight reliability`: how well runs of several seeds agree on the importance of items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnlight.cli.arguments import VerbParser
+from attnlight.errors import InputError
+from attnlight.report.agreement import (
+    COMPARABLE,
+    KINDS,
+    agreement,
+    pair_table,
+    read_scores,
+    record_path,
+    table,
+)
+from attnlight.storage.files import replacing
+
+DESCRIPTION = """\
+For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
+gradients and of their leave-one-out scores over the words, or of each attribution method.
+`shuffled attention` is one run's attention against the other's in random order, which is 0 on
+average. Agreement between seeds is the scale on which to judge how well two scores of one run agree:
+the second table has the agreement of each pair beside its ceiling, the smaller agreement of the two
+between seeds; of attribution methods by Spearman's correlation and by overlap of the top tenth too.
+The input is RUN/records/test/TEST.parquet of `ImportanceCorrelation` or `SaliencyAgreement`, written
+with keep_scores: true."""
+
+
+def main(argv: list[str]) -> int:
+    """Print the agreement of the runs.
+
+    Raises:
+        InputError: A run lacks the scores, the runs do not have the same rows of one corpus, or the
+            file cannot be written.
+    """
+    parser = VerbParser("reliability", description=DESCRIPTION)
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
+    )
+    parser.add_argument(
+        "--test",
+        choices=COMPARABLE,
+        help="the test whose record to read; default: the first of these that the first run has",
+    )
+    options = parser.parse_args(argv)
+    if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
+        raise InputError("attnlight reliability compares two or more different runs.")
+    tests = [options.test] if options.test else COMPARABLE
+    there = [test for test in tests if record_path(options.runs[0], test).is_file()]
+    test = next(iter(there or tests))
+    kinds = KINDS if test == "saliency_agreement" else ["tau"]
+    taus = agreement(read_scores(options.runs, test), options.seed, kinds)
+    if options.output is not None:
+        import pyarrow as pa
+
+        from attnlight.records.parquet import open_writer
+
+        with replacing(options.output) as temporary:
+            columns = pa.Table.from_pandas(taus).replace_schema_metadata()
+            with open_writer(temporary, columns.schema) as writer:
+                writer.write_table(columns)
+    print(table(taus, len(options.runs), options.seed).to_markdown(), end="")
+    pairs = pair_table(options.runs, taus, test, options.seed)
+    if pairs.rows:
+        print(f"\n{pairs.to_markdown()}", end="")
+    return 0

@@ -1,0 +1,121 @@
+"""Short command lines, rewritten to long ones before any parser sees them.
+
+    attnlight fit sst_bilstm --tests cheap    attnlight fit --config=.../experiments/sst_bilstm.yaml
+                                              --config=.../tests/cheap.yaml
+    attnlight test RUN --tests all            attnlight test --config=RUN/fit.yaml
+                                              --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
+    attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
+                                              --model.net.path=FOLDER --data=FILE
+
+`-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
+Lightning starts the other ranks with the long one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlight.errors import InputError, did_you_mean
+from attnlight.storage.model_folder import command_options, is_model_folder
+from attnlight.storage.shipped import find_config
+
+# The folder of `configs/` in which the value of an option is looked up.
+_FOLDERS = {
+    "-c": "experiments",
+    "--config": "experiments",
+    "--tests": "tests",
+    "--data": "data",
+    "--model": "models",
+}
+SANITY = ("methods", "max_instances", "seed")  # options of `attnlight sanity` that are the test's
+_FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
+
+
+def expand(arguments: Sequence[str]) -> list[str]:
+    """The long form of the arguments of `fit`, `validate`, `test` or `predict`, the verb first.
+
+    `sanity RUN RUN2` is `test RUN` with that test alone.
+
+    Raises:
+        InputError: A name is not that of a shipped file, a folder is neither a run's nor a model's, an option
+            lacks its value or has one that is not YAML, or there are more arguments that are not
+            options than the verb takes.
+    """
+    verb, *words = arguments
+    named: list[str] = []
+    options: list[str] = []
+    test: dict[str, Any] = {}  # arguments of `Sanity`
+    while words:
+        word = words.pop(0)
+        option, equals, value = word.partition("=")
+        if not option.startswith("-"):
+            named.append(word)
+            continue
+        if not equals and option not in _FLAGS and words and not words[0].startswith("--"):
+            equals, value = "=", words.pop(0)
+        if verb == "sanity" and option[2:] in SANITY:
+            test[option[2:]] = plain_value(option, value)
+            continue
+        folder = _FOLDERS.get(option)
+        if folder is None:
+            options.append(f"{option}{equals}{value}")
+            continue
+        if not value:
+            raise InputError(f"{option} needs a value")
+        if option == "--model" and is_model_folder(Path(value)):
+            options += command_options(Path(value)) or []
+            continue
+        long = option if folder in ("data", "models") else "--config"
+        values = value.split(",") if option == "--tests" else [value]
+        options += [f"{long}={find_config(name, folder)}" for name in values]
+    if verb == "sanity":
+        if not 0 < len(named) < 3:
+            raise InputError(f"sanity takes one or two folders of runs, not {len(named)}")
+        test |= {"against": named[-1]} if named[1:] else {}
+        verb, named = "test", named[:1]
+        test = {"class_path": "attnlight.callbacks.Sanity", "init_args": test}
+        options.append(f"--trainer.callbacks+={json.dumps([test])}")
+    if len(named) > 1:
+        raise InputError(f"{verb} takes one name or folder, not {len(named)}: {', '.join(named)}")
+    if not named:
+        return [verb, *options]
+    if verb == "fit":
+        return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
+    run = Path(named[0])
+    elsewhere = command_options(run)
+    if elsewhere is not None:
+        named_here = any(option.startswith("--experiment") for option in [*elsewhere, *options])
+        elsewhere += [] if named_here else [f"--experiment={run.resolve().name}"]
+        return [verb, *elsewhere, *options]
+    if not (run / "fit.yaml").is_file():
+        hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
+        raise InputError(
+            f"there is no trained run {run}: it has no fit.yaml{hint}, nor the config.json of a model of "
+            "transformers"
+        )
+    best, last = (f"--ckpt_path={run / name}.ckpt" for name in ("best", "last"))
+    of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
+    options = [of_run.get(option, option) for option in options]
+    return [verb, f"--config={run / 'fit.yaml'}", best, *options]
+
+
+def plain_value(option: str, text: str) -> Any:  # noqa: ANN401
+    """The value of an option, read as YAML; methods may be listed without brackets.
+
+    Raises:
+        InputError: It is missing or not YAML.
+    """
+    import yaml
+
+    listed = option == "--methods" and not text.lstrip().startswith("[")
+    try:
+        value = yaml.safe_load(f"[{text}]" if listed else text)
+    except yaml.YAMLError:
+        value = None
+    if not text or (value is None and text != "null"):
+        example = " such as gradient,lrp" if option == "--methods" else ""
+        raise InputError(f"{option} is {text!r}; expected a value{example}, written as YAML")
+    return value

@@ -1,0 +1,165 @@
+"""Figures and tables of each test's record.
+
+`texts.yaml` describes each test by its name in snake case. Most tests have a module of that name:
+`draw(rows, classes)` returns the figure, `tables(rows, classes)` the tables, each as its name in the
+file, its rows of cells, and the fields of its title and note; a field `head` replaces the headings
+of the file. Both also take the metadata of the record that the file names. Besides the columns
+named in the file, both read `index`, `position`, `prediction` and `max_attention`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.figures.erasure import WORDS
+from attnlight.figures.tables import CONTROLS, Rows, Table
+from attnlight.figures.violins import violins_by_max_attention
+from attnlight.records import read_metadata, read_pieces, record_columns
+from attnlight.storage.files import read_yaml
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_ROWS = 1_000_000
+_ALWAYS = ("index", "position", "prediction", "max_attention")
+
+
+@dataclass(frozen=True)
+class Description:
+    """Texts of a test on the page: the keys of `texts.yaml`, documented there.
+
+    Attributes:
+        title: Its name in words.
+        columns: Columns that its figure and tables read, measures included; None: all.
+        metadata: Metadata of its record that they take as arguments, None where it is missing.
+    """
+
+    title: str
+    question: str = ""
+    source: str = ""
+    caption: str = ""
+    measures: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] | None = None
+    metadata: Sequence[str] = ()
+    headlines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    violins: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def words(self, measure: str) -> str:
+        """The description of a measure, by its name or a pattern that it matches; may be empty."""
+        matching = (key for key in self.measures if fnmatchcase(measure, key))
+        return self.measures.get(measure) or self.measures.get(next(matching, ""), "")
+
+
+@cache
+def descriptions() -> dict[str, Description]:
+    """The description of each test, by its name in snake case."""
+    by_test = {}
+    for test, texts in read_yaml(Path(__file__).with_name("texts.yaml")).items():
+        measures = texts.setdefault("measures", {})
+        for measure, words in texts.pop("by_ranking", {}).items():
+            measures |= {
+                f"{measure}_{name}": f"{words}; by {label}" for name, label in WORDS.items()
+            }
+        columns = texts.get("columns", ())
+        texts["columns"] = None if columns is None else [*measures, *columns]
+        by_test[test] = Description(test.replace("_", " ").capitalize(), **texts)
+    return by_test
+
+
+def describe(test: str) -> Description:
+    """The description of a test; for an unknown test only its title."""
+    return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
+
+
+def draw(
+    test: str,
+    rows: Rows,
+    classes: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> Figure | None:
+    """Draw a test's figure.
+
+    Args:
+        test: The test's name in snake case.
+        rows: Columns of its record, (R,) or (R, K), NaN where undefined.
+        classes: Names of the classes; None: their numbers.
+        metadata: Metadata of its record.
+
+    Returns:
+        The figure; None if the test has none or the record has no rows.
+    """
+    description = describe(test)
+    if test not in descriptions() or not len(rows["index"]):
+        return None
+    # Matplotlib would draw direction controls as boxes or reverse labels.
+    names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
+    if description.violins:
+        return violins_by_max_attention(rows, **description.violins, classes=names)
+    taken = {name: metadata.get(name) for name in description.metadata}
+    figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names, **taken)
+    return figure
+
+
+def tables(
+    test: str,
+    rows: Rows,
+    classes: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Table]:
+    """A test's tables, from the arguments of `draw`; empty without rows or tables."""
+    description, formatted = describe(test), []
+    layouts, taken = description.tables, {name: metadata.get(name) for name in description.metadata}
+    if layouts and len(rows["index"]):
+        module = import_module(f"{__name__}.{test}")
+        for name, lines, fields in module.tables(rows, classes, **taken):
+            title, note = (layouts[name][part].format(**fields) for part in ("title", "note"))
+            formatted.append(Table(title, fields.get("head") or layouts[name]["head"], lines, note))
+    return formatted
+
+
+def figure_rows(
+    path: Path, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
+) -> tuple[dict[str, NDArray[Any]], str]:
+    """Measured rows of a record; rows with non-finite logits are left out.
+
+    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of the
+    dataset index rather than from the start, since corpora are sorted.
+
+    Args:
+        path: The record.
+        columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
+            if the record has them, or patterns of their names such as `auprc_*`; None: all except
+            lists of varying length.
+        max_rows: Approximate maximum number of rows.
+
+    Returns:
+        Columns (R,) or (R, K), and a sentence for the caption if only a sample was read.
+    """
+    from attnlight.data.selection import choose
+
+    available = record_columns(path)
+    requested = [n for n, ragged in available.items() if not ragged]
+    if columns is not None:
+        requested = [name for key in columns for name in fnmatch.filter(available, key)]
+    names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
+    rows, texts = int(read_metadata(path)["rows"]), None
+    if rows > max_rows:
+        indices = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
+        all_texts = np.unique(np.concatenate(indices))
+        texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
+    pieces = list(read_pieces(path, names, measured="prediction" in available, texts=texts))
+    selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
+    note = f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."
+    return selected, "" if texts is None else note

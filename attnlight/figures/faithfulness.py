@@ -1,0 +1,73 @@
+"""Comprehensiveness and sufficiency of attribution methods beside a random ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlight.figures.methods import recorded_methods
+from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
+from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PANELS = {
+    "comprehensiveness": "Comprehensiveness\n(higher is better)",
+    "sufficiency": "Sufficiency\n(lower is better)",
+}
+_NORMALIZED = "normalized_"
+
+
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+    """Means of each method by predicted class, and of all with their intervals."""
+    from attnlight.statistics.bootstrap import bootstrap_means
+
+    groups, methods = (
+        predicted_groups(rows["prediction"], classes),
+        recorded_methods(rows, "comprehensiveness"),
+    )
+    with canvas(1.3 + 0.36 * len(methods), groups) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
+            names = [f"{measure}_{method}" for method in methods]
+            columns = np.stack([rows[name] for name in names], axis=1).astype(np.float64)
+            means = bootstrap_means(columns, rows["index"])
+            for place, (column, mean) in enumerate(zip(columns.T, means, strict=True)):
+                for _, color, members in groups:
+                    if not np.isnan(column[members]).all():
+                        axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=4.5)
+                axes.hlines(place, mean.low, mean.high, INK, linewidth=1.2)
+                axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.4)
+            random = means[names.index(f"{measure}_random")].mean
+            axes.axvline(random, color=MUTED, ls="--", lw=1, label="random ranking")
+            axes.set_xlabel(label)
+            axes.grid(axis="x")
+        panels[0].set_yticks(range(len(methods)), list(methods.values()))
+        panels[0].invert_yaxis()
+    return figure
+
+
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Each measure of each method and its excess over random, also normalised if recorded."""
+    methods = recorded_methods(rows, "comprehensiveness")
+    found: list[RecordTable] = []
+    for prefix in ("", _NORMALIZED):
+        if f"{prefix}sufficiency_random" not in rows:
+            continue
+        lines = []
+        for method, words in methods.items():
+            names = [
+                f"{kind}{prefix}{measure}_{method}"
+                for measure in _PANELS
+                for kind in ("", "excess_")
+                if method != "random" or not kind
+            ]
+            cells = mean_cells([rows[name] for name in names], rows, [estimate] * len(names))
+            if method == "random":
+                cells = [cells[0], "", cells[1], "", cells[2]]
+            lines.append([words, *cells])
+        found.append((f"{prefix}methods", lines, {}))
+    return found

@@ -1,0 +1,66 @@
+"""Change of the prediction by the layer and head whose attention is ablated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlight.figures.layers import column_means, draw_heads, draw_layers
+from attnlight.figures.style import PALETTE, canvas
+from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ABLATIONS = ("uniform", "shuffled", "off")
+_MEASURES = ("tvd", "flip_rate")
+
+
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+    """Heat maps of single heads, and below them whole layers and all of them; without classes."""
+    names = _ablations(rows)
+    with canvas(5.2) as figure:
+        panels = figure.subplots(2, len(names), squeeze=False, height_ratios=(1.4, 1))
+        columns = {
+            name: (f"tvd_head_{name}_by_head", f"tvd_layer_{name}_by_layer") for name in names
+        }
+        draw_heads(figure, panels[0], rows, columns, "TVD, one head")
+        for axes, name in zip(panels[1], names, strict=True):
+            every = float(column_means(rows[f"tvd_all_{name}"][:, None])[0])
+            lines = {"one layer": (PALETTE[0], f"tvd_layer_{name}_by_layer")}
+            draw_layers(axes, rows, lines, every)
+        highest = max(axes.get_ylim()[1] for axes in panels[1])
+        for axes in panels[1]:
+            axes.set_ylim(0, highest)
+        panels[1, 0].set_ylabel("TVD, all heads")
+    return figure
+
+
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """Change and flips for single heads, the strongest of them, single layers and all layers."""
+    lines = []
+    for name in _ablations(rows):
+        of_heads = rows[f"tvd_head_{name}_by_head"]
+        heads = of_heads.shape[1] // rows[f"tvd_layer_{name}_by_layer"].shape[1]
+        strongest = int(np.nan_to_num(column_means(of_heads)).argmax())
+        place = f"head {strongest % heads + 1} of layer {strongest // heads + 1}"
+        columns = {
+            "one head, mean": [rows[f"{measure}_head_{name}"] for measure in _MEASURES],
+            f"one head, most: {place}": [
+                rows[f"{measure}_head_{name}_by_head"][:, strongest] for measure in _MEASURES
+            ],
+            "the last layer": [rows[f"{measure}_last_{name}"] for measure in _MEASURES],
+            "all layers": [rows[f"{measure}_all_{name}"] for measure in _MEASURES],
+        }
+        lines += [
+            [f"{name}: {part}", *mean_cells(pair, rows, [estimate, percent])]
+            for part, pair in columns.items()
+        ]
+    return [("parts", lines, {})]
+
+
+def _ablations(rows: Rows) -> list[str]:
+    """Those that were measured."""
+    return [name for name in _ABLATIONS if f"tvd_all_{name}" in rows]

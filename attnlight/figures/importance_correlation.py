@@ -1,0 +1,85 @@
+"""The histograms of Jain & Wallace: tau between attention, gradients and leave-one-out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnlight.figures.style import INK, canvas, predicted_groups
+from attnlight.figures.tables import RecordTable, Rows, class_name, number
+from attnlight.figures.violins import draw_histograms
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WORDS = {
+    "attention": "attention",
+    "input_gradient": "gradient",
+    "input_gradient_attached": "gradient through attention",
+    "loo": "leave-one-out",
+}
+PAIRS = (
+    ("attention", "input_gradient"),
+    ("attention", "loo"),
+    ("input_gradient", "loo"),
+    ("attention", "input_gradient_attached"),
+    ("input_gradient_attached", "loo"),
+)
+_LEVEL = 0.05
+_PUBLISHED = 3  # leading pairs in the paper; the others are drawn only if these are missing
+_EDGES = np.linspace(-1, 1, 31)
+
+
+def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+    """For each pair of scores tau over all rows and by predicted class, and its significance.
+
+    The standard deviation has divisor n, as in Jain & Wallace. Shares of p <= 0.05 are over rows
+    with a tau, first unadjusted, then with p adjusted for multiple tests.
+    """
+    from scipy.stats import false_discovery_control
+
+    from attnlight.statistics import holm
+
+    result: list[RecordTable] = []
+    for first, second in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
+        lines = []
+        for label in [None, *np.unique(rows["prediction"]).tolist()]:
+            members = slice(None) if label is None else rows["prediction"] == label
+            tau, p = (rows[f"{measure}_{first}_{second}"][members] for measure in ("tau", "p"))
+            defined = ~np.isnan(tau)
+            means, significant = [number(np.nan)] * 2, [number(np.nan)] * 3
+            undefined = f"{100 * (1 - defined.mean()):.1f} %"
+            if defined.any():
+                defined_tau, tested = tau[defined].astype(np.float64), p[defined]
+                means = [number(defined_tau.mean()), number(defined_tau.std())]
+                adjusted = (tested, holm(tested), false_discovery_control(tested))
+                significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
+            cells = [*means, undefined, *significant, f"{defined.sum():,}"]
+            lines.append([class_name(label, classes), *cells])
+        result.append(("pair", lines, {"first": WORDS[first], "second": WORDS[second]}))
+    return result
+
+
+def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+    """Histograms of tau by predicted class, one panel for each pair of scores."""
+    present = [pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows]
+    pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present
+    groups = predicted_groups(rows["prediction"], classes)
+    with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
+        panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (first, second) in zip(panels, pairs, strict=True):
+            tau = rows[f"tau_{first}_{second}"]
+            draw_histograms(axes, tau, groups, _EDGES)
+            for group in groups:
+                if not np.isnan(tau[group.members]).all():
+                    mean = float(np.nanmean(tau[group.members]))
+                    axes.axvline(mean, color=group.color, linewidth=1.4)
+            axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="x")
+            axes.set_title(f"{WORDS[first]} and {WORDS[second]}", loc="left")
+        panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
+        figure.supylabel("Share of texts", fontsize=10)
+    return figure

@@ -1,0 +1,43 @@
+"""Attribution methods in words, and which of them a record has."""
+
+from __future__ import annotations
+
+from attnlight.figures.tables import Rows
+
+METHODS = {
+    "attention": "attention",
+    "gradient_x_attention": "gradient × attention",  # noqa: RUF001
+    "attention_contribution": "attention × contribution",  # noqa: RUF001
+    "rollout": "rollout of attention",
+    "attention_value_norm": "attention × value norm",  # noqa: RUF001
+    "gradient": "gradient",
+    "input_gradient": "gradient × input",  # noqa: RUF001
+    "integrated_gradients": "integrated gradients",
+    "occlusion": "occlusion",
+    "lrp": "LRP",
+    "external": "external",
+    "random": "random",
+}
+
+
+def method_words(label: str) -> str:
+    """A method's label in words.
+
+    Example:
+        >>> method_words("gradient_x_attention"), method_words("my_own")
+        ('gradient × attention', 'my own')
+        >>> method_words("occlusion_by_size")
+        'occlusion by size'
+    """
+    name, by_size, _ = label.partition("_by_size")
+    return METHODS.get(name, name.replace("_", " ")) + by_size.replace("_", " ")
+
+
+def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:
+    """Methods with a column `<measure>_<method>`, in words, in the order of the record."""
+    labels = [
+        name.removeprefix(f"{measure}_")
+        for name, column in rows.items()
+        if name.startswith(f"{measure}_") and column.ndim == 1
+    ]
+    return {label: method_words(label) for label in labels}

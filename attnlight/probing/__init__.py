@@ -1,0 +1,1 @@
+"""What asks a model again: with other texts, states, weights or parameters."""

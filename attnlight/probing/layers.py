@@ -1,0 +1,135 @@
+"""What a model's layers of attention pass on from each token to the states that its rows read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional.readout.instances import rows_are_texts
+from attnlight.probing.flat_texts import SHARE, FlatTexts
+from attnlight.probing.interception import LayerAttention, intercept
+from attnlight.probing.row_gradients import text_of_rows
+
+
+def layer_attention(model: LayeredModel, batch: TextBatch) -> list[LayerAttention]:
+    """Attention of each layer in a forward pass without gradients, layer 0 first."""
+    with torch.no_grad(), intercept(record="all") as found:
+        model(batch)
+    return [found[layer] for layer in sorted(found)]
+
+
+def read_shares(model: LayeredModel, batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """How much each row reads of each token's last state, (R, N) float64, rows sum to 1.
+
+    Where items are words, tokens are their pieces, in the order of `FlatTexts`.
+
+    A row that is a token reads its own state; a text that of the token which the model's
+    `read_tokens(batch)` names or, without that method, all states by the attention of the output.
+    """
+    flat = FlatTexts.of(batch)
+    if not rows_are_texts(batch, output):
+        read = output.rows[:, 1]
+    elif hasattr(model, "read_tokens"):
+        read = model.read_tokens(flat.batch)
+    else:
+        weights = flat.of_items(output.weights.double())
+        return (weights * output.memory.get(SHARE, 1.0)).mean(1)
+    places = torch.arange(flat.batch.mask.shape[1], device=read.device)
+    return (places == read[:, None]).double()
+
+
+def rolled_out(
+    model: LayeredModel, batch: TextBatch, output: AttentionOutput, matrices: Sequence[Tensor]
+) -> Tensor:
+    """Share of each item in what each row reads after several layers, (R, N) float64.
+
+    A state is taken to be the mean of its token's state below and of what the layer's matrix mixes.
+
+    Args:
+        model: The model.
+        batch: B texts.
+        output: The model's output for them.
+        matrices: Between tokens in each layer, layer 0 first, (B, N, N), not negative; rows are scaled
+            to sum to 1.
+    """
+    text, shares = text_of_rows(batch, output), read_shares(model, batch, output)
+    for matrix in reversed(matrices):
+        rows = matrix.double()
+        total = rows.sum(-1, keepdim=True)
+        rows = rows / total.where(total > 0, 1.0)
+        half = torch.where(total > 0, 0.5, 0.0)  # without attention all stays
+        passed = shares * half[text, :, 0]
+        shares = shares - passed + torch.einsum("rq,rqn->rn", passed, rows[text])
+    return FlatTexts.of(batch).sums(shares)
+
+
+def value_norms(attention: LayerAttention, output_map: Tensor) -> Tensor:
+    """Norms (B, N, N) of the sums over heads of weight times transformed value (Kobayashi 2020).
+
+    Args:
+        attention: Of the layer.
+        output_map: From a head's values to the states that it adds to, (H, D / H, D).
+    """
+    weights, values = attention.weights.double(), attention.values.double()
+    states = torch.einsum("bhnd,hde->bnhe", values, output_map.double())
+    products = states @ states.mT  # (B, N, H, H)
+    squares = torch.einsum("bhqn,bnhg,bgqn->bqn", weights, products, weights)
+    return squares.clamp(min=0.0).sqrt()
+
+
+@torch.no_grad()
+def output_maps(model: LayeredModel, batch: TextBatch) -> list[Tensor]:
+    """The map of each layer's concatenated contexts, without its bias, by head: (H, D / H, D).
+
+    It is that of the module whose input they are in a pass of the first text.
+
+    Raises:
+        InputError: Contexts of a layer are no module's input.
+    """
+    inputs: list[tuple[nn.Module, Tensor]] = []
+
+    def note(module: nn.Module, args: tuple[Any, ...]) -> None:
+        if args and isinstance(args[0], Tensor) and args[0].ndim > 1:
+            inputs.append((module, args[0]))
+
+    parts: list[nn.Module] = list(model.modules())  # type: ignore[attr-defined]
+    leaves = [one for one in parts if not list(one.children()) and list(one.parameters())]
+    hooks = [part.register_forward_pre_hook(note) for part in leaves]
+    try:
+        attention = layer_attention(model, batch.select(slice(1)))  # type: ignore[arg-type]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    maps, start = [], 0
+    for number, one in enumerate(attention):
+        contexts = (one.weights @ one.values).transpose(1, 2).flatten(2).flatten(0, 1)
+        places = [
+            place
+            for place in range(start, len(inputs))
+            if inputs[place][1].shape[-1] == contexts.shape[-1]
+            and _are_among(inputs[place][1], contexts)
+        ]
+        if not places:
+            raise InputError(
+                f"{type(model).__name__} has no module that maps the contexts of layer {number}, so "
+                "that the size of its values is unknown."
+            )
+        start = places[0] + 1
+        module, size = inputs[places[0]][0], contexts.shape[-1]
+        unit = torch.eye(size, dtype=contexts.dtype, device=contexts.device)
+        maps.append(
+            (module(unit) - module(torch.zeros_like(unit))).unflatten(0, (one.weights.shape[1], -1))
+        )
+    return maps
+
+
+def _are_among(states: Tensor, contexts: Tensor) -> bool:
+    """Whether states (..., D) are some of the contexts (N, D), up to rounding."""
+    rows = states.flatten(0, -2).to(contexts)
+    distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
+    return bool((distances.amin(-1) <= 1e-5 * contexts.norm(dim=-1).amax()).all())

@@ -1,0 +1,162 @@
+"""Leave-one-out: predictions after an item is deleted and the remaining text is re-encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional._cpu import blocks
+from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+from attnlight.probing.removal import keep_items
+
+# Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
+# larger batches are not faster; enough to fill an accelerator.
+CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+
+
+def leave_one_out(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
+) -> Tensor:
+    """Total variation distance between the predictions with and without each item.
+
+    The shortened text is re-encoded and attention recomputed. For two classes the distance is the
+    absolute difference of probability of Jain and Wallace (2019), section 4.1; for C classes it is
+    C / 2 times their mean over classes. It is accurate where a prediction is nearly certain.
+
+    Args:
+        model: The model, in evaluation mode. Where it has a method `leave_one_out(batch, output,
+            budget)` that gives the logits (R, N, C) of the shortened texts, that is used.
+        batch: B texts of N items: tokens, or sentences of tokens.
+        output: The model's output for the batch: one row per text, or one per token; the rows of a
+            text share the encoding of each deletion.
+        budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
+            and does not affect results.
+
+    Returns:
+        (R, N) float64; 0 off the mask, NaN for the only item of a text and for the token that the
+        row itself is: deleting it leaves no prediction to compare.
+
+    Raises:
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
+    """
+    with torch.no_grad():
+        logits = left_out_logits(model, batch, output, budget)
+        # Not `output.logits`: under autocast they have another precision.
+        change = prediction_change(logits, model(batch).logits)
+    return change.masked_fill(~output.mask, 0.0)
+
+
+@torch.no_grad()
+def left_out_logits(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
+) -> Tensor:
+    """Logits (R, N, C) after each item is deleted; NaN off the mask and where no row remains.
+
+    Arguments and errors are those of `leave_one_out`.
+    """
+    if budget is None:
+        on_cpu = output.mask.device.type == "cpu"
+        budget = CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
+    faster = getattr(model, "leave_one_out", None)
+    if faster is None:
+        return reencode(model, batch, output, budget)
+    logits: Tensor = faster(batch, output, budget)
+    return logits
+
+
+def prediction_change(logits: Tensor, original: Tensor) -> Tensor:
+    """Total variation distance of K predictions from the original one, to full precision.
+
+    The change of the winning class's probability is the negative sum of the other changes, which
+    avoids subtracting two numbers that are both nearly 1.
+
+    Args:
+        logits: Logits of the K predictions, (R, K, C).
+        original: Logits of the original prediction, (R, C).
+
+    Returns:
+        (R, K) float64, NaN where a logit is.
+    """
+    change = logits.double().softmax(-1) - original.double().softmax(-1).unsqueeze(1)
+    winner = original.argmax(-1)[:, None, None].expand(*change.shape[:-1], 1)
+    change = change.scatter(-1, winner, 0.0)
+    return (change.abs().sum(-1) + change.sum(-1).abs()) / 2
+
+
+def reencode(
+    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int
+) -> Tensor:
+    """Logits after each item is deleted, by encoding every shortened text.
+
+    Texts of similar length are encoded together, and each shortened text once for all its rows.
+
+    Args:
+        model: Any model of one row per text, or per token.
+        batch: B texts of N items.
+        output: The model's output for the batch; its mask marks the items that may be deleted.
+        budget: Tokens encoded at once, at least one text.
+
+    Returns:
+        (R, N, C); NaN off the mask, where no item remains, and for the row's token itself.
+
+    Raises:
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
+    """
+    logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
+    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    ends = last_places(text_mask) + 1
+    at = torch.arange(text_mask.shape[1], device=ends.device)
+    tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
+    one_row_per_text, items = rows_are_texts(batch, output), output.mask
+    if not one_row_per_text:
+        text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
+        row_of_token = position.new_zeros(text_mask.shape)
+        row_of_token[text, position] = torch.arange(len(text), device=text.device)
+        is_row = torch.zeros_like(text_mask).index_put((text, position), text_mask.new_ones(()))
+        only_row = is_row & (is_row.sum(-1, keepdim=True) == 1)
+        items = torch.zeros_like(text_mask).index_copy(0, text, output.mask)
+    for texts, places in deletions(items, ends, budget // tokens):
+        if not one_row_per_text:  # deleting its only row leaves a text without a prediction
+            compared = ~only_row[texts, places]
+            texts, places = texts[compared], places[compared]
+        if not len(texts):
+            continue
+        kept = (at < ends[texts, None]) & (at != places[:, None])
+        shortened, _ = keep_items(batch, texts, kept)
+        shortened_logits = model(shortened).logits.to(logits.dtype)
+        rows = texts
+        if not one_row_per_text:
+            # Not derived from the rows of the shortened texts: neighbours may be copies of one
+            # text, and one row each at different places does not separate them.
+            shortened_row, place = is_row[texts].nonzero().unbind(-1)
+            others = place != places[shortened_row]
+            shortened_row, place = shortened_row[others], place[others]
+            rows, places = row_of_token[texts[shortened_row], place], places[shortened_row]
+        logits[rows, places] = shortened_logits
+    return logits
+
+
+def last_places(mask: Tensor) -> Tensor:
+    """Place of the last item of each row of a mask (B, N), -1 for an empty row."""
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask * places).amax(-1) - 1
+
+
+def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Blocks of texts (r,) and of the items (r,) to delete from them, sorted by text length.
+
+    A text with a single item is skipped: deleting it would leave an empty text.
+
+    Args:
+        mask: Items that may be deleted, (B, N) bool.
+        ends: Length of each text, (B,).
+        budget: Most items in a block, r times its longest text; a block has at least one text.
+    """
+    texts, places = (mask & (mask.sum(-1, keepdim=True) > 1)).nonzero().unbind(-1)
+    order = ends[texts].argsort(stable=True)
+    texts, places = texts[order], places[order]
+    for block in blocks(ends[texts].tolist(), budget):
+        yield texts[block], places[block]

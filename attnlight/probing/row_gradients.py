@@ -1,0 +1,151 @@
+"""Gradients of each row's log odds, where rows are texts or tokens of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional._cpu import blocks
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.readout.instances import (
+    require_rows_of_tokens,
+    rows_are_texts,
+    texts_of_rows,
+)
+from attnlight.probing.leave_one_out import last_places
+
+# Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU, and
+# of smaller ones, of a few long texts, each step of a recurrent network costs more a text.
+CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 11, 1 << 16
+# From gradients and embeddings (B, ..., E) to scores of tokens (B, ...).
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+class Block(NamedTuple):
+    """Texts of similar length, without the padding that only longer ones need.
+
+    Attributes:
+        batch: The n texts.
+        texts: Their places in the whole batch, (n,) long.
+        rows: Places of their rows in the whole output, (r,) long, ascending.
+        items: Number of items that they have at most.
+    """
+
+    batch: TextBatch
+    texts: Tensor
+    rows: Tensor
+    items: int
+
+
+def text_of_rows(batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Place in the batch of each row's text, (R,); rows are texts, or tokens of each.
+
+    Raises:
+        InputError: They are neither.
+    """
+    if rows_are_texts(batch, output):
+        return torch.arange(len(batch), device=batch.index.device)
+    return require_rows_of_tokens(batch, output)
+
+
+def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Iterator[Block]:
+    """All texts of a batch by blocks of at most so many tokens with padding, at least one text."""
+    text = text_of_rows(batch, output)
+    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    ends = last_places(text_mask) + 1
+    order = ends.argsort(stable=True)
+    budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
+    for block in blocks(ends[order].tolist(), budget):
+        texts = order[block].sort().values
+        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
+        yield Block(batch.select(texts).trim(items), texts, rows, items)
+
+
+def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
+    """Scores of items (B, N) from those of tokens, (B, N) or (B, S, N).
+
+    Boundary tokens do not count among the tokens of an item that has others.
+    """
+    if values.ndim == 2:
+        return values
+    counted = batch.attendable()
+    counted = counted | (batch.mask & ~counted.any(-1, keepdim=True))
+    return values.masked_fill(~counted, 0.0).sum(-1)
+
+
+def gradient_scores(
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    target: Tensor,
+    score: Score,
+    detached: bool = False,
+) -> Tensor:
+    """Scores of items (R, N) float64 from gradients of the log odds, block by block.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: B texts of N items.
+        output: The model's output for them.
+        target: Class of each row, (R,) long.
+        score: From gradients and embeddings to scores of tokens.
+        detached: Hold the last layer's attention fixed.
+    """
+    scores = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
+    tokens = CPU_TOKENS if output.mask.device.type == "cpu" else ACCELERATOR_TOKENS
+    for part, _, rows, items in text_blocks(batch, output, tokens):
+        weights = output.weights[rows, :, :items].detach() if detached else None
+        embeddings = model.embed(part).detach()
+        own = target[rows]
+        scores[rows, :items] = row_gradients(model, part, embeddings, own, score, weights)
+    return scores
+
+
+def row_gradients(
+    model: AttentionModel,
+    batch: TextBatch,
+    embeddings: Tensor,
+    target: Tensor,
+    score: Score,
+    weights: Tensor | None = None,
+    wanted: Tensor | None = None,
+) -> Tensor:
+    """Scores of items (R, N) float64 from the gradient of each row's log odds.
+
+    Texts are independent: one backward pass serves one row of each.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: B texts of N items.
+        embeddings: Embeddings at which the gradient is taken, (B, N, E) or (B, S, N, E).
+        target: Class of each row, (R,) long.
+        score: From gradients and `embeddings` to scores of tokens.
+        weights: Attention (R, H, N) that is held fixed in place of the model's.
+        wanted: Rows to compute, (R,) bool; the others are 0. None: all.
+    """
+    # cuDNN does not differentiate recurrent networks in evaluation mode.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        embeddings = embeddings.detach().requires_grad_()
+        output = model(batch, weights=weights, embeddings=embeddings)
+        odds = log_odds(output.logits, target)
+    text = texts_of_rows(output.rows)
+    chosen = torch.arange(len(text), device=text.device)
+    if wanted is not None:
+        chosen = chosen[wanted]
+    own = text[chosen]
+    slot = torch.arange(len(own), device=text.device) - torch.searchsorted(own, own)
+    at = embeddings.detach()
+    scores = odds.new_zeros(len(text), output.mask.shape[1])
+    slots = int(slot.max()) + 1 if len(slot) else 0
+    for number in range(slots):
+        rows = chosen[slot == number]
+        one_each = torch.zeros_like(odds).index_fill(0, rows, 1.0)
+        (gradient,) = torch.autograd.grad(
+            odds, embeddings, one_each, retain_graph=number < slots - 1
+        )
+        scores[rows] = sum_over_words(score(gradient, at), batch).double()[text[rows]]
+    return scores

@@ -1,0 +1,130 @@
+"""Predictions from some of a text's items: the others are deleted or replaced, and it is read again."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.functional._cpu import blocks
+from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, last_places
+from attnlight.probing.removal import Token, keep_items, replace_items
+
+Replacement = Literal[Token, "delete"]
+
+
+@torch.no_grad()
+def subset_logits(
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    rows: Tensor,
+    kept: Tensor,
+    replacement: Replacement = "delete",
+    budget: int | None = None,
+) -> Tensor:
+    """Logits of rows when only some items of their texts remain.
+
+    Each text is encoded and attended to again, once for each set of items that remain of it: equal
+    sets of a row, and of rows that are tokens of one text, share an encoding. Texts of similar length
+    are encoded together. Boundary tokens, queries and allowed classes stay. A model with a `guide`,
+    whose attention is for complete texts, gets the weights of the remaining items, renormalised.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: B texts of N items: tokens, or sentences of tokens.
+        output: The model's output for the batch, one row per text or per token.
+        rows: The r rows to predict, (r,) long.
+        kept: K sets of remaining items for each of them, (r, K, N) bool. A row that is a token must
+            be among them.
+        replacement: Delete the other items, so that the text is shorter, or replace their tokens by
+            the unknown or by the padding token, see `replace_items`.
+        budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
+            and does not affect results.
+
+    Returns:
+        (r, K, C) float64; the `bias` of the output where items are deleted and none remains.
+
+    Raises:
+        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
+    """
+    one_row_per_text = rows_are_texts(batch, output)
+    text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    text, position = torch.arange(len(batch), device=rows.device), torch.zeros_like(rows)
+    row_of_token = text[:, None].expand_as(text_mask)
+    is_row = torch.zeros_like(text_mask)
+    if not one_row_per_text:
+        text = require_rows_of_tokens(batch, output)
+        position = output.rows[rows, 1]
+        is_row[text, output.rows[:, 1]] = True
+        row_of_token = torch.zeros_like(text_mask, dtype=torch.long)
+        row_of_token[text, output.rows[:, 1]] = torch.arange(len(text), device=rows.device)
+    removed = (output.mask[rows].unsqueeze(1) & ~kept).flatten(0, 1)  # (Q, N)
+    query_rows = torch.arange(len(rows), device=rows.device).repeat_interleave(kept.shape[1])
+    logits = output.bias.double().expand(len(output.rows), -1)[rows[query_rows]]
+    asked = torch.ones_like(query_rows, dtype=torch.bool)
+    if replacement == "delete":
+        asked = (output.mask[rows[query_rows]] & ~removed).any(-1)
+    asked = asked.nonzero().squeeze(-1)
+    if not len(asked):
+        return logits.view(*kept.shape[:2], -1)
+
+    # Each set of a text once, by ascending length of what the encoder reads.
+    removed, query_rows = removed[asked], query_rows[asked]
+    first, copy_of = _distinct(text[rows[query_rows]], removed)
+    texts, removed = text[rows[query_rows[first]]], removed[first]
+    places = torch.arange(text_mask.shape[1], device=rows.device)
+    remaining = places <= last_places(text_mask)[texts, None]
+    if replacement == "delete":
+        remaining = remaining & ~removed
+    lengths, order = remaining.sum(-1).sort(stable=True)
+    texts, removed, remaining = texts[order], removed[order], remaining[order]
+    copy_of, by_copy = order.argsort()[copy_of].sort(stable=True)
+
+    if budget is None:
+        budget = CPU_TOKENS if rows.device.type == "cpu" else ACCELERATOR_TOKENS
+    width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
+    guided = getattr(model, "guide", None) is not None
+    for block in blocks(lengths.tolist(), budget // width):
+        part, source = keep_items(batch, texts[block], remaining[block])
+        if replacement != "delete":
+            part = replace_items(part, removed[block].gather(1, source), replacement)
+        # Rows of the shortened texts: their text in the block, and their token.
+        number, token = (is_row[texts[block]] & remaining[block]).nonzero().unbind(-1)
+        if one_row_per_text:
+            number = torch.arange(len(source), device=rows.device)
+            token = torch.zeros_like(number)
+        weights = None
+        if guided:
+            full = output.weights[row_of_token[texts[block]][number, token]]
+            index = source[number].unsqueeze(1).expand(-1, full.shape[1], -1)
+            real = remaining[block].gather(1, source)[number]
+            weights = full.gather(-1, index) * real.unsqueeze(1)
+            total = weights.sum(-1, keepdim=True)
+            weights = weights / total.clamp(min=torch.finfo(total.dtype).tiny)
+        found = model(part, weights=weights).logits.double()
+        place = torch.zeros(len(source), text_mask.shape[1], dtype=torch.long, device=rows.device)
+        place[number, token] = torch.arange(len(number), device=rows.device)
+        ends = copy_of.new_tensor([block.start, block.stop])
+        start, stop = torch.searchsorted(copy_of, ends).tolist()
+        members = by_copy[start:stop]
+        own = place[copy_of[start:stop] - block.start, position[query_rows[members]]]
+        logits[asked[members]] = found[own]
+    return logits.view(*kept.shape[:2], -1)
+
+
+def _distinct(texts: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct pairs of a text (Q,) and a set (Q, N): the first query of each, and each query's."""
+    packed = np.packbits(removed.cpu().numpy(), axis=1)
+    numbers = texts.cpu().numpy().astype(np.int64)[:, None].view(np.uint8)
+    keys = np.ascontiguousarray(np.concatenate([numbers, packed], axis=1))
+    _, first, copy_of = np.unique(
+        keys.view(np.dtype((np.void, keys.shape[1]))).ravel(),
+        return_index=True,
+        return_inverse=True,
+    )
+    return torch.from_numpy(first).to(texts.device), torch.from_numpy(copy_of).to(texts.device)

@@ -1,0 +1,113 @@
+"""Predictions for texts in which single words, or the names of classes, are swapped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+
+
+@torch.no_grad()
+def swap_flips(
+    model: AttentionModel, batch: TextBatch, evidence: Tensor, names: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Share of swaps of class names that change the prediction, within and outside the evidence.
+
+    The swappable classes of a text are those that it may be answered with and that its query does
+    not name, S of them in a cycle by their numbers: swap k, from 1 to S - 1, replaces the name of a
+    class by that of the k-th class after it. Names of other classes stay, since the query refers to
+    them. Within the evidence only the names of the text's label are replaced, outside of it those
+    of all swappable classes. Query and allowed classes stay.
+
+    Each copy of a text is encoded again, at most as many at a time as `batch` has texts. A copy
+    equal to its text is not encoded, and its prediction is unchanged.
+
+    Args:
+        model: A model of one row per text, in evaluation mode.
+        batch: B labelled texts.
+        evidence: Tokens of the evidence, bool, the shape of the tokens.
+        names: Token id of each class's name, (C,) long, all different.
+
+    Returns:
+        Within and outside the evidence, each (B,) float64: NaN where the text has no label, fewer
+        than two swappable classes, a label that is not swappable, or evidence that does not name it.
+    """
+    assert batch.labels is not None
+    labels, classes = batch.labels, torch.arange(len(names), device=names.device)
+    swappable = classes.new_ones(len(batch), len(names)).bool()
+    if batch.allowed_classes is not None:
+        swappable &= batch.allowed_classes
+    if batch.query is not None:
+        swappable &= (_named_classes(batch.query, names).unsqueeze(-1) != classes).all(1)
+    count = swappable.sum(-1)
+    # Classes by their place in the cycle, and the place of each class.
+    cycle = swappable.byte().sort(dim=-1, descending=True, stable=True).indices
+    place = swappable.cumsum(-1) - 1
+
+    named = _named_classes(batch.tokens, names)
+    of_label = named.flatten(1) == labels.unsqueeze(-1)
+    within = (of_label & (labels >= 0).unsqueeze(-1)).view_as(named) & evidence
+    outside = (named >= 0) & ~evidence
+    can_change = swappable.gather(1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    defined = can_change & (count > 1) & within.flatten(1).any(-1)
+
+    before = model(batch).logits.argmax(-1)  # under autocast that of the output may be another
+    flips = before.new_zeros(2, len(batch))
+    for k in range(1, int(count.max())):
+        shifted = cycle.gather(1, (place + k) % count.clamp(min=1).unsqueeze(-1))
+        target = names[torch.where(swappable, shifted, classes)]
+        renamed = target.gather(1, named.clamp(min=0).flatten(1)).view_as(named)
+        for kind, places in enumerate((within, outside)):
+            tokens = torch.where(places, renamed, batch.tokens)
+            changed = (tokens != batch.tokens).flatten(1).any(-1) & defined & (k < count)
+            if changed.any():
+                after = model(replace(batch, tokens=tokens).select(changed)).logits.argmax(-1)
+                flips[kind, changed] += after != before[changed]
+    shares = flips.double() / (count - 1).clamp(min=1)
+    return shares[0].masked_fill(~defined, torch.nan), shares[1].masked_fill(~defined, torch.nan)
+
+
+@torch.no_grad()
+def swap_logits(
+    model: AttentionModel, batch: TextBatch, alternatives: Tensor, budget: int | None = None
+) -> Tensor:
+    """Logits after one token of a text is replaced by another, which is encoded again.
+
+    Args:
+        model: A model of one row per text, in evaluation mode.
+        batch: B texts of N tokens.
+        alternatives: Ids of the K tokens that replace each token in turn, (B, N, K) long; negative
+            where there is none.
+        budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
+            and does not affect results.
+
+    Returns:
+        (B, N, K, C) float64, NaN where there is no alternative.
+    """
+    if budget is None:
+        budget = CPU_TOKENS if batch.tokens.device.type == "cpu" else ACCELERATOR_TOKENS
+    text, place, kind = (alternatives >= 0).nonzero().unbind(-1)
+    size = max(1, budget // max(1, batch.tokens.shape[1]))
+    parts = []
+    for part in torch.split(torch.arange(len(text), device=text.device), size):
+        copies = batch.select(text[part])
+        swapped = alternatives[text[part], place[part], kind[part]]
+        tokens = copies.tokens.scatter(1, place[part, None], swapped[:, None])
+        parts.append(model(replace(copies, tokens=tokens)).logits.double())
+    classes = parts[0].shape[-1] if parts else 1
+    logits = torch.full((*alternatives.shape, classes), torch.nan, dtype=torch.float64)
+    logits = logits.to(alternatives.device)
+    if parts:
+        logits[text, place, kind] = torch.cat(parts)
+    return logits
+
+
+def _named_classes(tokens: Tensor, names: Tensor) -> Tensor:
+    """The class that each token names, -1 where it names none; the shape of the tokens."""
+    ascending, classes = names.sort()
+    place = torch.searchsorted(ascending, tokens.contiguous()).clamp(max=len(names) - 1)
+    return torch.where(ascending[place] == tokens, classes[place], -1)

@@ -1,0 +1,208 @@
+"""A frozen model's outputs for each text of a split, evaluated once and read by memory map.
+
+A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
+number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items,
+one row after the other, padding left out; `logits` (R, C). `store.json` holds the sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attnlight.batch import AttentionModel
+from attnlight.data.dataset import TokenDataset
+from attnlight.errors import InputError, one_line
+from attnlight.storage.files import named_errors, write_text
+
+MARKER = "store.json"
+FORMAT = 1
+_TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
+# Texts evaluated between writes; they are sorted by length, so that batches need little padding.
+_PIECE_TEXTS = 8_192
+_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+# For pairwise models: pairs of a token and an item per batch.
+_CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
+_POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
+
+
+@torch.no_grad()
+def write_outputs(
+    model: AttentionModel, texts: TokenDataset, folder: Path, **description: object
+) -> None:
+    """Evaluate a model on a split and write its outputs in pieces of bounded size.
+
+    Args:
+        model: In evaluation mode, on the device of its embeddings.
+        texts: The split.
+        folder: An existing, empty folder.
+        description: Plain values kept in `store.json`.
+
+    Raises:
+        InputError: The disk is full or the folder cannot be written.
+    """
+    order = np.argsort(texts.index, kind="stable")
+    sizes = {"rows": 0, "items": 0, "heads": 0, "classes": 0}
+    with named_errors(folder), ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in _TYPES}
+        for start in range(0, len(order), _PIECE_TEXTS):
+            arrays = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
+            arrays["ends"] = sizes["items"] + np.cumsum(arrays.pop("counts"))
+            for name, array in arrays.items():
+                files[name].write(np.ascontiguousarray(array, _TYPES[name]).data)
+            sizes["rows"] += len(arrays["keys"])
+            sizes["items"] += len(arrays["weights"])
+            sizes |= {"heads": arrays["weights"].shape[1], "classes": arrays["logits"].shape[1]}
+    write_text(folder / MARKER, json.dumps({"format": FORMAT, **description, **sizes}, indent=1))
+
+
+def _evaluate(
+    model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """A model's outputs for some texts as the arrays that are written, rows sorted by key.
+
+    Returns:
+        `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
+    """
+    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+    device = torch.device("cpu") if first is None else first.device
+    pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"
+    budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+    if pairwise:
+        budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
+    ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
+    parts, start = [], 0
+    while start < len(ordered):  # texts of similar length together, up to the budget
+        costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
+        costs = costs**2 if pairwise else costs
+        size = max(1, int((costs * np.arange(1, len(costs) + 1) <= budget).sum()))
+        output = model(texts[ordered[start : start + size].tolist()].to(device))
+        start += size
+        attention = output.weights.transpose(1, 2)[output.mask].float()
+        index, position = output.rows.unbind(-1)
+        values = (
+            index * _POSITIONS + position,
+            output.mask.sum(-1),
+            attention,
+            output.logits.float(),
+        )
+        parts.append([value.cpu().numpy() for value in values])
+    keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(keys)
+    keys, logits, moved = keys[order], logits[order], counts[order]
+    # Where each row's items are stored before the rows are sorted.
+    starts = (np.cumsum(counts) - counts)[order]
+    before = np.cumsum(moved) - moved
+    places = np.arange(moved.sum()) + np.repeat(starts - before, moved)
+    return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
+
+
+class CachedOutputs:
+    """Attention and logits of a frozen model by (index, position).
+
+    Args:
+        folder: Folder written by `write_outputs`.
+
+    Attributes:
+        rows: Number of rows R.
+        heads: Number of heads H.
+        classes: Number of classes C.
+
+    Raises:
+        InputError: A file of the folder is missing, damaged or of another format.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            description = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+            if description["format"] != FORMAT:
+                raise ValueError(f"its format is {description['format']}, not {FORMAT}")
+            self.rows: int = description["rows"]
+            self.heads: int = description["heads"]
+            self.classes: int = description["classes"]
+            self._keys = self._map("keys", (self.rows,))
+            self._ends = self._map("ends", (self.rows,))
+            self._weights = self._map("weights", (description["items"], self.heads))
+            self._logits = self._map("logits", (self.rows, self.classes))
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(
+                f"{folder} holds no readable outputs ({one_line(error)}): delete it, and they will "
+                "be computed again."
+            ) from error
+
+    def _map(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        kind = np.dtype(_TYPES[name])
+        size, expected = (self.folder / name).stat().st_size, int(np.prod(shape)) * kind.itemsize
+        if size != expected:
+            raise ValueError(f"{name} has {size} bytes; expected {expected}")
+        if not expected:
+            return np.empty(shape, kind)
+        # As a plain array: indexing a memmap creates another memmap each time.
+        return np.asarray(np.memmap(self.folder / name, kind, mode="r", shape=shape))
+
+    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Attention and logits of some rows.
+
+        Args:
+            rows: Dataset index and position of each row, (R, 2) long. Rows of index -1, repeats of
+                a padded sampler, are given uniform attention and logits of 0.
+            mask: Where the items of each row stand, (R, N) bool.
+
+        Returns:
+            Attention (R, H, N), 0 off the mask, and logits (R, C); float32.
+
+        Raises:
+            InputError: A row is not in the store, or has another number of items there.
+        """
+        # A single transfer, since each one waits for the accelerator to finish its work.
+        numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
+        keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
+        real = keys >= 0
+        places = np.minimum(np.searchsorted(self._keys, keys), self.rows - 1) * real
+        missing = real & (self._keys[places] != keys)
+        if missing.any():
+            index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
+            raise InputError(
+                f"text {index} (position {position}) is missing from {self.folder}, the texts that "
+                "the base was evaluated on."
+            )
+        starts = np.where(places > 0, self._ends[places - 1], 0)
+        counts = np.where(real, self._ends[places] - starts, lengths)
+        if (counts != lengths).any():
+            wrong = int((counts != lengths).argmax())
+            raise InputError(
+                f"text {keys[wrong] // _POSITIONS} has {lengths[wrong]} items, but its cached "
+                f"attention has {counts[wrong]}."
+            )
+        # Rows that are adjacent in the file are copied together.
+        first, last = starts[real], (starts + counts)[real]
+        runs = zip(
+            first[first != np.r_[-1, last[:-1]]], last[last != np.r_[first[1:], -1]], strict=True
+        )
+        items = np.concatenate([self._weights[:0], *(self._weights[a:b] for a, b in runs)])
+        if not real.all():
+            stored = np.repeat(real, lengths)
+            read, items = items, np.empty((len(stored), self.heads), np.float32)
+            items[stored], items[~stored] = read, (1 / np.repeat(lengths, lengths))[~stored, None]
+        flat = torch.from_numpy(items).to(mask.device)
+        attention = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
+        logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
+        # Contiguous, because elementwise operations on two different layouts are slow.
+        return attention.transpose(1, 2).contiguous(), logits
+
+
+def matches_index(index: NDArray[np.int64], folder: Path) -> bool:
+    """Whether a folder's outputs are of exactly these texts, compared by dataset index."""
+    try:
+        keys = CachedOutputs(folder)._keys
+    except InputError:
+        return False
+    return np.array_equal(np.unique(keys // _POSITIONS), np.unique(index))

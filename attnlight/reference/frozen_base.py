@@ -1,0 +1,166 @@
+"""A frozen model's outputs on a corpus, computed on first use and cached beside the corpus."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attnlight.data.dataset import TokenDataset
+from attnlight.data.prepared import prepare_once
+from attnlight.errors import InputError
+from attnlight.reference.base_spec import BaseModel, BaseSpec, read_base, text_digest
+from attnlight.reference.cached_outputs import CachedOutputs, matches_index, write_outputs
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+    from attnlight.datamodules import CorpusDataModule
+
+
+class FrozenBase:
+    """A frozen model, given by its checkpoint, with its cached outputs for each split of a corpus.
+
+    The outputs are stored beside the prepared corpus under the fingerprints of model and corpus, so
+    that all runs with one base share them and can use them after its checkpoint is deleted.
+
+    Args:
+        path: The checkpoint.
+        identity: The model's description; None reads it from the checkpoint.
+
+    Raises:
+        InputError: No identity is given, and the checkpoint is missing, damaged or holds a model
+            without attention.
+    """
+
+    def __init__(self, path: str | Path, identity: BaseSpec | None = None) -> None:
+        self.path = Path(path)
+        self._confirmed = identity is None
+        if identity is None:
+            file = self.path / "best.ckpt" if self.path.is_dir() else self.path
+            state = file.stat() if file.is_file() else None
+            identity = _read_identity(
+                self.path, state and (state.st_mtime_ns, state.st_size, state.st_ino)
+            )
+        self.identity = identity
+        self._stores: dict[tuple[str, str], CachedOutputs] = {}
+
+    def require_unchanged(self) -> None:
+        """Check that the checkpoint, if it exists, still holds the model of `identity`.
+
+        Raises:
+            InputError: It holds another model, or it is damaged.
+        """
+        if not self._confirmed and self.path.exists():
+            self._frozen()
+        self._confirmed = True
+
+    def require_corpus(self, corpus: CorpusDataModule | None) -> None:
+        """Check that the model was trained on this corpus, or that the corpus is encoded alike.
+
+        Raises:
+            InputError: There is no corpus, or its vocabulary, source or splits differ.
+        """
+        if corpus is None or not hasattr(corpus, "fingerprint"):
+            raise InputError(
+                f"the base {self.path} needs its corpus, a datamodule of attnlight: run `attnlight test`."
+            )
+        if text_digest(corpus.tokenizer_json) != self.identity.vocabulary:
+            raise InputError(
+                f"the base {self.path} was trained with a vocabulary other than that of `data`: "
+                "give the `data` of its fit.yaml."
+            )
+        if getattr(corpus, "encoding", None) is None and not corpus.matches_fingerprint(
+            self.identity.corpus
+        ):  # a corpus encoded with the model's vocabulary may be any corpus
+            raise InputError(
+                f"the base {self.path} was trained on another corpus or on other splits of it: "
+                f"expected {self.identity.corpus}, but `data` is {corpus.fingerprint}; give the "
+                "`data` of its fit.yaml."
+            )
+
+    def outputs(
+        self, corpus: CorpusDataModule, split: str, device: torch.device | str = "cpu"
+    ) -> CachedOutputs:
+        """Outputs for one split, evaluated on the first call on this machine.
+
+        If several processes call it at once, one evaluates and the others wait. Must not be called
+        while any rank is inside a collective.
+
+        Args:
+            corpus: The corpus that the model was trained on.
+            split: One of its splits.
+            device: Where to evaluate.
+
+        Raises:
+            InputError: The model was trained on another corpus; or the outputs are not cached, and
+                the checkpoint is missing, damaged or has been replaced by another model's.
+        """
+        key = (corpus.fingerprint, split)
+        if key not in self._stores:
+            self.require_corpus(corpus)
+            texts = corpus.dataset(split)
+            # Named after the corpus fingerprint stored with the base, so that outputs cached under
+            # an earlier version of the fingerprint are found.
+            name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
+            folder = texts.folder.parents[1] / name
+            former = None if "-" in self.identity.corpus else partial(matches_index, texts.index)
+            prepare_once(folder, partial(self._write, texts, split, torch.device(device)), former)
+            self._stores[key] = CachedOutputs(folder)
+        return self._stores[key]
+
+    def _write(self, texts: TokenDataset, split: str, device: torch.device, folder: Path) -> None:
+        base = self._frozen()
+        print(f"{self.path}: evaluating {len(texts):,} {split} texts, once", file=sys.stderr)
+        description = {"base": str(self.path), "split": split}
+        model: Any = base.model
+        if hasattr(model, "keep_states"):
+            model.keep_states([texts])
+        write_outputs(model.to(device), texts, folder, **description)
+
+    def _frozen(self) -> BaseModel:
+        base = read_base(self.path)
+        if base.identity.fingerprint != self.identity.fingerprint:
+            raise InputError(
+                f"{self.path} has been replaced: it holds model {base.identity.fingerprint}; "
+                f"expected the base {self.identity.fingerprint}."
+            )
+        return base
+
+
+_SPLIT: ContextVar[str | None] = ContextVar("split", default=None)
+
+
+@contextmanager
+def using_split(split: str) -> Iterator[None]:
+    """Make `running_split` return this split instead of that of the trainer's current loop."""
+    token = _SPLIT.set(split)
+    try:
+        yield
+    finally:
+        _SPLIT.reset(token)
+
+
+def running_split(trainer: pl.Trainer) -> str:
+    """The split that the trainer's current loop reads, unless `using_split` sets another."""
+    split = _SPLIT.get()
+    if split is not None:
+        return split
+    if trainer.predicting:
+        datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
+        return str(datamodule.predict_split)
+    if trainer.testing:
+        return "test"
+    return "validation" if trainer.validating or trainer.sanity_checking else "train"
+
+
+@lru_cache(maxsize=4)
+def _read_identity(path: Path, _: tuple[int, ...] | None) -> BaseSpec:
+    """The identity of a checkpoint's model; an unchanged file is not read again."""
+    return read_base(path).identity

@@ -1,0 +1,63 @@
+"""The file of a checkpoint: its keys, and reading it without executing any code in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import torch
+
+from attnlight.errors import InputError
+from attnlight.storage.compatibility import hyperparameters
+from attnlight.storage.files import suggest_file
+
+CHECKPOINT_KEY = "attnlight"
+OPTIMIZER_STATES = "optimizer_states"  # Lightning's key; a checkpoint of weights alone lacks it
+GLOBAL_BATCH_SIZE = "global_batch_size"  # number of texts that all devices read at a step
+CHECKPOINT_FORMAT = 2
+_READABLE_FORMATS = (1, CHECKPOINT_FORMAT)
+
+
+def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
+    """Read a checkpoint of attnlight; hyperparameters of format 1 are converted to format 2.
+
+    Args:
+        path: The file.
+        map_location: As for `torch.load`.
+
+    Raises:
+        InputError: The file is missing or damaged, contains more than plain values and tensors, or
+            was not written by attnlight.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"there is no checkpoint {path}{suggest_file(Path(path))}.")
+    try:
+        checkpoint: Any = None
+        with ZipFile(path) as file:
+            damaged = file.testzip()  # compares checksums, which torch does not check
+        if damaged is None:
+            checkpoint = torch.load(path, map_location, weights_only=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:  # nearly any, depending on the damage or the content
+        raise InputError(
+            f"{path} is not a readable checkpoint: it is damaged, or contains more than plain "
+            "values and tensors."
+        ) from error
+    if damaged is not None:
+        raise InputError(
+            f"{path} is damaged: the checksum of {damaged} in it does not match. Use another "
+            "checkpoint of the run, or train it again."
+        )
+    metadata = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
+    hparams = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
+    if not (isinstance(metadata, dict) and isinstance(hparams, dict)):
+        raise InputError(f"{path} is not a checkpoint of attnlight.")
+    if metadata.get("format") not in _READABLE_FORMATS:
+        raise InputError(
+            f"{path} has checkpoint format {metadata.get('format')}; this version reads formats "
+            f"{' and '.join(map(str, _READABLE_FORMATS))}."
+        )
+    result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(hparams)}
+    return result

@@ -1,0 +1,73 @@
+"""What attnlight ships, found by name: configuration files, which `attnlight configs` lists, and models."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from attnlight.errors import InputError, did_you_mean
+from attnlight.storage.files import suggest_file
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TRAINED = Path(__file__).parents[1] / "trained"
+_NAME = re.compile(r"[\w-]+(/[\w-]+)?")  # neither a path with a suffix nor a class in a module
+_CLASS = re.compile(r"[A-Z]\w*")
+
+
+def shipped_configs() -> dict[str, Path]:
+    """The shipped files by name, such as `experiments/sst_bilstm`, in alphabetical order."""
+    paths = {path.relative_to(CONFIGS).with_suffix(""): path for path in CONFIGS.rglob("*.yaml")}
+    return {name.as_posix(): path for name, path in sorted(paths.items())}
+
+
+def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") -> str:
+    """The path of a configuration file: `name` itself, or the shipped file that it names.
+
+    A path, a class or inline YAML is returned unchanged.
+
+    Args:
+        name: A path, or the name of a shipped file: `sst_bilstm`, `tests/cheap`.
+        kind: The folder of `configs/` that a name without a folder is looked up in.
+        folder: The folder that paths are relative to.
+        place: The file and key that give the name, for the message; empty on the command line.
+
+    Raises:
+        InputError: There is no such file and no shipped file of that name.
+    """
+    path = folder / name
+    is_class = kind in ("data", "models") and _CLASS.fullmatch(name)
+    if not _NAME.fullmatch(name) or is_class or (path.exists() and not path.is_dir()):
+        return name
+    shipped = shipped_configs()
+    for key in (f"{kind}/{name}", name):
+        if key in shipped:
+            return str(shipped[key])
+    if kind == "data" and path.is_dir():
+        return name
+    stems = [path.stem for key, path in shipped.items() if key.startswith(f"{kind}/")]
+    longer = [stem for stem in stems if stem.startswith(f"{name}_")]
+    hint = f" (did you mean {' or '.join(longer)}?)" if longer else ""
+    hint = hint or did_you_mean(name, (*stems, *shipped))
+    raise InputError(
+        f"{place and f'{place}: '}there is no file {name} and no shipped configuration of that "
+        f"name{hint}; `attnlight configs` lists them."
+    )
+
+
+def find_trained(path: str | Path) -> Path:
+    """The folder or checkpoint of a trained model: the path itself, or the shipped model it names.
+
+    Raises:
+        InputError: There is no such path and no shipped model of that name.
+    """
+    given = Path(path)
+    if given.exists():
+        return given
+    names = sorted(folder.parent.name for folder in TRAINED.glob("*/best.ckpt"))
+    if str(path) in names:
+        return TRAINED / str(path)
+    hint = did_you_mean(str(path), names) or suggest_file(given)
+    raise InputError(
+        f"there is no run or checkpoint {path}{hint}; the models that come with attnlight are "
+        f"{', '.join(names)}."
+    )
