@@ -151,7 +151,9 @@ def test_units_that_do_not_know_a_library(library: str, without: tuple[str, ...]
     knowing = {
         str(module.relative_to(PACKAGE))
         for module in MODULES
-        if not {unit(module), str(module.relative_to(PACKAGE)).removesuffix(".py")}.isdisjoint(without)
+        if not {unit(module), str(module.relative_to(PACKAGE)).removesuffix(".py")}.isdisjoint(
+            without
+        )
         and library in outside(module)
     }
     assert not knowing

@@ -22,7 +22,7 @@ from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
 from tests.attribution.scenes import scene
 from tests.bases import Planted, save_base, trainer
-from tests.callbacks import test_prediction_writer as sentences
+from tests.callbacks.hooks import test_prediction_writer as sentences
 from tests.tasks import tagged
 
 

@@ -24,8 +24,8 @@ from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
 from attnlight.records import read_record
 from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.hooks.test_prediction_writer import SIZES, SentenceTask, corpus, task_of
 from tests.callbacks.test_base import run_test, trainer
-from tests.callbacks.test_prediction_writer import SIZES, SentenceTask, corpus, task_of
 
 COLUMNS = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
 

@@ -18,8 +18,8 @@ from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import read_record
+from tests.callbacks.hooks.test_prediction_writer import corpus, task_of
 from tests.callbacks.test_base import trainer
-from tests.callbacks.test_prediction_writer import corpus, task_of
 
 Vector = NDArray[np.float64]
 SHARED = ("tokens", "items", "label", "probabilities", "attention", "evidence")

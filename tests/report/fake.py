@@ -22,7 +22,7 @@ from attnlight.callbacks import (
     StateTokenAgreement,
 )
 from attnlight.records import ShardWriter, merge_shards
-from tests.report import erased
+from tests.figures import erased
 
 Rows = dict[str, NDArray[Any]]
 MEASURES = {

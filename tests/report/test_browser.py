@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_report import ATTACK, TURNED, page_of
 from tests.report.fake import write_run
-from tests.report.test_command import ATTACK, TURNED, page_of
 from tests.report.test_texts import row, write
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -14,8 +14,8 @@ from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
 from attnlight.report.texts import LAYERS, choose_texts
 from attnlight.storage.shipped import shipped_configs
+from tests.cli.test_report import Page
 from tests.report.fake import MEASURES, rows_of, write_record, write_run
-from tests.report.test_command import Page
 from tests.report.test_texts import row, write
 
 TEMPLATES = Path(__file__).parents[2] / "attnlight/report/templates"

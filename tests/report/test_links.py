@@ -17,8 +17,8 @@ from attnlight.figures import draw
 from attnlight.figures.style import figure_bytes, inline_svg, link_points
 from attnlight.figures.violins import _lanes
 from attnlight.report.texts import choose_texts, link_column
+from tests.cli.test_report import page_of
 from tests.report.fake import rows_of, write_run
-from tests.report.test_command import page_of
 from tests.report.test_texts import row, write
 
 # Columns on the axes of the points of each test; None: a violin, whose height has no meaning.

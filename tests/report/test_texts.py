@@ -13,8 +13,8 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import ShardWriter, merge_shards
 from attnlight.report.texts import ShownText, shown_texts
+from tests.cli.test_report import ATTACK, TURNED, page_of
 from tests.report.fake import write_run
-from tests.report.test_command import ATTACK, TURNED, page_of
 
 CLASSES = ["garden", "office", "kitchen"]
 SPANS = pa.list_(pa.list_(pa.int32(), 2))

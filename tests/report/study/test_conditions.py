@@ -18,9 +18,9 @@ from attnlight.report.study.conditions import (
     write_exclusivity,
 )
 from attnlight.report.study.texts import text
+from tests.cli.test_report import ATTACK, Page, files
 from tests.report.study.fake import REACH, FakeTagging, condition, conditions
 from tests.report.study.naive import mean, measure
-from tests.report.test_command import ATTACK, Page, files
 
 COST = 0.02
 QUESTION = text("questions", "exclusivity")

@@ -13,8 +13,8 @@ from attnlight.report.study.frame import read_study
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.texts import texts
 from attnlight.report.study.verdict import compare_groups, verdicts
+from tests.cli.test_report import ATTACK, Page
 from tests.report.study.fake import FakeTexts
-from tests.report.test_command import ATTACK, Page
 
 WORDS = {
     "problem": "sentences",

@@ -11,8 +11,8 @@ import pytest
 from attnlight.cli.report import main
 from attnlight.errors import InputError
 from attnlight.report.study import write_study
+from tests.cli.test_report import ATTACK, Page, files
 from tests.report.study.fake import FakeTagging, FakeTexts, add_adversary, whole, whole_tagger
-from tests.report.test_command import ATTACK, Page, files
 
 UNDEFINED = re.compile(r"\b(nan|NaN|inf|None)\b")
 KINDS = ("texts", "tagging")

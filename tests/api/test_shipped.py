@@ -16,13 +16,13 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
+from tests.api.test_run import planted_rows
 from tests.bases import SMALL, Planted, classifier, save_base, trainer
 from tests.commands import CONFIGS
 from tests.data.local import write_corpus
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import task_of, written
-from tests.test_api import planted_rows
 
 REFUSED = {
     "attention_sinks": "needs a model with layers of self-attention",

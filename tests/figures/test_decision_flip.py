@@ -10,7 +10,7 @@ from attnlight.figures import tables
 from attnlight.figures.erasure import ALL, WORDS, flipped_by_all
 from attnlight.figures.tables import number
 from attnlight.report import draw
-from tests.report import erased
+from tests.figures import erased
 from tests.report.fake import Rows, rows_of
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from attnlight.figures import tables
 from attnlight.figures.single_erasure import sample
 from attnlight.report import draw
-from tests.report.erased import SCORES
+from tests.figures.erased import SCORES
 from tests.report.fake import rows_of
 
 

@@ -20,7 +20,7 @@ from attnlight.batch import AttentionModel
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 SMALL = [
     "--data.train_size=300",

@@ -23,11 +23,11 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.storage.shipped import find_config
 from attnlight.tasks import AttentionClassifier, AttentionTask
+from tests.api.test_check import batch_of
 from tests.bases import Planted, save_base, trainer
 from tests.outside import TwoHeads
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
-from tests.test_promises import batch_of
 
 ALL = [
     "Predictions",
