@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from traceback import walk_tb
+from typing import TextIO
 
 from attnlight import __version__
 from attnlight.cli.processes import end_with_rank_zero, exit_on_signals, signal_status
@@ -123,36 +126,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):  # a name that it cannot encode ends no command
                 stream.reconfigure(errors="backslashreplace")
-    verb, *arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
-    if verb in ("-h", "--help", "--version"):
-        print(__version__ if verb == "--version" else HELP.rstrip())
-        return 0
     try:
-        if verb in OTHER_VERBS:
-            return int(import_module(OTHER_VERBS[verb]).main(arguments))
-        if verb not in USAGE:
-            verbs = (*USAGE, *OTHER_VERBS)
-            hint = did_you_mean(verb, verbs)
-            raise InputError(f"there is no verb {verb!r}{hint}; the verbs are {', '.join(verbs)}.")
-        if not arguments:
-            print(USAGE[verb], end="", file=sys.stderr)
-            return 2
-        if not {"-h", "--help"}.isdisjoint(arguments):
-            print(USAGE[verb])
-        end_with_rank_zero()  # before the imports, which take seconds
-        long = expand([verb, *arguments])
-        if argv is None:
-            sys.argv[1:] = long  # Lightning starts the other ranks with it
-        import_module("attnlight.cli.lightning_cli").run(None if argv is None else long)
-        return 0
+        status = _run(sys.argv[1:] if argv is None else argv, inside=argv is not None)
+        sys.stdout.flush()
+        return status
     except Exception as error:
         if status := signal_status():  # workers of a data loader that it ended, too, are an error
             return status
+        if isinstance(error, BrokenPipeError) and _unread(sys.stdout):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
         print(f"attnlight: {printable(sentence.rstrip('.'))}.", file=sys.stderr)
         return 2
+
+
+def _run(words: Sequence[str], inside: bool) -> int:
+    """The exit status of a command, which another process of Python may run `inside` itself."""
+    verb, *arguments = words or ["--help"]
+    if verb in ("-h", "--help", "--version"):
+        print(__version__ if verb == "--version" else HELP.rstrip())
+        return 0
+    if verb in OTHER_VERBS:
+        return int(import_module(OTHER_VERBS[verb]).main(arguments))
+    if verb not in USAGE:
+        verbs = (*USAGE, *OTHER_VERBS)
+        hint = did_you_mean(verb, verbs)
+        raise InputError(f"there is no verb {verb!r}{hint}; the verbs are {', '.join(verbs)}.")
+    if not arguments:
+        print(USAGE[verb], end="", file=sys.stderr)
+        return 2
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        print(USAGE[verb])
+    end_with_rank_zero()  # before the imports, which take seconds
+    long = expand([verb, *arguments])
+    if not inside:
+        sys.argv[1:] = long  # Lightning starts the other ranks with it
+    import_module("attnlight.cli.lightning_cli").run(long if inside else None)
+    return 0
+
+
+def _unread(stream: TextIO) -> bool:
+    """Whether nobody reads a stream any more, as behind `| head`."""
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _sentence(error: Exception) -> str | None:

@@ -126,3 +126,18 @@ def test_a_folder_whose_name_is_no_utf_8_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert r"M\udcfcll" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["configs"]])
+def test_a_reader_that_has_read_enough(words: list[str], buffered: str) -> None:
+    """`attnlight configs | head -1` ends as `cat` does: by the status of SIGPIPE, without a word."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+    ended = subprocess.run(
+        [sys.executable, "-m", "attnlight", *words],
+        stdout=writing, stderr=subprocess.PIPE, env=environment, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
