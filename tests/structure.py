@@ -6,10 +6,9 @@ import ast
 import importlib
 import inspect
 import pkgutil
-import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,8 +18,6 @@ import attnlight
 PACKAGE = Path(attnlight.__file__).parent
 ROOT = PACKAGE.parent
 UPPER = ("attnlight/report", "attnlight/studies", "attnlight/tasks", "docs")
-_PROBLEM = re.compile(r"tagg|of_tokens|classification|Classifier|ChunkTagger", re.IGNORECASE)
-_KNOWS_PROBLEMS = ("problems", "models")
 
 
 def sources(folder: Path) -> list[Path]:
@@ -46,18 +43,71 @@ def walk(path: Path) -> Iterator[ast.AST]:
     return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
-def branches_on_the_problem() -> list[str]:
-    """Conditions outside problems/ and models/ that name a problem, as `file:line condition`."""
-    found = []
-    for path in sources(PACKAGE):
-        name = path.relative_to(PACKAGE)
-        if name.parts[0] in _KNOWS_PROBLEMS:
+def files_at_the_root() -> list[str]:
+    """The modules of the package that lie in none of its folders."""
+    return sorted(path.name for path in PACKAGE.glob("*.py"))
+
+
+def circles() -> list[list[str]]:
+    """Groups of files that import each other, imports for annotations and in functions included.
+
+    Importing a name from a package counts as importing the module that defines it, where one does.
+    """
+    graph = {path: set(imported(path)) for path in sources(PACKAGE)}
+    reached = {path: _reached(graph, path) for path in graph}
+    groups = {
+        frozenset(other for other in reached[path] if path in reached[other])
+        for path in graph
+        if path in reached[path]
+    }
+    return sorted(sorted(str(path.relative_to(PACKAGE)) for path in group) for group in groups)
+
+
+def imported(path: Path) -> Iterator[Path]:
+    """The files of the package that a file imports."""
+    for node in walk(path):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
             continue
-        for node in walk(path):
-            condition = getattr(node, "test", None)
-            if condition is not None and _PROBLEM.search(ast.unparse(condition)):
-                found.append(f"{name}:{condition.lineno} {ast.unparse(condition)}")
-    return found
+        yield from filter(None, map(_file, names))
+
+
+def _file(name: str) -> Path | None:
+    """The file of the package that defines a dotted name, if one does."""
+    root, *parts = name.split(".")
+    while root == PACKAGE.name and parts:
+        module = PACKAGE.joinpath(*parts)
+        for file in (module.with_suffix(".py"), module / "__init__.py"):
+            if file.is_file():
+                return file
+        parts.pop()
+    return None
+
+
+def _reached(graph: Mapping[Path, set[Path]], start: Path) -> set[Path]:
+    reached: set[Path] = set()
+    pending = [*graph[start]]
+    while pending:
+        if (path := pending.pop()) not in reached:
+            reached.add(path)
+            pending += graph[path]
+    return reached
+
+
+def attributes_by_name() -> list[str]:
+    """Uses of `hasattr` and `getattr` with a literal name, as `file:line name`."""
+    return [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.args[1].value}"
+        for path in sources(PACKAGE)
+        for node in walk(path)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
+        and isinstance(node.args[1], ast.Constant)
+    ]
 
 
 def classes() -> list[type]:
@@ -87,7 +137,8 @@ class Trace:
 
     Attributes:
         depth: The most frames of the package on top of each other, below the first one.
-        moves: How often a call or return goes from one file of the package to another.
+        moves: How often a call or a return goes from one file of the package to another, its
+            templates included.
     """
 
     def __init__(self) -> None:
@@ -103,16 +154,15 @@ class Trace:
             sys.setprofile(None)
 
     def _event(self, frame: FrameType, event: str, _: object) -> None:
-        file = frame.f_code.co_filename
-        ours = file.startswith(str(PACKAGE)) and file.endswith(".py")  # no template's code
-        if event not in ("call", "return") or not ours:
+        file = frame.f_code.co_filename  # of a template its own
+        if event not in ("call", "return") or not file.startswith(str(PACKAGE)):
             return
         if event == "return":
             if self._files:
                 self._files.pop()
+                self.moves += bool(self._files) and self._files[-1] != file
             return
-        if self._files and self._files[-1] != file:
-            self.moves += 1
+        self.moves += bool(self._files) and self._files[-1] != file
         self._files.append(file)
         self.depth = max(self.depth, len(self._files) - 1)
 
@@ -125,6 +175,22 @@ def study_page() -> Trace:
     trace = Trace()
     with tempfile.TemporaryDirectory() as folder:
         trace.run(lambda: write_study(study, Path(folder)))
+    return trace
+
+
+def importance() -> Trace:
+    """The trace of one batch of `ImportanceCorrelation` on a classifier."""
+    from attnlight.callbacks import ImportanceCorrelation
+    from attnlight.tasks import AttentionClassifier
+    from tests.bases import Planted, trainer
+
+    trace, corpus = Trace(), Planted()
+    task = AttentionClassifier(corpus.spec)
+    test = ImportanceCorrelation(figures=False)
+    measure = test.measure
+    test.measure = lambda *batch: trace.run(lambda: measure(*batch))  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        trainer(Path(folder), test, limit_test_batches=1).test(task, corpus, verbose=False)
     return trace
 
 
@@ -149,13 +215,18 @@ def main() -> None:
     print(f"lines of attnlight: {lines('attnlight'):,} in {len(sources(PACKAGE))} files")
     rates = [functions_per_thousand_lines(*where) for where in (("attnlight", "docs"), UPPER)]
     print(f"functions per 1,000 lines: {rates[0]:.0f}, of these folders {rates[1]:.0f}")
-    branches = branches_on_the_problem()
-    print("\n  ".join([f"branches on the problem: {len(branches)}", *branches]))
+    print(f"lines of tests per line of attnlight: {lines('tests') / lines('attnlight'):.2f}")
+    print(f"files at the package's root: {len(files_at_the_root())}")
+    print("\n  ".join([f"circles of imports by file: {len(circles())}", *map(str, circles())]))
+    names = attributes_by_name()
+    rate = 1000 * len(names) / lines("attnlight")
+    print(f"hasattr and getattr with a literal: {len(names)}, {rate:.2f} per 1,000 lines")
     found = classes()
     for what, count in (("classes of the package in an MRO", ancestors), ("arguments", arguments)):
         most = sorted(((count(cls), cls.__name__) for cls in found), reverse=True)[:8]
         print(f"most {what}: {', '.join(f'{name} {number}' for number, name in most)}")
     print(f"moves between files for an adversarial step: {adversarial_step().moves:,}")
+    print(f"moves between files for ImportanceCorrelation.measure: {importance().moves:,}")
     print(f"moves between files for a study page: {study_page().moves:,}")
 
 

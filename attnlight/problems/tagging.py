@@ -11,34 +11,16 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
-from attnlight.functional.chunks import TagScheme, find_chunks
+from attnlight.functional.chunks import find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.problems.base import Flags, Numbers, Problem
 from attnlight.problems.released import YANG
+from attnlight.problems.tag_scheme import tag_scheme
 from attnlight.problems.words import Words
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
-
-
-def tag_scheme(tags: Sequence[str]) -> TagScheme:
-    """The scheme of tags with these names.
-
-    Raises:
-        InputError: A name is not `O`, `B-<type>` or `I-<type>`.
-
-    Example:
-        >>> tag_scheme(["O", "B-NP", "I-NP"]).chunk
-        tensor([-1,  0,  0])
-    """
-    parts = [split_tag(tag) for tag in tags]
-    chunks = ["", *sorted({chunk for _, chunk in parts if chunk})]
-    return TagScheme(
-        torch.tensor([chunks.index(chunk) - 1 for _, chunk in parts]),
-        torch.tensor([prefix == "I" for prefix, _ in parts]),
-    )
 
 
 def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:

@@ -287,7 +287,7 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        require_same(self, checkpoint)
+        require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
         stored = checkpoint[CHECKPOINT_KEY]
         self.raw = RawText.from_dict(stored)
         checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlight.errors import InputError
+from attnlight.problems import Problem
 from attnlight.storage.checkpoints import CHECKPOINT_KEY
 
-if TYPE_CHECKING:
-    from attnlight.tasks.attention import AttentionTask
 
-
-def require_same(task: AttentionTask, checkpoint: Mapping[str, Any]) -> None:
+def require_same(
+    tokenizer: str | None,
+    problem: Problem,
+    hparams: Mapping[str, Any],
+    checkpoint: Mapping[str, Any],
+) -> None:
     """Refuse a checkpoint of another vocabulary, corpus, problem or network.
+
+    Args:
+        tokenizer: The corpus's tokenizer, if there is a corpus.
+        problem: The task's problem.
+        hparams: The task's hyperparameters.
+        checkpoint: The checkpoint.
 
     Raises:
         InputError: The checkpoint does not match.
     """
-    stored, hparams = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
-    if task.raw.tokenizer not in (None, stored["tokenizer"]):
+    stored, trained = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
+    if tokenizer not in (None, stored["tokenizer"]):
         raise InputError(
             "the checkpoint was trained with another vocabulary than that of the corpus in `data`: "
             "give the `data` of its own fit.yaml."
         )
-    if (difference := task.problem.difference(hparams["spec"])) is not None:
+    if (difference := problem.difference(trained["spec"])) is not None:
         raise InputError(f"the checkpoint {difference}: give the `data` of its own fit.yaml.")
-    options = {"problem": hparams["problem"]} | hparams["net"]
-    expected = {"problem": task.hparams["problem"]} | task.hparams["net"]
+    options = {"problem": trained["problem"]} | trained["net"]
+    expected = {"problem": hparams["problem"]} | hparams["net"]
     for name, value in expected.items():
         pretrained = isinstance(value, Mapping) and "fingerprint" in value
         if pretrained and isinstance(options.get(name), Mapping):  # whose folder may have moved

@@ -9,7 +9,7 @@ from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_sc
 from attnlight.errors import InputError
 from attnlight.problems import Tagging
 from attnlight.problems.metrics import SpanMetric, SpanScore
-from attnlight.problems.tagging import tag_scheme
+from attnlight.problems.tag_scheme import tag_scheme
 from tests.bases import spec
 from tests.functional.test_chunks import TAGS, drawn, flat
 
