@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from attnlight.callbacks.epoch_recorder import (
     corpus_suffix,
     weights_without_checkpoint,
 )
-from attnlight.checkpoints import GLOBAL_BATCH_SIZE
+from attnlight.checkpoints import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.errors import InputError
 from attnlight.files import read_yaml, write_text
 from attnlight.records import RecordError, read_metadata
@@ -122,9 +123,11 @@ class RunConfig(SaveConfigCallback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        # Called for `last.ckpt` alone: best.ckpt has only weights.
+        # Not called for best.ckpt, which has only weights.
         batch_size = trainer.datamodule.batch_size  # type: ignore[attr-defined]
         checkpoint[GLOBAL_BATCH_SIZE] = batch_size * trainer.world_size
+        if "SLURM_JOB_ID" in os.environ:
+            checkpoint[SLURM_JOB] = os.environ["SLURM_JOB_ID"]
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
