@@ -100,6 +100,7 @@ _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
+_LOST_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) (is killed|exited unexpectedly)")
 _NO_MEMORY = re.compile(r"MemoryError|OutOfMemory|can't allocate memory|not enough memory")
 # How jsonargparse begins what a constructor raised of the arguments that it was given.
 _REFUSED = "Does not validate against"
@@ -171,6 +172,11 @@ def _sentence(error: Exception) -> str | None:
         return (
             f"there is not enough memory ({one_line(error)}): give a smaller --data.batch_size or "
             "--data.eval_batch_size, or a smaller model"
+        )
+    if isinstance(error, RuntimeError) and _LOST_WORKER.match(str(error)):
+        return (
+            f"a process that loads batches was killed ({one_line(error)}), perhaps since memory ran "
+            "out: give a smaller --data.num_workers"
         )
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):

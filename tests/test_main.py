@@ -47,6 +47,11 @@ def system(number: int, *name: str) -> OSError:
             RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
             LITTLE.format("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
         ),
+        (
+            RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "),
+            "a process that loads batches was killed (DataLoader worker (pid 7) is killed by signal: "
+            "Killed), perhaps since memory ran out: give a smaller --data.num_workers.",
+        ),
         (torch.OutOfMemoryError("CUDA out of memory."), LITTLE.format("CUDA out of memory")),
         (system(errno.ENOSPC), "No space left on device."),
         (system(errno.EROFS, "a/b"), "a/b: Read-only file system."),
