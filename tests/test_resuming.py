@@ -214,11 +214,12 @@ class TestRequeuedJob:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(AttentionTask, "training_step", ended)
-            try:
+            if until is None:
                 return main(command)
-            except SystemExit as end:
-                assert isinstance(end.code, int)
-                return end.code
+            with pytest.raises(SystemExit) as end:
+                main(command)
+            assert isinstance(end.value.code, int)
+            return end.value.code
 
     @pytest.mark.parametrize("options", [[], ["--overwrite"]], ids=["", "overwrite"])
     @pytest.mark.parametrize(("steps", "left"), [(1, [0, 0, 1, 1]), (3, [1, 1])])
