@@ -91,7 +91,9 @@ def test_without_a_second_seed_the_note_names_what_decides(weights: str | None) 
     rows = {
         n: v for n, v in rows_of("sanity").items() if "seeds" not in n and "random" not in n[-6:]
     }
-    verdicts, signed, _ = tables("sanity", rows, metadata=METADATA | {"against": None, "weights": weights})
+    verdicts, signed, _ = tables(
+        "sanity", rows, metadata=METADATA | {"against": None, "weights": weights}
+    )
     assert [row[2:] for row in verdicts.rows] == [["–", "undecidable"]] * 2  # noqa: RUF001
     assert "Without a second seed nothing is decided" in verdicts.note
     assert ("`attnlight sanity RUN RUN2 --overwrite` decides" in verdicts.note) == (not weights)
