@@ -103,6 +103,11 @@ _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
+_LOST_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) (is killed|exited unexpectedly)")
+# Of gloo and of NCCL.
+_LOST_RANK = re.compile(
+    r"gloo/.*(Connection (reset|closed) by peer|Broken pipe)|remote process exited", re.DOTALL
+)
 _NO_MEMORY = re.compile(r"MemoryError|OutOfMemory|can't allocate memory|not enough memory")
 # How jsonargparse begins what a constructor raised of the arguments that it was given.
 _REFUSED = "Does not validate against"
@@ -191,6 +196,16 @@ def _sentence(error: Exception) -> str | None:
         return (
             f"there is not enough memory ({one_line(error)}): give a smaller --data.batch_size or "
             "--data.eval_batch_size, or a smaller model"
+        )
+    if isinstance(error, RuntimeError) and _LOST_WORKER.match(str(error)):
+        return (
+            f"a process that loads batches was killed ({one_line(error)}), perhaps since memory ran "
+            "out: give a smaller --data.num_workers"
+        )
+    if isinstance(error, RuntimeError) and _LOST_RANK.search(str(error)):
+        return (
+            "another process of this job has ended: look at its output, and whether it was killed "
+            "since memory ran out"
         )
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):

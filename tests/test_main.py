@@ -34,6 +34,18 @@ def system(number: int, *name: str) -> OSError:
     return OSError(number, os.strerror(number), *name)
 
 
+LOST = "DataLoader worker (pid 7) is killed by signal: Killed"
+WORKER = (
+    "a process that loads batches was killed ({}), perhaps since memory ran out: give a smaller "
+    "--data.num_workers."
+)
+PEER = "127.0.0.1"
+RANK = (
+    "another process of this job has ended: look at its output, and whether it was killed since "
+    "memory ran out."
+)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -47,6 +59,10 @@ def system(number: int, *name: str) -> OSError:
             RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
             LITTLE.format("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
         ),
+        (RuntimeError(f"{LOST}. "), WORKER.format(LOST)),
+        (RuntimeError(f"[gloo/pair.cc:537] Read error [{PEER}]: Connection reset by peer."), RANK),
+        (RuntimeError(f"[gloo/pair.cc:553] Connection closed by peer [{PEER}]:20139"), RANK),
+        (RuntimeError("remote process exited or there was a network error, NCCL 2.27"), RANK),
         (torch.OutOfMemoryError("CUDA out of memory."), LITTLE.format("CUDA out of memory")),
         (system(errno.ENOSPC), "No space left on device."),
         (system(errno.EROFS, "a/b"), "a/b: Read-only file system."),

@@ -175,6 +175,7 @@ MISTAKES = [
     option("--trainer.max_epoch=1", "did you mean '--trainer.max_epochs'"),
     option("--test=card", "did you mean '--tests'"),
     option("--trainer.epochs=3", "did you mean '--trainer.max_epochs'"),
+    option("--dtaa.batch_size=3", "--dtaa.batch_size (did you mean '--data.batch_size'?)"),
     option("--model=bilstm", "did you mean bilstm_additive or"),
     option("--data=tags.txt", "tags.txt", "--model tagger_text --data ChunkingDataModule"),
     Mistake("table-as-configuration", ["fit", "corpus/test.csv"], ("corpus/test.csv is a table", "--data corpus/test.csv`")),

@@ -84,8 +84,20 @@ def test_rank_zero_ends_with_a_rank_that_was_killed_in_training(job: Job) -> Non
     job.wait_for("epoch 1/")
     one = job.rank_one()
     one.send_signal(signal.SIGKILL)
-    assert job.zero.wait(SECONDS) != 0
+    assert job.zero.wait(SECONDS) == 2
     assert gone(one)
+    said = job.output.read_text()
+    assert "attnlight: another process of this job has ended: look at its output" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.ddp
+@pytest.mark.slow
+def test_a_rank_ends_with_rank_zero_that_was_killed_in_training(job: Job) -> None:
+    job.wait_for("epoch 1/")
+    one = job.rank_one()
+    job.zero.kill()
+    wait(lambda: gone(one), SECONDS)
 
 
 @pytest.mark.ddp

@@ -42,7 +42,7 @@ from attnlight.cli.configuration import (
 from attnlight.cli.joining import ExitOnSignals, JoinTimeout
 from attnlight.cli.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.cli.quieten import quieten
-from attnlight.cli.resuming import require_same_training
+from attnlight.cli.resuming import forget_requeued, requeued, require_same_training
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
@@ -154,6 +154,8 @@ class AttnlightCLI(LightningCLI):
                 else Run.of_fit(config, f"{config.model}{config.data}")
             )
         config.experiment, config.run = self.current_run.experiment, self.current_run.name
+        if fitting and config.ckpt_path is None:
+            config.ckpt_path = requeued(self.current_run.folder, overwrite=config.overwrite)
         self._new = fitting and config.ckpt_path is None
         config.ckpt_path = self.current_run.checkpoint(
             config.ckpt_path or (None if fitting or self._pretrained else "best")
@@ -270,6 +272,8 @@ class AttnlightCLI(LightningCLI):
         # From here on, only the content of a checkpoint or a base can still be refused.
         if self._lock_folder() and verb == "fit":
             self.current_run.begin(names["wandb_id"], clear=self._replacing)
+        if verb == "fit" and not config.trainer.fast_dev_run:
+            forget_requeued(self.current_run.folder, config.ckpt_path)
         self._started = time.monotonic()
 
     def _lock_folder(self) -> bool:

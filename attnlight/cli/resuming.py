@@ -1,8 +1,9 @@
-"""What a resumed `fit` may change: where it computes, for how long, and what it shows."""
+"""Where `fit` resumes, and what it may change then: where it computes, how long, what it shows."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import ModelSummary, ProgressBar
 
 from attnlight.callbacks.hooks.epoch_recorder import RecordingCallback
@@ -19,6 +21,7 @@ from attnlight.storage.checkpoints import (
     CHECKPOINT_KEY,
     GLOBAL_BATCH_SIZE,
     OPTIMIZER_STATES,
+    SLURM_JOB,
     read_checkpoint,
 )
 from attnlight.storage.files import read_yaml
@@ -36,6 +39,41 @@ _FREE = re.compile(
     r"|predict_split)"
 )
 _LENGTH = re.compile(r"trainer\.max_(epochs|steps)")
+
+
+def requeued(folder: Path, *, overwrite: bool) -> str | None:
+    """The `last.ckpt` from which a requeued SLURM job continues; None: training starts anew.
+
+    Args:
+        folder: The run's folder.
+        overwrite: Whether the command replaces a run: it may, then, be another command of the job,
+            unless SLURM has restarted that.
+
+    Raises:
+        InputError: `last.ckpt` is damaged.
+    """
+    path = folder / "last.ckpt"
+    restarted = os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
+    if not SLURMEnvironment.detect() or (overwrite and not restarted):
+        return None
+    if not path.is_file() or path.with_name("status.json").exists():  # which says: finished
+        return None
+    job = read_checkpoint(path).get(SLURM_JOB)
+    return str(path) if job is not None and job == os.environ.get("SLURM_JOB_ID") else None
+
+
+def forget_requeued(folder: Path, keep: str | None) -> None:
+    """Delete what Lightning saved before it requeued a job, and would continue from.
+
+    It saves within an epoch, whose remaining batches a resumed training does not find again.
+
+    Args:
+        folder: The run's folder.
+        keep: The checkpoint that this `fit` resumes.
+    """
+    for path in folder.glob("hpc_ckpt_*.ckpt"):
+        if path.resolve() != Path(keep or "").resolve():
+            path.unlink(missing_ok=True)
 
 
 def require_same_training(
@@ -63,6 +101,13 @@ def require_same_training(
     if OPTIMIZER_STATES not in checkpoint:
         raise InputError(
             f"{path} contains weights but no optimizer state, so training cannot resume from it: "
+            "give --ckpt_path last."
+        )
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    batches = progress["current"]
+    if not progress["is_last_batch"] or batches["completed"] < batches["ready"]:
+        raise InputError(
+            f"{path} was saved within an epoch, of which training would read other batches now: "
             "give --ckpt_path last."
         )
     file = path.with_name("fit.yaml")

@@ -71,11 +71,12 @@ def expand(arguments: Sequence[str]) -> list[str]:
         long = option if folder in ("data", "models") else "--config"
         values = value.split(",") if option == "--tests" else [value]
         options += [f"{long}={find_config(name, folder)}" for name in values]
+    second: list[str] = []
     if verb == "sanity":
         if not 0 < len(named) < 3:
             raise InputError(f"sanity takes one or two folders of runs, not {len(named)}")
-        test |= {"against": named[-1]} if named[1:] else {}
-        verb, named = "test", named[:1]
+        verb, named, second = "test", named[:1], named[1:]
+        test |= {"against": second[0]} if second else {}
         test = {"class_path": "attnlight.callbacks.Sanity", "init_args": test}
         options.append(f"--trainer.callbacks+={json.dumps([test])}")
     if len(named) > 1:
@@ -87,6 +88,11 @@ def expand(arguments: Sequence[str]) -> list[str]:
     run = Path(named[0])
     elsewhere = command_options(run)
     if elsewhere is not None:
+        if second:
+            raise InputError(
+                f"{run} was trained elsewhere, and sanity compares two runs of `attnlight fit`: leave out "
+                f"{second[0]}"
+            )
         named_here = any(option.startswith("--experiment") for option in [*elsewhere, *options])
         elsewhere += [] if named_here else [f"--experiment={run.resolve().name}"]
         return [verb, *elsewhere, *options]

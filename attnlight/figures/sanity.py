@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _KINDS = {"signed": "with signs", "sizes": "of sizes"}
 _COLUMNS = 3  # panels side by side
 _INDEPENDENT = ("random", "external")  # methods that do not read the model
+_REMEDY = (
+    "`attnlight sanity RUN RUN2 --overwrite` decides, RUN2 being a run of the same configuration with "
+    "another --seed_everything"
+)
+_ELSEWHERE = "this model was trained elsewhere, and only runs of `attnlight fit` can be compared"
 
 
 def draw(
@@ -27,6 +32,7 @@ def draw(
     parts: Sequence[str] | None = None,
     methods: Mapping[str, Any] | None = None,
     against: str | None = None,
+    weights: str | None = None,
 ) -> Figure:
     """Mean correlation at each step, a panel for each method; it has no classes."""
     from attnlight.statistics.bootstrap import bootstrap_means
@@ -67,8 +73,12 @@ def tables(
     parts: Sequence[str] | None = None,
     methods: Mapping[str, Any] | None = None,
     against: str | None = None,
+    weights: str | None = None,
 ) -> list[RecordTable]:
-    """The verdict on each method, and the correlations at each step with signs and of sizes."""
+    """The verdict on each method, and the correlations at each step with signs and of sizes.
+
+    A record has a digest of `weights` if the model was trained elsewhere, where no second seed is.
+    """
     from attnlight.statistics.sanity import sanity_verdicts
 
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)
@@ -84,8 +94,7 @@ def tables(
         "against": against or "a second seed",
         "advice": ""
         if any(f"signed_seeds_{label}" in rows for label in words)
-        else " Without a second seed nothing is decided: `attnlight sanity RUN RUN2 --overwrite` "
-        "decides, RUN2 being a run of the same configuration with another --seed_everything.",
+        else f" Without a second seed nothing is decided: {_ELSEWHERE if weights else _REMEDY}.",
         "constant": f" Scores that no parameter changes correlate perfectly and fail by construction: "
         f"{', '.join(independent)}."
         if independent

@@ -15,7 +15,7 @@ from attnlight.models.vectors import WordVectors
 class Embedding(nn.Embedding):
     """Token embeddings from N(0, scale^2); the padding row is and stays zero.
 
-    With `sparse` set, as tasks do in a single CPU process, a gradient holds only the rows of the
+    With `sparse` set, as tasks do on one CPU without DDP, a gradient holds only the rows of the
     batch until `densify_gradient`; otherwise gradients are dense throughout.
 
     Args:

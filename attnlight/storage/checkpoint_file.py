@@ -14,6 +14,7 @@ from attnlight.storage.files import suggest_file
 
 CHECKPOINT_KEY = "attnlight"
 OPTIMIZER_STATES = "optimizer_states"  # Lightning's key; a checkpoint of weights alone lacks it
+SLURM_JOB = "slurm_job"  # id of the job that wrote the checkpoint, which a requeued job keeps
 GLOBAL_BATCH_SIZE = "global_batch_size"  # number of texts that all devices read at a step
 CHECKPOINT_FORMAT = 2
 _READABLE_FORMATS = (1, CHECKPOINT_FORMAT)

@@ -14,6 +14,7 @@ from attnlight.storage.checkpoint_file import (
     CHECKPOINT_KEY,
     GLOBAL_BATCH_SIZE,
     OPTIMIZER_STATES,
+    SLURM_JOB,
     read_checkpoint,
 )
 from attnlight.storage.files import replacing
@@ -23,6 +24,7 @@ __all__ = [
     "CHECKPOINT_KEY",
     "GLOBAL_BATCH_SIZE",
     "OPTIMIZER_STATES",
+    "SLURM_JOB",
     "AtomicCheckpointIO",
     "read_checkpoint",
 ]

@@ -84,6 +84,10 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
             name, options = name.removeprefix("--"), OPTIONS.values()
         # Of the bounds of `epochs` the upper one is meant.
         options = [option for option in options if "min_" in name or "min_" not in option]
+        sections = {option for option in options if "." not in option}
+        section, dot, key = name.partition(".")
+        if section not in sections:
+            options += [f"{known}{dot}{key}" for known in sections]
         return f"{place}there is no option {name}{did_you_mean(name, options)}"
     if unknown := _UNKNOWN_ARGUMENT.fullmatch(sentence):
         place, path, name = unknown.groups()

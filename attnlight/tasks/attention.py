@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
@@ -205,9 +206,10 @@ class AttentionTask(pl.LightningModule):
     @override
     def on_fit_start(self) -> None:
         self._seed = torch.initial_seed()
-        # Several processes average dense gradients; on a GPU dense gradients cost nothing.
+        # DDP averages dense gradients, even of one process; on a GPU they cost nothing.
+        alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
         for embedding in self._embeddings:
-            embedding.sparse = self.trainer.world_size == 1 and self.device.type == "cpu"
+            embedding.sparse = alone and self.device.type == "cpu"
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

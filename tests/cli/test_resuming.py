@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,12 @@ from attnlight.__main__ import main
 from attnlight.cli.processes import RANK_ZERO
 from attnlight.cli.resuming import require_same_batches
 from attnlight.errors import InputError
-from tests.commands import CONFIGS, attnlight_on_two
+from attnlight.tasks import AttentionTask
+from tests.commands import CONFIGS, attnlight_on_two, on_ranks
 from tests.test_mistakes import FIT, content, corpus, described, sentence
 
 RUN = "checkpoints/new/r"
+REQUEUED = "checkpoints/new/q/hpc_ckpt_1.ckpt"
 RESUME = [*FIT, "--run=r", "--ckpt_path=last"]
 EARLY = "lightning.pytorch.callbacks.EarlyStopping"
 PATIENCE = [f"--trainer.callbacks+={EARLY}", "--trainer.callbacks.monitor=val/loss"]
@@ -44,6 +47,11 @@ def world(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     described(copy / "corpus.yaml", f"{copy}/corpus")
     monkeypatch.chdir(copy)
     return copy
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(run / "last.ckpt", weights_only=True)["state_dict"]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -170,6 +178,84 @@ def test_a_run_goes_on_on_two_devices(world: Path) -> None:
     attnlight_on_two(*more, cwd=world)
     last = torch.load(world / RUN / "last.ckpt", weights_only=True)
     assert (last["epoch"], last["global_batch_size"]) == (1, 32)
+
+
+def test_a_run_goes_on_under_ddp_on_one_device(world: Path) -> None:
+    more = [*RESUME, "--trainer.max_epochs=2"]
+    shutil.copytree(world, world / "alone")
+    on_ranks(1, main, [*more, "--trainer.strategy=ddp", "--trainer.devices=1"], cwd=world)
+    assert main([*more, "--root=alone/checkpoints"]) == 0
+    under_ddp, alone = (weights(world / place / RUN) for place in ("", "alone"))
+    for name, values in alone.items():
+        torch.testing.assert_close(under_ddp[name], values, rtol=0, atol=1e-6)
+
+
+class TestRequeuedJob:
+    """The same command is started again after Lightning saved a checkpoint within an epoch."""
+
+    @pytest.fixture
+    def job(self, world: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """Epochs of the steps that are trained in a job of SLURM."""
+        names = {"NTASKS": "1", "JOB_ID": "7", "PROCID": "0", "LOCALID": "0", "NODEID": "0"}
+        for name, value in names.items():
+            monkeypatch.setenv(f"SLURM_{name}", value)
+        return []
+
+    def start(self, command: list[str], epochs: list[int], until: int | None) -> int:
+        """Train until SLURM ends the job at a step, which is saved before."""
+        step = AttentionTask.training_step
+
+        def ended(task: AttentionTask, *batch: Any) -> Any:
+            if len(epochs) == until:
+                task.trainer.save_checkpoint(REQUEUED)
+                raise SystemExit(143)
+            epochs.append(task.current_epoch)
+            return step(task, *batch)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AttentionTask, "training_step", ended)
+            if until is None:
+                return main(command)
+            with pytest.raises(SystemExit) as end:
+                main(command)
+            assert isinstance(end.value.code, int)
+            return end.value.code
+
+    @pytest.mark.parametrize("options", [[], ["--overwrite"]], ids=["", "overwrite"])
+    @pytest.mark.parametrize(("steps", "left"), [(1, [0, 0, 1, 1]), (3, [1, 1])])
+    def test_goes_on_after_the_last_whole_epoch(
+        self,
+        job: list[int],
+        monkeypatch: pytest.MonkeyPatch,
+        options: list[str],
+        steps: int,
+        left: list[int],
+    ) -> None:
+        command = [*FIT, "--trainer.max_epochs=2", *options]
+        assert self.start([*command, "--run=q"], job, steps) == 143
+        assert Path(REQUEUED).is_file()
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        job.clear()
+        assert self.start([*command, "--run=q"], job, None) == 0
+        assert job == left
+        assert not Path(REQUEUED).exists()
+        assert main([*command, "--run=undisturbed"]) == 0
+        found, expected = (weights(Path(REQUEUED).parents[1] / n) for n in ("q", "undisturbed"))
+        assert all(torch.equal(found[name], values) for name, values in expected.items())
+
+    def test_another_job_or_another_command_of_it_does_not(
+        self, job: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        command = [*FIT, "--trainer.max_epochs=2", "--run=q"]
+        assert self.start(command, job, 3) == 143
+        assert main([*command, f"--ckpt_path={REQUEUED}"]) == 2
+        assert f"{REQUEUED} was saved within an epoch" in sentence(capsys)
+        job.clear()
+        assert self.start([*command, "--overwrite"], job, 3) == 143
+        assert job == [0, 0, 1]
+        monkeypatch.setenv("SLURM_JOB_ID", "8")
+        assert main(command) == 2
+        assert "unfinished: add --ckpt_path last" in sentence(capsys)
 
 
 @pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])

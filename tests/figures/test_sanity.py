@@ -85,13 +85,19 @@ def test_verdicts_and_steps() -> None:
     assert sizes.title.endswith("of sizes")
 
 
-def test_without_a_second_seed_the_note_names_the_command() -> None:
+@pytest.mark.parametrize("weights", [None, "0123abcd"])
+def test_without_a_second_seed_the_note_names_what_decides(weights: str | None) -> None:
+    """A command, unless the model was trained elsewhere."""
     rows = {
         n: v for n, v in rows_of("sanity").items() if "seeds" not in n and "random" not in n[-6:]
     }
-    verdicts, signed, _ = tables("sanity", rows, metadata=METADATA | {"against": None})
+    verdicts, signed, _ = tables(
+        "sanity", rows, metadata=METADATA | {"against": None, "weights": weights}
+    )
     assert [row[2:] for row in verdicts.rows] == [["–", "undecidable"]] * 2  # noqa: RUF001
-    assert "`attnlight sanity RUN RUN2 --overwrite` decides" in verdicts.note
+    assert "Without a second seed nothing is decided" in verdicts.note
+    assert ("`attnlight sanity RUN RUN2 --overwrite` decides" in verdicts.note) == (not weights)
+    assert ("trained elsewhere" in verdicts.note) == bool(weights)
     assert "by construction" not in verdicts.note
     assert "two seeds" not in signed.head
 

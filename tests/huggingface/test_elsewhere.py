@@ -84,6 +84,12 @@ class TestCommands:
         assert "has no corpus here: name the texts that it reads" in said
         assert f"attnlight {verb} ... --data FILE" in said
 
+    def test_sanity_has_no_second_model(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["sanity", "films", "unnamed", *DATA]) == 2
+        said = capsys.readouterr().err
+        assert "films was trained elsewhere, and sanity compares two runs" in said
+        assert "leave out unnamed" in said
+
     def test_short_forms(self, tested: Path) -> None:
         for run, words in (("short", ["--model=films"]), ("long", LONG)):
             assert main(["test", *words, "--experiment=e", f"--run={run}", *PREDICTIONS]) == 0

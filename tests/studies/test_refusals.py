@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
+import time
 from typing import Any
 
 import pytest
 
+from attnlight.__main__ import main
 from attnlight.errors import InputError
+from attnlight.studies import cli, job
 from attnlight.studies.state import exclusive, join_plan, require_same_plan
+from tests.commands import in_forks
+from tests.studies import fake
 from tests.studies.conftest import MINIMAL, Lab
 
 PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
@@ -105,6 +111,36 @@ class TestFolderOfAnotherStudy:
         (lab.root / "tiny").mkdir(parents=True)
         (lab.root / "tiny/plan.json").write_text("{")
         assert "plan.json is not a plan of `attnlight study`" in refused(lab, capsys)
+
+
+def study_with_fakes(arguments: list[str]) -> int:
+    """A study whose runs take a moment, in a process of its own."""
+
+    def main_in_a_moment() -> int:
+        time.sleep(0.3)
+        return fake.main()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "ProcessExecutor", fake.Here)
+        patch.setattr(job, "main", main_in_a_moment)
+        patch.setattr("attnlight.report.study.write_study", lambda folder: [])
+        return main(["study", os.environ["STUDY"], *arguments])
+
+
+@pytest.mark.parametrize(
+    ("other", "statuses"), [({}, [0, 0]), ({"trainer": {"max_epochs": 1}}, [0, 2])]
+)
+def test_two_at_once(lab: Lab, other: dict[str, Any], statuses: list[int]) -> None:
+    """Two of the same study share its runs; of two different ones a folder has the first alone."""
+    files = [lab.write(PAIR), lab.write(PAIR | {"options": other}, "other")]
+    given = [f"--root={lab.root}", "--name=tiny"]
+    places = [os.environ | {"STUDY": str(file)} for file in files]
+    found, printed = in_forks(study_with_fakes, given, cwd=lab.folder, environments=places)
+    assert sorted(str(status) for status in found) == [str(status) for status in statuses], printed
+    assert ("contains another study" in printed) == bool(other)
+    started = lab.started()
+    assert len(set(started)) == len(started) == 2 * len(lab.runs(PAIR))
+    assert {run["name"] for run in lab.collected()["runs"]} == lab.runs(PAIR).keys()
 
 
 def test_damaged_base(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from attnlight.report.run import stored_records
 from attnlight.report.summary import terminal_table
 from attnlight.report.verdict.card import verdict_of
 from attnlight.storage import compatibility
-from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE
+from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
 
@@ -122,9 +123,11 @@ class RunConfig(SaveConfigCallback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        # Called for `last.ckpt` alone: best.ckpt has only weights.
+        # Not called for best.ckpt, which has only weights.
         batch_size = trainer.datamodule.batch_size  # type: ignore[attr-defined]
         checkpoint[GLOBAL_BATCH_SIZE] = batch_size * trainer.world_size
+        if "SLURM_JOB_ID" in os.environ:
+            checkpoint[SLURM_JOB] = os.environ["SLURM_JOB_ID"]
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
