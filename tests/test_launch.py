@@ -266,7 +266,7 @@ class TestVerbs:
         assert [line[2] for line in lines] == tools
         assert "--strict" in lines[3]
         parallel, alone = (line[3:] for line in lines[4:])
-        assert parallel == [*"-n 2 --dist worksteal".split(), *chosen, "--ignore", alone[-1]]
+        assert parallel == ["-n", "2", "--dist", "worksteal", *chosen, "--ignore", alone[-1]]
         assert alone[:-1] == chosen
 
     @pytest.mark.parametrize(("verb", "processes"), [("demo", 1), ("check", 2)])
