@@ -199,8 +199,7 @@ check() {
   run "$python" -m ruff format --check .
   run "$python" -m mypy
   run "$python" -m yamllint --strict .
-  alone "$python" -m pytest -n 2 --dist worksteal "${chosen[@]}" --ignore tests/benchmarks
-  alone "$python" -m pytest "${chosen[@]}" tests/benchmarks # alone, because they compare times
+  alone "$python" -m pytest -n 2 --dist worksteal "${chosen[@]}"
 }
 
 if [[ ${1:-} == --dry-run ]]; then
