@@ -2,7 +2,8 @@
 # Makes the environment where it is missing, then starts attnlight under the launcher that fits.
 #
 #   ./launch.sh demo            train on the planted corpus, test, write the report
-#   ./launch.sh check           ruff, mypy, yamllint and every test
+#   ./launch.sh check           ruff, mypy, yamllint and every test that is not slow
+#   ./launch.sh check --all     the slow tests too: whole trainings, several devices, all commands
 #   ./launch.sh VERB ARGS       `attnlight VERB ARGS`: on one machine as it is (Lightning starts one
 #                               process per GPU), in a SLURM allocation of several tasks under srun,
 #                               with NNODES > 1, once on each node, under torchrun
@@ -188,15 +189,17 @@ demo() {
   alone "$python" -m attnlight demo
 }
 
+# check [--all]
 check() {
+  local chosen=(-m 'not slow')
+  [[ ${1:-} != --all ]] || chosen=()
   prepare '[dev]'
   run cd "$root"
   run "$python" -m ruff check .
   run "$python" -m ruff format --check .
   run "$python" -m mypy
   run "$python" -m yamllint --strict .
-  alone "$python" -m pytest -n 2 --dist worksteal --ignore tests/benchmarks
-  alone "$python" -m pytest tests/benchmarks # by themselves, because they compare times
+  alone "$python" -m pytest -n 2 --dist worksteal "${chosen[@]}"
 }
 
 if [[ ${1:-} == --dry-run ]]; then
@@ -204,9 +207,13 @@ if [[ ${1:-} == --dry-run ]]; then
   shift
 fi
 case ${1:-} in
-  demo | check)
-    (($# == 1)) || fail "$1 takes no arguments."
-    "$1"
+  demo)
+    (($# == 1)) || fail "demo takes no arguments."
+    demo
+    ;;
+  check)
+    [[ $# == 1 || "$*" == "check --all" ]] || fail "check takes no argument but --all."
+    check "${@:2}"
     ;;
   *) start "$@" ;;
 esac

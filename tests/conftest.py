@@ -11,6 +11,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.pop("ATTNLIGHT_DEBUG", None)  # would show a traceback where tests expect a sentence
 os.environ["ATTNLIGHT_TRUST"] = "tests"  # whose classes runs of the tests name in their fit.yaml
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
+SHORT = 400  # rows of each file of `short_corpora`, at most twice as many
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -38,3 +39,17 @@ def corpora() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return CORPORA
+
+
+@pytest.fixture(scope="session")
+def short_corpora(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real corpora with some hundred rows of each file, for tests of what reads the files."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("short")
+    for file in corpora.rglob("*.parquet"):
+        table = pq.read_table(file)
+        (folder / file.relative_to(corpora)).parent.mkdir(parents=True, exist_ok=True)
+        rows = range(0, len(table), max(1, len(table) // SHORT))
+        pq.write_table(table.take(list(rows)), folder / file.relative_to(corpora))
+    return folder

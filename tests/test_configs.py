@@ -25,6 +25,7 @@ FILES = sorted(CONFIGS.rglob("*.yaml"))
 EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
 TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
+ONE_BATCH += ["--data.batch_size=8", "--data.eval_batch_size=8"]  # of long texts
 SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
 TINY = ["--model.embedding_size=8", "--model.hidden_size=8"]
 
@@ -55,6 +56,10 @@ def keys(value: object) -> Iterator[str]:
             yield from keys(item)
 
 
+# One experiment for each corpus.
+FIRST_OF_CORPUS = list({read(file)["data"]: file for file in reversed(EXPERIMENTS)}.values())[::-1]
+
+
 def named_by_experiments(kind: str) -> set[Path]:
     """The files that experiments give as `model` or `data`."""
     return {(file.parent / read(file)[kind]).resolve() for file in EXPERIMENTS}
@@ -80,17 +85,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def sources(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Path], None]:
-    """Ask for the real corpora where a file of data/ reads one, and only then."""
+def sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Ask for the real corpora where a file of data/ reads one, and only then; short by default."""
 
-    def prepare(data: Path) -> None:
+    def prepare(data: Path, corpora: str = "short_corpora") -> None:
         if not read(data)["class_path"].endswith(
             ("TextDataModule", "PairDataModule", "BabiStories", "ChunkingDataModule")
         ):
             return
-        folder = request.getfixturevalue("corpora")
+        folder = request.getfixturevalue(corpora)
         local = read(data)["init_args"].get("local")
         if local == "yahoo_answers_topics":  # nowhere here as a whole
             folder = request.getfixturevalue("tmp_path") / "corpora"
@@ -182,7 +185,7 @@ def test_dotted_keys_are_seen_at_any_depth() -> None:
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=name)
 def test_experiment_runs(
-    here: Path, sources: Callable[[Path], None], vectors: Callable[[Path], None], file: Path
+    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
 ) -> None:
     model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
     sources(data)
@@ -192,9 +195,21 @@ def test_experiment_runs(
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FIRST_OF_CORPUS, ids=name)
+def test_experiment_runs_on_its_whole_corpus(
+    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
+) -> None:
+    model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
+    sources(data, "corpora")
+    vectors(model)
+    given = [*base_of(here, model, data), *pretrained_of(here, model)]
+    assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
+
+
 @pytest.mark.parametrize("file", TESTS, ids=name)
 def test_test_runs(
-    here: Path, sources: Callable[[Path], None], file: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, sources: Callable[..., None], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records: set[str] = set()  # a fast_dev_run keeps none: seen where they are merged
 
@@ -246,7 +261,7 @@ def test_all_tests_are_in_all() -> None:
 
 @pytest.mark.parametrize("file", left_over("model", "models"), ids=name)
 def test_model_without_an_experiment_runs(
-    here: Path, sources: Callable[[Path], None], vectors: Callable[[Path], None], file: Path
+    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
 ) -> None:
     of_pairs = read(file).get("init_args", {}).get("problem") == "pairs"
     data = CONFIGS / "data" / ("babi_1.yaml" if of_pairs else "planted.yaml")
@@ -258,7 +273,7 @@ def test_model_without_an_experiment_runs(
 
 @pytest.mark.parametrize("file", left_over("data", "data"), ids=name)
 def test_corpus_without_an_experiment_runs(
-    here: Path, sources: Callable[[Path], None], file: Path
+    here: Path, sources: Callable[..., None], file: Path
 ) -> None:
     sources(file)
     options = read(file).get("init_args", {})

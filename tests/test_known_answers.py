@@ -13,6 +13,7 @@ from tests.kept import page
 
 build = importlib.import_module("build_known_answers")
 models = importlib.import_module("known_models")
+pytestmark = pytest.mark.slow  # all tests of all models, as the page prints them
 
 
 @pytest.fixture(scope="module")

@@ -257,31 +257,37 @@ class TestVerbs:
         assert enter == ["cd", str(checkout.root)]
         assert command == [checkout.python, "-m", "attnlight", "demo"]
 
-    def test_check(self, checkout: Checkout) -> None:
-        enter, *lines = checkout.lines("check")
+    @pytest.mark.parametrize(("options", "chosen"), [([], ["-m", "not slow"]), (["--all"], [])])
+    def test_check(self, checkout: Checkout, options: list[str], chosen: list[str]) -> None:
+        enter, *lines = checkout.lines("check", *options)
         assert enter == ["cd", str(checkout.root)]
         assert {tuple(line[:2]) for line in lines} == {(checkout.python, "-m")}
-        tools = ["ruff", "ruff", "mypy", "yamllint", "pytest", "pytest"]
+        tools = ["ruff", "ruff", "mypy", "yamllint", "pytest"]
         assert [line[2] for line in lines] == tools
         assert "--strict" in lines[3]
-        everything, alone = (line[3:] for line in lines[4:])
-        assert not {"-m", "-k"} & {*everything, *alone}  # slow and ddp ones included
-        assert everything[-2:] == ["--ignore", *alone]
-
-    @pytest.mark.parametrize(("verb", "processes"), [("demo", 1), ("check", 2)])
-    def test_neither_waits_for_the_tasks_of_slurm(
-        self, checkout: Checkout, verb: str, processes: int
-    ) -> None:
-        lines = checkout.lines(verb, **SLURM)
-        alone = [line for line in lines if line[:3] == ["env", "-u", "SLURM_NTASKS"]]
-        assert len(alone) == processes
-        assert not any("srun" in line for line in lines)
+        assert lines[4][3:] == ["-n", "2", "--dist", "worksteal", *chosen]
 
     @pytest.mark.parametrize("verb", ["demo", "check"])
-    def test_neither_takes_arguments(self, checkout: Checkout, verb: str) -> None:
-        done = checkout.launch(verb, "--fast")
+    def test_neither_waits_for_the_tasks_of_slurm(self, checkout: Checkout, verb: str) -> None:
+        lines = checkout.lines(verb, **SLURM)
+        alone = [line for line in lines if line[:3] == ["env", "-u", "SLURM_NTASKS"]]
+        assert len(alone) == 1
+        assert not any("srun" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["demo", "--fast"], "demo takes no arguments"),
+            (["check", "--fast"], "check takes no argument but --all"),
+            (["check", "--all", "x"], "check takes no argument but --all"),
+        ],
+    )
+    def test_other_arguments_are_refused(
+        self, checkout: Checkout, words: list[str], said: str
+    ) -> None:
+        done = checkout.launch(*words)
         assert done.returncode == 2
-        assert f"{verb} takes no arguments" in done.stderr
+        assert said in done.stderr
         assert not checkout.calls()
 
     def test_a_failing_step_ends_it(self, checkout: Checkout) -> None:

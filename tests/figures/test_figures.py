@@ -38,18 +38,29 @@ class TestEach:
         callback = getattr(callbacks, found.title.title().replace(" ", ""))
         assert all(map(found.words, [*MEASURES[test], *callback.measures]))
 
-    @pytest.mark.parametrize("classes", [2, 3, 20])
-    def test_draws(self, test: str, classes: int, tmp_path: Path) -> None:
-        figure = draw(test, rows_of(test, classes=classes))
+    def test_draws(self, test: str, tmp_path: Path) -> None:
+        figure = draw(test, rows_of(test))
         assert isinstance(figure, Figure)
         files = save_figure(figure, tmp_path / test)
         assert all(path.stat().st_size > 1_000 for path in files)
+        ticks = [
+            label.get_text()
+            for axes in figure.axes
+            for axis in (axes.xaxis, axes.yaxis)
+            for label in axis.get_ticklabels()
+        ]
+        assert ticks
+        assert not any("mathdefault" in tick for tick in ticks)  # named in markup
 
-    @pytest.mark.parametrize("n", [1, 2])
-    def test_draws_a_handful_of_rows(self, test: str, n: int, tmp_path: Path) -> None:
-        figure = draw(test, rows_of(test, n=n))
+    @pytest.mark.parametrize(
+        "given", [{"classes": 3}, {"classes": 20}, {"n": 1}, {"n": 2}], ids=str
+    )
+    def test_draws_many_classes_and_a_handful_of_rows(
+        self, test: str, given: dict[str, int]
+    ) -> None:
+        figure = draw(test, rows_of(test, **given))
         assert figure is not None
-        save_figure(figure, tmp_path / test)
+        figure.draw_without_rendering()
 
     def test_draws_nothing_without_rows(self, test: str) -> None:
         assert draw(test, {name: rows[:0] for name, rows in rows_of(test).items()}) is None
@@ -62,19 +73,6 @@ class TestEach:
             return
         names = [text.get_text() for text in figure.legends[0].get_texts()]
         assert names == ["predicted $5", "predicted {x}$_", *LINES.get(test, ())]
-
-    def test_no_tick_is_named_in_markup(self, test: str) -> None:
-        figure = draw(test, rows_of(test))
-        assert figure is not None
-        figure.draw_without_rendering()
-        ticks = [
-            label.get_text()
-            for axes in figure.axes
-            for axis in (axes.xaxis, axes.yaxis)
-            for label in axis.get_ticklabels()
-        ]
-        assert ticks
-        assert not any("mathdefault" in tick for tick in ticks)
 
 
 def test_every_module_has_a_description() -> None:

@@ -13,7 +13,8 @@ from tests.guard.values import Values, differences
 
 RENAMED = yaml.safe_load((running.HERE / "renamed.yaml").read_text(encoding="utf-8"))
 SHOWN = 40  # lines of a failure
-SLOW = {part: pytest.mark.slow for part in runs.BASES}
+QUICK = {"docs", "conditions", "wiegreffe_pinter_sst", "exclusivity_conll2000-sentence-text-pos"}
+SLOW = {part: pytest.mark.slow for part in running.PARTS if part not in QUICK}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.probing.patches import given
 from tests.huggingface.folders import write_model
-from tests.huggingface.models import HEADS, MODELS
+from tests.huggingface.models import DECODERS, HEADS, MODELS
 
 LENGTHS = (9, 4, 6, 3, 7)
 
@@ -95,6 +95,19 @@ class TestLastLayer:
                 for n in reached:
                     expected = float(row[text, head, n]) / total
                     assert float(output.weights[text, head, n]) == pytest.approx(expected, rel=1e-4)
+
+    @pytest.mark.parametrize("padding", ["right", "left"])
+    @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+    def test_a_decoders_first_token_is_no_item(self, name: str, padding: str) -> None:
+        """All later tokens see it, special or not; it is an item where there is no other."""
+        batch = texts(padding)
+        batch.tokens[batch.mask] = batch.tokens[batch.mask].clamp(min=EOS + 1)
+        batch.mask[0], batch.mask[0, 4] = False, True  # a text of one token
+        expected = batch.mask.clone()
+        if name in DECODERS:
+            for text in range(1, 5):
+                expected[text, batch.mask[text].nonzero()[0]] = False
+        assert torch.equal(classifier(name, special_tokens="fixed")(batch).mask, expected)
 
     @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     def test_readout_is_full_passes_with_the_row(self, name: str, special_tokens: Any) -> None:

@@ -84,7 +84,8 @@ def test_fit_test_and_read_texts(
     assert fit(run, model=model, name=name) == 0
     if name == "bert" and model == "huggingface_last":
         assert "1 cut at the model's longest text" in capsys.readouterr().err
-    assert main(["test", f"checkpoints/e/{run}", "--tests=cheap,faithfulness", *CPU, *QUIET]) == 0
+    tests = "--tests=cheap" if name == "gpt2" else "--tests=cheap,faithfulness"
+    assert main(["test", f"checkpoints/e/{run}", tests, *CPU, *QUIET]) == 0
     record = read_record(place / f"checkpoints/e/{run}/records/test/predictions.parquet").columns
     trained = attnlight.load(f"checkpoints/e/{run}")
     texts = [row["text"] for row in csv.DictReader((place / "films/test.csv").open())]
@@ -95,7 +96,7 @@ def test_fit_test_and_read_texts(
     assert predicted.tolist() == list(record["prediction"])
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_words(place: Path, name: str) -> None:
     run = f"words-{name}"
     assert fit(run, "--model.net.items=words", name=name) == 0

@@ -49,8 +49,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(write_model(place / name, name, **NAMES)) for name in ("bert", "llama")}
 
 
-@pytest.mark.parametrize("items", ["pieces", "words"])
-@pytest.mark.parametrize("kind", ["bert", "llama"])
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        ("bert", "words"),
+        ("llama", "pieces"),
+        pytest.param("bert", "pieces", marks=pytest.mark.slow),
+        pytest.param("llama", "words", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", FILES)
 def test_it_runs_or_is_refused_in_one_sentence(
     name: str, kind: str, items: Any, folders: dict[str, str]

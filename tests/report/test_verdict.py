@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from attnlight.errors import InputError
 from attnlight.figures.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict.card import Verdict, verdict_of
-from attnlight.report.verdict.claims import rules
+from attnlight.report.verdict.claims import ANSWERS, Draft, Estimate, rules, tested
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -46,9 +47,9 @@ def hand_built(name: str, batch_size: int = 64, backwards: bool = False) -> Verd
     return attnlight.run(models.KnownTask(BY_NAME[name]), list(batches), tests).verdict()
 
 
-@pytest.fixture(scope="module")
-def cards() -> dict[str, Verdict]:
-    return {name: hand_built(name) for name in BY_NAME}
+@cache
+def card_of(name: str) -> Verdict:
+    return hand_built(name)
 
 
 class TestKnownAnswers:
@@ -62,10 +63,8 @@ class TestKnownAnswers:
             ("R", "not shown", "not applicable"),
         ],
     )
-    def test_answers(
-        self, cards: dict[str, Verdict], model: str, ranks: str, smallest_set: str
-    ) -> None:
-        card = cards[model]
+    def test_answers(self, model: str, ranks: str, smallest_set: str) -> None:
+        card = card_of(model)
         assert [line.name for line in card.lines] == NAMES
         assert (card["ranks"].answer, card["smallest_set"].answer) == (ranks, smallest_set)
         assert card["uniqueness"].answer == "caution"
@@ -76,25 +75,24 @@ class TestKnownAnswers:
         assert card["smallest_set"].texts == models.TEXTS
         assert card["ranks"].share == 0.5
 
-    def test_what_is_worse_than_random_is_said_so(self, cards: dict[str, Verdict]) -> None:
-        assert "less than random deletion" in cards["D"]["ranks"].says
-        assert "times as much" in cards["F3"]["ranks"].says
+    def test_what_is_worse_than_random_is_said_so(self) -> None:
+        assert "less than random deletion" in card_of("D")["ranks"].says
+        assert "times as much" in card_of("F3")["ranks"].says
 
-    @pytest.mark.parametrize("model", ["F3", "D", "R"])
-    def test_neither_batches_nor_the_order_of_tests_change_it(
-        self, cards: dict[str, Verdict], model: str
-    ) -> None:
-        other = hand_built(model, batch_size=17, backwards=True)
-        assert str(other) == str(cards[model])
-        for line in cards[model].lines:
+    def test_neither_batches_nor_the_order_of_tests_change_it(self) -> None:
+        other = hand_built("D", batch_size=17, backwards=True)
+        assert str(other) == str(card_of("D"))
+        for line in card_of("D").lines:
             for name in ("value", "low", "high", "p"):
                 expected = getattr(line, name)
                 found = getattr(other[line.name], name)
                 assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
 
-    def test_all_that_is_said_fits_80_columns(self, cards: dict[str, Verdict]) -> None:
-        assert max(map(len, "\n".join(map(str, cards.values())).splitlines())) <= 80
-        assert not re.search(r"nan|None|\{|\}", "".join(map(str, cards.values())))
+    @pytest.mark.parametrize("model", BY_NAME)
+    def test_all_that_is_said_fits_80_columns(self, model: str) -> None:
+        said = str(card_of(model))
+        assert max(map(len, said.splitlines())) <= 80
+        assert not re.search(r"nan|None|\{|\}", said)
 
 
 Rows = dict[str, NDArray[Any]]
@@ -603,6 +601,23 @@ def test_holm_over_the_lines(tmp_path: Path) -> None:
                 assert holds == (line.p < 0.05)
             shown.add((line.name, line.answer))
     assert {("ranks", "yes"), ("ranks", "not shown"), ("words", "yes")} <= shown
+
+
+def test_after_a_claim_that_fails_none_is_made_with_less_confidence() -> None:
+    """Two p-values of 0.03 and 0.04: Holm rejects neither, although 0.04 alone would be rejected."""
+
+    def draft(name: str, outside: int) -> Draft:
+        replicates = np.where(np.arange(1_000) < outside, 0.7, 0.9)
+        return Draft(name, ANSWERS, estimate=Estimate(0.9, replicates, 500), bounds=(0.5, 0.8))
+
+    claims = tested([draft("words", 19), draft("ranks", 14)])
+    assert {name: claim.answer for name, claim in claims.items()} == {
+        "ranks": "not shown",
+        "words": "not shown",
+    }
+    assert claims["words"].interval[0] == 0.7  # at 97.5 %, as of two claims
+    alone = tested([draft("words", 19)])["words"]
+    assert (alone.answer, alone.interval) == ("yes", (0.9, 0.9))
 
 
 def test_fewer_claims_have_narrower_intervals(tmp_path: Path) -> None:

@@ -118,10 +118,11 @@ def test_a_seed_that_does_not_reach_the_cost_is_censored() -> None:
     assert found.low == pytest.approx(expected)
 
 
-def test_a_flat_end_is_not_censored() -> None:
-    """An expensive run that is no corner still shows what there is at its cost."""
-    tvd, share = np.array([0.1, 0.105, 0.4]), np.array([0.2, 0.6, 0.5])
-    found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share))
+@pytest.mark.parametrize("at", [0.02, 0.25])
+def test_a_flat_end_is_not_censored(at: float) -> None:
+    """An expensive run that is no corner still shows what there is up to its cost, of 0.25."""
+    tvd, share = np.array([0.0, 0.005, 0.25]), np.array([0.2, 0.6, 0.5])
+    found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share), at=at)
     assert (found.value, found.censored) == (0.6, 0)
 
 
