@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.callbacks.base import require_distinct
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
@@ -54,7 +55,7 @@ def record_tests(
     owner: Any,  # noqa: ANN401
     folder: Path,
 ) -> None:
-    """Write the record of each test into `records/test` of a folder, by the hooks that `fit` calls.
+    """Write the record of each test into `records/test` of a folder, as `attnlight test` does.
 
     Args:
         tests: The tests.
@@ -68,71 +69,28 @@ def record_tests(
         InputError: A test refuses the model or the texts, or a record cannot be written.
     """
     with evaluating(model) as device, torch.backends.cudnn.flags(allow_tf32=False):
-        trainer: Any = _surroundings(folder, tests, batches, texts, device)
-        module: Any = SimpleNamespace(
+        around = Surroundings(
+            folder=folder,
+            stage="test",
+            owner=owner,
             model=model,
-            classes=getattr(owner, "classes", None),
-            hparams=getattr(owner, "hparams", {}),
-            reference=getattr(owner, "reference", None),
-            device=device,
-            log=lambda *_, **__: None,
+            strategy=SingleDeviceStrategy(device),
+            dataset=texts,
         )
-        trainer.lightning_module = module
+        require_distinct(tests)
         try:
             for test in tests:
-                test.setup(trainer, module, "test")
+                test.prepare(around)
             for test in tests:
-                test.on_test_epoch_start(trainer, module)
+                test.begin(around)
             with torch.no_grad():
-                for number, batch in enumerate(batches):
+                for batch in batches:
                     moved = batch.to(device)
-                    output = {"output": model(moved)}
+                    output = model(moved)
                     for test in tests:
-                        test.on_test_batch_end(trainer, module, output, moved, number)
+                        test.record(moved, output, model)
             for test in tests:
-                test.on_test_epoch_end(trainer, module)
+                test.finish(tests)
         finally:
             for test in tests:
-                test.teardown(trainer, module, "test")
-
-
-def _surroundings(
-    folder: Path,
-    tests: Sequence[InterpretabilityTest],
-    batches: Sequence[TextBatch],
-    texts: GivenTexts,
-    device: torch.device,
-) -> SimpleNamespace:
-    """What tests ask of a Trainer: here one process that tests some batches on one device."""
-
-    class Batches(list[TextBatch]):
-        dataset = texts
-
-    return SimpleNamespace(
-        default_root_dir=str(folder),
-        callbacks=tests,
-        loggers=[],
-        datamodule=None,
-        ckpt_path=None,
-        test_dataloaders=[Batches(batches)],
-        num_test_batches=[len(batches)],
-        limit_test_batches=1.0,
-        limit_val_batches=1.0,
-        test_loop=SimpleNamespace(inference_mode=False),
-        validate_loop=None,
-        state=SimpleNamespace(fn=TrainerFn.TESTING),
-        strategy=SimpleNamespace(
-            barrier=lambda: None,
-            broadcast=lambda value: value,
-            reduce_boolean_decision=lambda value, **_: value,
-            root_device=device,
-        ),
-        testing=True,
-        sanity_checking=False,
-        fast_dev_run=False,
-        is_global_zero=True,
-        world_size=1,
-        global_rank=0,
-        current_epoch=0,
-        global_step=0,
-    )
+                test.discard()

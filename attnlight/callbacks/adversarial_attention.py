@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional import max_js, total_variation
@@ -247,16 +247,10 @@ class AdversarialAttention(InterpretabilityTest):
         }
 
     @override
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
-        program_texts = None if epoch is None else self.program_instances or None
+    def begin(self, around: Surroundings) -> None:
+        program_texts = None if around.epoch is None else self.program_instances or None
         self.metadata["several_classes"]["texts"] = program_texts
-        super()._begin(trainer, module, stage, epoch)
+        super().begin(around)
         assert self._recorder is not None
         counts = (None if self.search is None else self.search.instances, program_texts)
         self._search_texts, self._program_texts = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE, ranking
@@ -76,12 +76,12 @@ class AttentionSinks(InterpretabilityTest):
         self._name_measures()
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        model = layered(pl_module.model, self.name)  # type: ignore[arg-type]
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        model = layered(around.model, self.name)
         self.metadata = {"tie": TIE, "layers": len(model.attention_layers)}
-        corpus = getattr(trainer, "datamodule", None)
-        if isinstance(corpus, CorpusDataModule) and stage != "predict":
+        corpus = around.corpus
+        if isinstance(corpus, CorpusDataModule) and around.stage != "predict":
             self._punctuation = punctuation(corpus)
         self._name_measures()
 

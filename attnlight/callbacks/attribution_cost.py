@@ -8,7 +8,6 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -16,6 +15,7 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.models.readout import Readout
 
 
@@ -68,9 +68,9 @@ class AttributionCost(InterpretabilityTest):
         }
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        device = trainer.strategy.root_device
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        device = around.strategy.root_device
         named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         self.metadata |= {"device": named, "threads": torch.get_num_threads()}
 

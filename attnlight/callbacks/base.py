@@ -6,11 +6,10 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import lightning.pytorch as pl
 import torch
@@ -24,7 +23,9 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import broken_rows, validate_output
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from attnlight.attribution import Attribution
 
-STAGES = {"validate": "val", "test": "test"}  # from the Trainer's verb to the stage of a record
 _UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
@@ -100,8 +100,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         if "measure" not in vars(cls):
             return
         measure: _Measure = cls.measure
-        last = list(signature(measure).parameters.values())[-1]
-        takes_readout = last.name == "readout" or last.annotation in (Readout, Readout.__name__)
 
         @wraps(measure)
         def measured(
@@ -112,10 +110,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         ) -> Mapping[str, Tensor]:
             grad, detached = self.needs_gradients, output.apply(Tensor.detach)
             model = readout.model if isinstance(readout, Readout) else readout
-            argument = readout_of(batch, detached, model) if takes_readout else model
             # cuDNN's RNNs have no gradients in evaluation mode.
             with torch.set_grad_enabled(grad), torch.backends.cudnn.flags(enabled=not grad):
-                return measure(self, batch, detached, argument)
+                return measure(self, batch, detached, readout_of(batch, detached, model))
 
         cls.measure = measured  # type: ignore[method-assign]
 
@@ -131,17 +128,11 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                     f"{option} of {self.name} is {number}; it must be at least {minimum}."
                 )
 
-    def settings(self, trainer: pl.Trainer, stage: str) -> dict[str, Any]:
-        """The constructor arguments that determine a record, and the trainer's limit of batches.
-
-        Args:
-            trainer: The trainer.
-            stage: `validate` or `test`.
-        """
+    def settings(self, around: Surroundings) -> dict[str, Any]:
+        """The constructor arguments that determine a record, and the limit of batches."""
         settings = {k: v for k, v in self.hparams.items() if k not in _UNRECORDED}
-        limit = {"validate": trainer.limit_val_batches, "test": trainer.limit_test_batches}[stage]
-        if not (isinstance(limit, float) and limit == 1.0):  # 1 is one batch, 1.0 all of them
-            settings["limit_batches"] = limit
+        if around.limit is not None:
+            settings["limit_batches"] = around.limit
         plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
         return plain
 
@@ -152,8 +143,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         """Measure each row.
 
         It may be called with a model or a readout. A subclass receives a detached output and its
-        readout, or the model if its last parameter is neither named `readout` nor annotated as one.
-        Gradients are enabled if it sets `needs_gradients`.
+        readout. Gradients are enabled if it sets `needs_gradients`.
 
         Args:
             batch: B texts.
@@ -169,40 +159,43 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         """The test's figure, drawn from its rows; None if it has no figure."""
         return draw(self.name, rows, self._classes, self.metadata)
 
-    @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        if not isinstance(getattr(pl_module, "model", None), AttentionModel):
+    def prepare(self, around: Surroundings) -> None:
+        """Take what the test needs of the model and the corpus, before the texts are read.
+
+        Raises:
+            InputError: They lack it.
+        """
+        if not isinstance(around.model, AttentionModel):
             raise InputError(
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
-                f"{type(pl_module).__name__} has none."
+                f"{type(around.owner).__name__} has none."
             )
-        if sum(test.name == self.name for test in attached_tests(trainer)) > 1:
-            raise InputError(f"{self.name} is attached twice; both would write the same record.")
-        loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
-        if self.needs_gradients and loop is not None and loop.inference_mode:
-            raise InputError(f"{self.name} takes gradients: set trainer.inference_mode to false.")
 
-    @override
-    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        fitting = trainer.state.fn == TrainerFn.FITTING
-        skipped = fitting and (trainer.current_epoch + 1) % self.every_n_epochs
-        if not (trainer.sanity_checking or skipped):
-            stage: Literal["val", "test"] = "test" if trainer.testing else "val"
-            self._begin(trainer, pl_module, stage, trainer.current_epoch if fitting else None)
+    def begin(self, around: Surroundings) -> None:
+        """Begin the record of an epoch; collective over ranks."""
+        self._unmeasured, self._classes = "", around.classes
+        self._recorder = EpochRecorder(
+            around,
+            self.name if around.epoch is None else f"{self.name}-{around.epoch}",
+            max_instances=self.max_instances,
+            seed=self.seed,
+            metadata=self.plain_metadata()
+            | {
+                "test": self.name,
+                "settings": self.settings(around),
+                "measures": list(self.measures),
+                "epoch": around.epoch,
+                "classes": self._classes,
+                "model": _model(around),
+            },
+        )
+        for method in self.methods.values():
+            method.split = around.dataset
 
-    @override
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: TextBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def record(self, batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> None:
+        """Measure a batch, and record the rows of the chosen texts."""
         if self._recorder is None:
             return
-        output = validate_output(outputs, pl_module)
         texts = self._recorder.recorded(batch.index)
         if not texts.all():
             rows = torch.isin(output.rows[:, 0], batch.index[texts])
@@ -219,26 +212,69 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             "prediction": output.logits.argmax(dim=-1),
             "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
         }
-        columns |= self.measure(batch, output, pl_module.model)  # type: ignore[arg-type]
+        columns |= self.measure(batch, output, model)  # type: ignore[arg-type]
         self._recorder.add(output.rows, columns)
+
+    def finish(self, tests: Sequence[InterpretabilityTest]) -> EpochRecorder | None:
+        """Merge the record of the epoch, and warn of texts that could not be measured.
+
+        Args:
+            tests: The tests that run together; only one of them warns of the same texts.
+
+        Returns:
+            The recorder, whose `path` only rank 0 may read; None if the test skips this epoch.
+
+        Raises:
+            RecordError: On every rank, if a row is missing or repeated or the disk is full.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            return None
+        path = recorder.finish()
+        self._recorder = None
+        if recorder.around.rank == 0 and (metadata := read_metadata(path))["non_finite"]:
+            self._unmeasured = unmeasured(path, metadata["stage"], metadata["epoch"])
+            if all(test is self or test._unmeasured != self._unmeasured for test in tests):
+                _LOGGER.warning(self._unmeasured)
+        return recorder
+
+    @override
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
+        if self.needs_gradients and loop is not None and loop.inference_mode:
+            raise InputError(f"{self.name} takes gradients: set trainer.inference_mode to false.")
+        require_distinct(attached_tests(trainer))
+        self.prepare(trainer_surroundings(trainer, pl_module))
+
+    @override
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        skipped = fitting and (trainer.current_epoch + 1) % self.every_n_epochs
+        if not (trainer.sanity_checking or skipped):
+            self.begin(trainer_surroundings(trainer, pl_module, reading=True))
+
+    @override
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: TextBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if self._recorder is not None:
+            self.record(batch, validate_output(outputs, pl_module), pl_module.model)  # type: ignore[arg-type]
 
     @override
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._recorder is None:
+        recorder = self.finish(attached_tests(trainer))
+        if recorder is None:
             return
-        recorder = self._recorder
-        path, scalars = recorder.finish(), {}
-        self._recorder = None
+        path, scalars = recorder.path, {}
         if trainer.is_global_zero:
-            metadata = read_metadata(path)
             scalars = interval_scalars(path, self.measures)
-            scalars["non_finite"] = float(metadata["non_finite"])
-            if metadata["non_finite"]:
-                self._unmeasured = unmeasured(path, metadata["stage"], metadata["epoch"])
-                # Only one warning if several tests have the same texts.
-                others = [test for test in attached_tests(trainer) if test is not self]
-                if all(test._unmeasured != self._unmeasured for test in others):
-                    _LOGGER.warning(self._unmeasured)
+            scalars["non_finite"] = float(read_metadata(path)["non_finite"])
         for name, value in trainer.strategy.broadcast(scalars).items():
             # Every rank has the same value; Lightning neither averages nor warns of such a metric.
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
@@ -251,35 +287,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
-
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
-        self._unmeasured = ""
-        names = getattr(module, "classes", None)
-        self._classes = list(names) if isinstance(names, list | tuple) else []
-        self._recorder = EpochRecorder(
-            trainer,
-            self.name if epoch is None else f"{self.name}-{epoch}",
-            stage,
-            max_instances=self.max_instances,
-            seed=self.seed,
-            metadata=self.plain_metadata()
-            | {
-                "test": self.name,
-                "settings": self.settings(trainer, "validate" if stage == "val" else stage),
-                "measures": list(self.measures),
-                "epoch": epoch,
-                "classes": self._classes,
-                "model": _model(module),
-            },
-        )
-        for method in self.methods.values():
-            method.split = self._recorder.split
 
     def plain_metadata(self) -> dict[str, Any]:
         """`metadata` as read back from JSON.
@@ -294,11 +301,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         return plain
 
 
-def _model(module: pl.LightningModule) -> dict[str, Any]:
+def _model(around: Surroundings) -> dict[str, Any]:
     """The problem of a task, the options and the `scope` of its network; empty if it has none."""
-    hparams = getattr(module, "hparams", None) or {}
-    found = {name: hparams[name] for name in ("problem", "net") if name in hparams}
-    if scope := getattr(module.model, "scope", None):
+    found: dict[str, Any] = {
+        name: around.hparams[name] for name in ("problem", "net") if name in around.hparams
+    }
+    if scope := getattr(around.model, "scope", None):
         found["scope"] = scope
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
@@ -307,6 +315,18 @@ def _model(module: pl.LightningModule) -> dict[str, Any]:
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:
     """The interpretability tests among a trainer's callbacks."""
     return [c for c in trainer.callbacks if isinstance(c, InterpretabilityTest)]  # type: ignore[attr-defined]
+
+
+def require_distinct(tests: Sequence[InterpretabilityTest]) -> None:
+    """Refuse tests that would write the same record.
+
+    Raises:
+        InputError: Two have one name.
+    """
+    names = [test.name for test in tests]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name} is attached twice; both would write the same record.")
 
 
 def record_name(class_name: str) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.validate_output import broken_rows
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
 from attnlight.functional import js_divergence, kendall_tau, total_variation
@@ -20,7 +20,7 @@ from attnlight.functional.divergence import normalized_js
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences
 from attnlight.models.readout import Readout
-from attnlight.reference import CachedOutputs, FrozenBase, running_split, using_split
+from attnlight.reference import CachedOutputs, FrozenBase, using_split
 
 _MATCHED_ON: Literal["validation"] = "validation"
 _PAIRS, _TEXTS = 1 << 16, 128  # size of the batches on which heads are matched
@@ -81,9 +81,9 @@ class BaseDivergence(InterpretabilityTest):
         self._heads: list[int] | None = None
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        reference = getattr(pl_module, "reference", None)
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        reference = getattr(around.owner, "reference", None)
         if self.base is None and not isinstance(reference, FrozenBase):
             raise InputError(
                 f"{self.name} compares with a base model, and the tested model is no variant of one: "
@@ -91,7 +91,7 @@ class BaseDivergence(InterpretabilityTest):
             )
         self._reference = reference if self.base is None else FrozenBase(self.base)
         assert self._reference is not None
-        self._reference.require_corpus(trainer.datamodule)  # type: ignore[attr-defined]
+        self._reference.require_corpus(around.corpus)
         self.metadata = {
             "base": str(self._reference.path),
             "base_fingerprint": self._reference.identity.fingerprint,
@@ -138,17 +138,10 @@ class BaseDivergence(InterpretabilityTest):
         return weights, logits
 
     @override
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
+    def begin(self, around: Surroundings) -> None:
         assert self._reference is not None
-        corpus: Any = trainer.datamodule  # type: ignore[attr-defined]
-        device = module.device
-        self._outputs = self._reference.outputs(corpus, running_split(trainer), device)
+        corpus, device = around.corpus, around.strategy.root_device
+        self._outputs = self._reference.outputs(corpus, around.split, device)
         heads, self._heads = self._outputs.heads, None
         if heads > 1:
             self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
@@ -156,8 +149,8 @@ class BaseDivergence(InterpretabilityTest):
             from scipy.optimize import linear_sum_assignment
 
             outputs = self._reference.outputs(corpus, _MATCHED_ON, device)
-            texts, model = corpus.dataset(_MATCHED_ON), cast("AttentionModel", module.model)
-            place = trainer.global_rank, trainer.world_size
+            texts, model = corpus.dataset(_MATCHED_ON), around.model
+            place = around.rank, around.world_size
             divergences = torch.zeros(heads, heads, dtype=torch.double, device=device)
             with using_split(_MATCHED_ON):
                 for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
@@ -166,9 +159,9 @@ class BaseDivergence(InterpretabilityTest):
                     broken = broken_rows(output)
                     finite = slice(None) if broken is None else ~broken
                     divergences += head_divergences(output.weights[finite], base[finite])
-            divergences = trainer.strategy.reduce(divergences, reduce_op="sum")
+            divergences = around.strategy.reduce(divergences, reduce_op="sum")
             # The model's head for each of the base's, for the minimal sum of divergences.
             self._heads = linear_sum_assignment(divergences.cpu().numpy())[1].tolist()
             matched = {"heads": self._heads, "heads_matched_on": _MATCHED_ON}
             self.metadata = {**self.metadata, **matched}
-        super()._begin(trainer, module, stage, epoch)
+        super().begin(around)

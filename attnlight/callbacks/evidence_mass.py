@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -13,6 +12,7 @@ from typing_extensions import override
 from attnlight.batch import UNK, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marking_column, tested_split
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -104,19 +104,19 @@ class EvidenceMass(InterpretabilityTest):
         self._name_measures()
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        texts = tested_split(trainer, stage)
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        texts = tested_split(around)
         if texts is not None:
             marking_column(self.name, [EVIDENCE], texts.extras)
-            corpus: CorpusDataModule = trainer.datamodule  # type: ignore[attr-defined]
+            corpus: CorpusDataModule = around.corpus
             self._stops = [] if texts.nested or texts.whole_words else full_stops(corpus)
             self._name_measures()
             if self.swap and texts.labels is None:
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
             if self.swap:
                 self._names = class_tokens(corpus, f"swap of {self.name}")
-        elif self.swap and stage != "predict":
+        elif self.swap and around.stage != "predict":
             raise InputError(
                 f"swap of {self.name} takes the names of classes from a corpus of "
                 "attnlight.datamodules: run `attnlight test` on one, or give it as the datamodule."

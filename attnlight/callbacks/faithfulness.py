@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -14,6 +13,7 @@ from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import (
     EXACT,
@@ -249,14 +249,8 @@ class Faithfulness(InterpretabilityTest):
         return measures
 
     @override
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
-        super()._begin(trainer, module, stage, epoch)
+    def begin(self, around: Surroundings) -> None:
+        super().begin(around)
         assert self._recorder is not None
         count, texts = self.max_instances, max(1, len(self._recorder.instances))
         self._rows_of_text = None if count is None else max(1, count // texts)

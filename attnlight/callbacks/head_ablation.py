@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.readout import Readout
 from attnlight.probing.leave_one_out import prediction_change
@@ -88,9 +88,9 @@ class HeadAblation(InterpretabilityTest):
         self.metadata = {"ablations": self.ablations, "layers": None}
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        model: LayeredModel = layered(pl_module.model, self.name)  # type: ignore[arg-type]
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        model: LayeredModel = layered(around.model, self.name)
         self.metadata = {"ablations": self.ablations, "layers": len(model.attention_layers)}
 
     @override

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -13,6 +12,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.predictions import row_labels
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import marked_items, other_items
 from attnlight.models.readout import Readout
@@ -75,9 +75,9 @@ class ImpermissibleMass(InterpretabilityTest):
         self.metadata = {"column": column}
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        texts = tested_split(trainer, stage)
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        texts = tested_split(around)
         if texts is not None:
             marking_column(self.name, [self.column], texts.extras)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import lightning.pytorch as pl
-
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.base import CorpusDataModule
@@ -36,9 +35,8 @@ def marking_column(test: str, names: Sequence[str], available: Sequence[str]) ->
     )
 
 
-def tested_split(trainer: pl.Trainer, stage: str) -> TokenDataset | None:
-    """The split that a stage (a verb of the Trainer) tests, if the corpus is of `datamodules`."""
-    corpus = getattr(trainer, "datamodule", None)
-    if stage == "predict" or not isinstance(corpus, CorpusDataModule):
+def tested_split(around: Surroundings) -> TokenDataset | None:
+    """The split that is tested, if the corpus is of `datamodules`."""
+    if around.stage == "predict" or not isinstance(around.corpus, CorpusDataModule):
         return None
-    return corpus.dataset("test" if stage == "test" else "validation")
+    return around.corpus.dataset(around.split)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marking_column
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.errors import InputError
@@ -88,15 +88,15 @@ class MeasuredUse(InterpretabilityTest):
         self._alternatives = torch.empty(0, 0, dtype=torch.long)
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        corpus = getattr(trainer, "datamodule", None)
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        corpus = around.corpus
         if not isinstance(corpus, PlantedEvidence) or corpus.nested:
             raise InputError(
                 f"{self.name} needs the counterfactuals of words, which only PlantedEvidence without "
                 "sentences has: run `attnlight test` on it, or give it as the datamodule."
             )
-        if stage != "predict":
+        if around.stage != "predict":
             self._alternatives = counterfactuals(corpus)
 
     @override

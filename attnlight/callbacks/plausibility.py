@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import lightning.pytorch as pl
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -15,6 +14,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.score_columns import score_columns
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE
 from attnlight.functional import (
@@ -103,9 +103,9 @@ class Plausibility(InterpretabilityTest):
         self.measures = (*names, "without_rationale")
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        texts = tested_split(trainer, stage)
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        texts = tested_split(around)
         if texts is not None:
             column = self._rationale(texts.extras)
             items = "words" if texts.whole_words else "tokens"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -17,6 +17,7 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE
@@ -85,18 +86,18 @@ class Sanity(InterpretabilityTest):
         self.metadata: dict[str, Any] = {"tie": TIE, "methods": described, "against": name}
 
     @override
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        own = json.loads(json.dumps(dict(getattr(pl_module, "hparams", {})), default=str))
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        own = json.loads(json.dumps(around.hparams, default=str))
         if not own.keys() >= set(_ARCHITECTURE):
-            tested = pl_module if isinstance(pl_module, pl.LightningModule) else pl_module.model
+            tested = around.owner if isinstance(around.owner, pl.LightningModule) else around.model
             raise InputError(
                 f"{self.name} builds the network again, for which {type(tested).__name__} lacks the "
                 "options: it needs a task of attnlight."
             )
         if self.against is None:
             return
-        corpus = getattr(trainer, "datamodule", None)
+        corpus = around.corpus
         if corpus is None:
             raise InputError(
                 f"against of {self.name} needs the corpus of the run, to compare it with that of "
@@ -135,17 +136,11 @@ class Sanity(InterpretabilityTest):
         return read_base(self.against)
 
     @override
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
-        self.randomise(module)
-        super()._begin(trainer, module, stage, epoch)
+    def begin(self, around: Surroundings) -> None:
+        self.randomise(around.owner)
+        super().begin(around)
 
-    def randomise(self, task: pl.LightningModule) -> None:
+    def randomise(self, task: Any) -> None:  # noqa: ANN401
         """Make the models that are compared with a task's, from its hyperparameters.
 
         The copies share the parameters that are not random with the task's model, which stays as it

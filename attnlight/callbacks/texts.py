@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-import lightning.pytorch as pl
 import torch
-from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
@@ -15,6 +13,7 @@ from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.callbacks.score_columns import score_columns
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.models.readout import Readout
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
@@ -60,19 +59,11 @@ class Texts(InterpretabilityTest):
         self.metadata = {"epsilon": epsilon}
 
     @override
-    def _begin(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        stage: Literal["val", "test"],
-        epoch: int | None,
-    ) -> None:
-        if trainer.state.fn == TrainerFn.FITTING:
+    def begin(self, around: Surroundings) -> None:
+        if around.epoch is not None:
             return
-        loaders = getattr(trainer, f"{stage}_dataloaders")
-        loader = loaders[0] if isinstance(loaders, list) else loaders
-        self._texts = TextColumns(loader.dataset)
-        super()._begin(trainer, module, stage, epoch)
+        self._texts = TextColumns(around.dataset)
+        super().begin(around)
 
     @override
     def measure(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from attnlight.figures.erasure import WORDS
 from attnlight.figures.tables import CONTROLS, Rows, Table
 from attnlight.figures.violins import violins_by_max_attention
-from attnlight.records import read_metadata, read_pieces, record_columns
+from attnlight.records import RecordFile, Source, read_pieces
 from attnlight.storage.files import read_yaml
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def tables(
 
 
 def figure_rows(
-    path: Path, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
+    source: Source, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """Measured rows of a record; rows with non-finite logits are left out.
 
@@ -138,7 +138,7 @@ def figure_rows(
     dataset index rather than from the start, since corpora are sorted.
 
     Args:
-        path: The record.
+        source: The record.
         columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
             if the record has them, or patterns of their names such as `auprc_*`; None: all except
             lists of varying length.
@@ -149,17 +149,18 @@ def figure_rows(
     """
     from attnlight.data.selection import choose
 
-    available = record_columns(path)
+    record = RecordFile.of(source)
+    available = record.columns
     requested = [n for n, ragged in available.items() if not ragged]
     if columns is not None:
         requested = [name for key in columns for name in fnmatch.filter(available, key)]
     names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
-    rows, texts = int(read_metadata(path)["rows"]), None
+    rows, texts = int(record.metadata["rows"]), None
     if rows > max_rows:
-        indices = [np.unique(piece["index"]) for piece in read_pieces(path, ["index"])]
+        indices = [np.unique(piece["index"]) for piece in read_pieces(record, ["index"])]
         all_texts = np.unique(np.concatenate(indices))
         texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
-    pieces = list(read_pieces(path, names, measured="prediction" in available, texts=texts))
+    pieces = list(read_pieces(record, names, measured="prediction" in available, texts=texts))
     selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
     note = f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."
     return selected, "" if texts is None else note

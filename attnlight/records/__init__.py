@@ -8,6 +8,8 @@ does not grow with the corpus. Callbacks write, the report reads.
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, Record, RecordError
 from attnlight.records.merging import merge_shards
 from attnlight.records.reading import (
+    RecordFile,
+    Source,
     clustered_pieces,
     read_metadata,
     read_pieces,
@@ -27,7 +29,9 @@ __all__ = [
     "Columns",
     "Record",
     "RecordError",
+    "RecordFile",
     "ShardWriter",
+    "Source",
     "clustered_pieces",
     "kept_scores",
     "list_column",

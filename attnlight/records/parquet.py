@@ -34,31 +34,38 @@ def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWrit
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
 
 
-@contextmanager
-def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file and check its footer; damaged pages are detected only when they are read.
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """A file whose footer is checked; damaged pages are detected only when they are read.
 
     Raises:
-        RecordError: The file is missing or damaged, detected here or when the block reads it.
+        RecordError: The file is damaged.
+    """
+    require_ordinary(path)
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    schema, footer = file.schema_arrow, file.metadata
+    metadata, *columns = _checksums(schema)
+    expected = (schema.metadata or {}).get(_SEAL, b"").split()
+    # A copy with a subset of the columns passes.
+    if expected and (expected[0] != metadata or not set(columns) <= set(expected[1:])):
+        raise RecordError(
+            f"{path} is damaged: its columns or metadata differ from those written (a "
+            f"program that changes them must drop the metadata key {_SEAL.decode()})."
+        )
+    rows = sum(footer.row_group(place).num_rows for place in range(footer.num_row_groups))
+    if rows != footer.num_rows:
+        raise RecordError(f"{path} is damaged: it has {rows} rows; expected {footer.num_rows}.")
+    return file
+
+
+@contextmanager
+def reading_errors(path: Path) -> Iterator[None]:
+    """Name the file in what fails while the block opens or reads it.
+
+    Raises:
+        RecordError: The file is missing or damaged.
     """
     try:
-        require_ordinary(path)
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            schema, footer = file.schema_arrow, file.metadata
-            metadata, *columns = _checksums(schema)
-            expected = (schema.metadata or {}).get(_SEAL, b"").split()
-            # A copy with a subset of the columns passes.
-            if expected and (expected[0] != metadata or not set(columns) <= set(expected[1:])):
-                raise RecordError(
-                    f"{path} is damaged: its columns or metadata differ from those written (a "
-                    f"program that changes them must drop the metadata key {_SEAL.decode()})."
-                )
-            rows = sum(footer.row_group(place).num_rows for place in range(footer.num_row_groups))
-            if rows != footer.num_rows:
-                raise RecordError(
-                    f"{path} is damaged: it has {rows} rows; expected {footer.num_rows}."
-                )
-            yield file
+        yield
     except RecordError:
         raise
     except (OSError, pa.ArrowException, UnicodeError) as error:  # also of a path that is no UTF-8
@@ -71,7 +78,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         RecordError: The file is missing or damaged.
     """
-    with open_parquet(path) as file:
+    with reading_errors(path), open_parquet(path) as file:
         table = file.read(columns=None if columns is None else list(columns))
     metadata = {key: text for key, text in (table.schema.metadata or {}).items() if key != _SEAL}
     return table.replace_schema_metadata(metadata or None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.errors import one_line
@@ -23,27 +26,113 @@ from attnlight.records.format import (
     Record,
     RecordError,
 )
-from attnlight.records.parquet import open_parquet
+from attnlight.records.parquet import open_parquet, reading_errors
 
 
-def read_record(path: Path, columns: Sequence[str] | None = None) -> Record:
+class RecordFile:
+    """A record that is opened at most twice, however often it is asked.
+
+    Metadata and names of columns are read at once, without keeping the file open; the first that
+    reads rows opens it until it is closed or this object is deleted.
+
+    Args:
+        path: A parquet file that `merge_shards` wrote; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: pq.ParquetFile | None = None
+
+    @staticmethod
+    def of(source: Source) -> RecordFile:
+        """The record of a path, or the record itself."""
+        return source if isinstance(source, RecordFile) else RecordFile(source)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema.
+
+        Raises:
+            RecordError: The file is missing or damaged.
+        """
+        with reading_errors(self.path), open_parquet(self.path) as file:
+            return file.schema_arrow
+
+    @cached_property
+    def columns(self) -> dict[str, bool]:
+        """Names of columns, and whether their values are lists of varying length."""
+        return {
+            field.name: bool(pa.types.is_list(field.type) or pa.types.is_large_list(field.type))
+            for field in self.schema
+        }
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata.
+
+        Raises:
+            RecordError: The file is missing or is not a record.
+        """
+        path, text = self.path, (self.schema.metadata or {}).get(METADATA)
+        if text is None:
+            raise RecordError(f"{path} is a parquet file but not an attnlight record.")
+        try:
+            metadata: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
+        if not isinstance(metadata, dict):
+            raise RecordError(f"{path} is not a readable record: its metadata are not a mapping.")
+        if metadata.get("format") != FORMAT:
+            raise RecordError(
+                f"{path} is a record of format {metadata.get('format')}; this version of attnlight "
+                f"reads format {FORMAT}."
+            )
+        for name, value in metadata.items():
+            names = value if name in ("classes", "measures") else ()
+            if not (isinstance(value, METADATA_TYPES.get(name, object)) and _is_text(names)):
+                raise RecordError(f"{path} is not a readable record: its {name} is {value!r}.")
+        return metadata
+
+    @contextmanager
+    def rows(self) -> Iterator[pq.ParquetFile]:
+        """The open file.
+
+        Raises:
+            RecordError: The file is missing or damaged, detected here or when the block reads it.
+        """
+        with reading_errors(self.path):
+            self._file = self._file or open_parquet(self.path)
+            yield self._file
+
+    def close(self) -> None:
+        """Close the file; what is read next opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+Source = Path | RecordFile  # of a path the file is opened for each question
+
+
+def read_record(source: Source, columns: Sequence[str] | None = None) -> Record:
     """Read a record at once.
 
     Args:
-        path: A parquet file that `merge_shards` wrote.
+        source: The record.
         columns: The columns to read; None: all.
 
     Raises:
         RecordError: The file is missing or is not a record.
     """
-    metadata = read_metadata(path)
-    with open_parquet(path) as file:
+    record = RecordFile.of(source)
+    metadata = record.metadata
+    with record.rows() as file:
         table = file.read(columns=None if columns is None else list(columns))
         return Record({name: _column(table.column(name)) for name in table.column_names}, metadata)
 
 
 def read_pieces(
-    path: Path,
+    source: Source,
     columns: Sequence[str],
     *,
     measured: bool = False,
@@ -52,7 +141,7 @@ def read_pieces(
     """Read some columns of a record in pieces of bounded size, in key order.
 
     Args:
-        path: A parquet file that `merge_shards` wrote.
+        source: The record.
         columns: The columns to read.
         measured: Leave out rows that were not measured; `prediction` must be among the columns.
         texts: Only rows of these dataset indices; `index` must be among the columns. None: all.
@@ -60,13 +149,14 @@ def read_pieces(
     Raises:
         RecordError: The file is missing, is not a record or lacks a column.
     """
-    read_metadata(path)  # raises where the file is not a record
-    with open_parquet(path) as file:
-        lacking = [name for name in columns if name not in file.schema_arrow.names]
-        if lacking:
-            raise RecordError(
-                f"{path} has no column {lacking[0]}: it is another test's record or a partial one."
-            )
+    record = RecordFile.of(source)
+    _ = record.metadata  # raises where the file is not a record
+    lacking = [name for name in columns if name not in record.columns]
+    if lacking:
+        raise RecordError(
+            f"{record.path} has no column {lacking[0]}: it is another test's record or a partial one."
+        )
+    with record.rows() as file:
         for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=list(columns)):
             if measured:
                 batch = batch.filter(pc.not_equal(batch.column("prediction"), EXCLUDED))
@@ -76,7 +166,7 @@ def read_pieces(
 
 
 def clustered_pieces(
-    path: Path, columns: Sequence[str]
+    source: Source, columns: Sequence[str]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], NDArray[np.int64]]]:
     """Pieces as of `read_pieces`, and the cluster of each row (R,), in ascending order.
 
@@ -87,55 +177,33 @@ def clustered_pieces(
     Raises:
         RecordError: As `read_pieces`.
     """
-    column = read_metadata(path).get("clusters")
-    if column not in record_columns(path):
-        for piece in read_pieces(path, [KEY[0], *columns]):
+    record = RecordFile.of(source)
+    column = record.metadata.get("clusters")
+    if column not in record.columns:
+        for piece in read_pieces(record, [KEY[0], *columns]):
             yield piece, piece[KEY[0]]
         return
-    record = read_record(path, [column, *columns]).columns
-    order = record[column].argsort(kind="stable")
-    order = order[~np.isnan(record[column][order])]
+    rows = read_record(record, [column, *columns]).columns
+    order = rows[column].argsort(kind="stable")
+    order = order[~np.isnan(rows[column][order])]
     yield (
-        {name: values[order] for name, values in record.items()},
-        record[column][order].astype(np.int64),
+        {name: values[order] for name, values in rows.items()},
+        rows[column][order].astype(np.int64),
     )
 
 
-def record_columns(path: Path) -> dict[str, bool]:
+def record_columns(source: Source) -> dict[str, bool]:
     """Names of a record's columns, and whether their values are lists of varying length."""
-    with open_parquet(path) as file:
-        return {
-            field.name: bool(pa.types.is_list(field.type) or pa.types.is_large_list(field.type))
-            for field in file.schema_arrow
-        }
+    return RecordFile.of(source).columns
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a record.
+def read_metadata(source: Source) -> dict[str, Any]:
+    """A copy of the metadata of a record.
 
     Raises:
         RecordError: The file is missing or is not a record.
     """
-    with open_parquet(path) as file:
-        text = (file.schema_arrow.metadata or {}).get(METADATA)
-    if text is None:
-        raise RecordError(f"{path} is a parquet file but not an attnlight record.")
-    try:
-        metadata: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
-    if not isinstance(metadata, dict):
-        raise RecordError(f"{path} is not a readable record: its metadata are not a mapping.")
-    if metadata.get("format") != FORMAT:
-        raise RecordError(
-            f"{path} is a record of format {metadata.get('format')}; this version of attnlight "
-            f"reads format {FORMAT}."
-        )
-    for name, value in metadata.items():
-        names = value if name in ("classes", "measures") else ()
-        if not (isinstance(value, METADATA_TYPES.get(name, object)) and _is_text(names)):
-            raise RecordError(f"{path} is not a readable record: its {name} is {value!r}.")
-    return metadata
+    return dict(RecordFile.of(source).metadata)
 
 
 def _is_text(values: Iterable[Any]) -> bool:

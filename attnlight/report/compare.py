@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from attnlight.figures import describe
 from attnlight.figures.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.figures.tables import Table, estimate, probability
-from attnlight.records import KEY, read_metadata, read_pieces, record_columns
+from attnlight.records import KEY, RecordFile, read_pieces
 from attnlight.report.curves import panel_title
 from attnlight.report.headlines import headline
 from attnlight.report.markup import render
 from attnlight.report.measure_bounds import measure_bounds
-from attnlight.report.run import StoredRecord, load_run
+from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import summarise
-from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.claims import rules
 from attnlight.report.verdict.drafts import NOT_APPLICABLE
 from attnlight.storage.files import write_text
@@ -41,12 +41,12 @@ class Group:
 
     Attributes:
         name: Its name: that of the run, or of the experiment and the number of its runs.
-        folders: The run folders.
+        runs: The runs.
         records: Its records of the test split by test, of each run that has one.
     """
 
     name: str
-    folders: Sequence[Path]
+    runs: Sequence[Run]
     records: Mapping[str, Sequence[StoredRecord]]
 
 
@@ -120,7 +120,7 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
 
 def _cards(groups: Sequence[Group]) -> Table:
     """The answers of the verdict cards with their numbers, of each run of a group in turn."""
-    cards = [[verdict_of(folder) for folder in group.folders] for group in groups]
+    cards = [[_card(run) for run in group.runs] for group in groups]
     rows = []
     for number in range(len(cards[0][0].lines)):
         lines = [[card.lines[number] for card in of_group] for of_group in cards]
@@ -143,6 +143,14 @@ def _cards(groups: Sequence[Group]) -> Table:
     return Table("Verdict cards", ["line", *names], rows, note)
 
 
+def _card(run: Run) -> Verdict:
+    """The card of a run, whose records are closed: there may be more than may be open at once."""
+    card = verdict_of(run)
+    for record in run.records:
+        record.file.close()
+    return card
+
+
 def group_runs(folders: Sequence[Path]) -> list[Group]:
     """The runs by configuration and corpus, in the order of their first ones.
 
@@ -158,7 +166,7 @@ def group_runs(folders: Sequence[Path]) -> list[Group]:
             for name, value in (trainer or {}).items()
             if name not in ("callbacks", "default_root_dir", "logger")
         }
-        corpus = [read_metadata(record.path).get("corpus") for record in run.records[:1]]
+        corpus = [record.file.metadata.get("corpus") for record in run.records[:1]]
         config = [fit.get("model"), fit.get("data"), options, corpus] if fit else str(run.folder)
         by_config.setdefault(json.dumps(config, sort_keys=True, default=str), []).append(run)
     groups = []
@@ -171,7 +179,7 @@ def group_runs(folders: Sequence[Path]) -> list[Group]:
             for record in run.records:
                 if record.folder_name == "test":
                     records.setdefault(record.test, []).append(record)
-        groups.append(Group(f"{experiment}/{name}", [run.folder for run in members], records))
+        groups.append(Group(f"{experiment}/{name}", members, records))
     return groups
 
 
@@ -192,7 +200,7 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
             values = [
                 columns
                 for record in group.records.get(test, ())
-                if (columns := _values(record.path, heading.measure))
+                if (columns := _values(record.file, heading.measure))
                 and not np.isnan(list(columns.values())).all()
             ]
             keys = sorted(set.intersection(*map(set, values))) if values else []
@@ -200,26 +208,27 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
                 continue
             array = np.array([[run[key] for key in keys] for run in values])
             index = np.array(keys, dtype=np.int64)
-            corpus = read_metadata(group.records[test][0].path).get("corpus")
+            corpus = group.records[test][0].file.metadata.get("corpus")
             mean = seeds_then_instances(array, index[:, 0], bounds=measure_bounds(heading.measure))
             by_group = found.setdefault((test, heading.measure), {})
             by_group[number] = Measured(index, array, corpus, mean)
     return found
 
 
-def _values(path: Path, measure: str) -> dict[tuple[int, int], float]:
+def _values(record: RecordFile, measure: str) -> dict[tuple[int, int], float]:
     """Values of a measure of a record by its keys; empty if the record lacks it."""
     columns = ["prediction", "label"] if measure == "accuracy" else [measure]
-    if not {*KEY, *columns} <= record_columns(path).keys():
+    if not {*KEY, *columns} <= record.columns.keys():
         return {}
     values: dict[tuple[int, int], float] = {}
-    for piece in read_pieces(path, [*KEY, *columns]):
+    for piece in read_pieces(record, [*KEY, *columns]):
         column = piece[columns[0]].astype(np.float64)
         if measure == "accuracy":
             label = piece["label"].astype(np.float64)
             column = np.where(label >= 0, column == label, np.nan)
         keys = zip(*(piece[name].tolist() for name in KEY), strict=True)
         values |= zip(keys, column.tolist(), strict=True)
+    record.close()
     return values
 
 

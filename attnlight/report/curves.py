@@ -34,6 +34,7 @@ def curve_figures(run: Run) -> dict[str, tuple[Figure, str]]:
         points += [("metrics", name, *point, np.nan, np.nan) for point in logged.items()]
     for record in run.epoch_records:
         summary = summarise(record, by_class=False)
+        record.file.close()  # there may be more than a process may have open
         # Accuracy is among the task's metrics already.
         measures = [measure for measure, _ in summary.means if measure not in run.curves]
         first = headline(summary)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from attnlight.figures import figure_rows
 from attnlight.figures.methods import METHODS, method_words
 from attnlight.figures.tables import Table, estimate, number
-from attnlight.records import Record, read_metadata
+from attnlight.records import Record, Source, read_metadata
 
 if TYPE_CHECKING:
     from attnlight.statistics.bootstrap import MeanInterval
@@ -139,7 +138,7 @@ class MethodRows:
         return _DASH if mean is None else verdict + estimate(mean)
 
 
-def method_rows(records: Mapping[str, Path]) -> MethodRows:
+def method_rows(records: Mapping[str, Source]) -> MethodRows:
     """Means of each attribution method, and tests between methods on shared instances.
 
     Args:

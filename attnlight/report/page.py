@@ -14,7 +14,7 @@ from attnlight import __version__
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
-from attnlight.records import SCORES, TEXTS, read_metadata, record_columns
+from attnlight.records import SCORES
 from attnlight.report.curves import curve_figures
 from attnlight.report.headlines import Headline, headline
 from attnlight.report.markup import render
@@ -53,8 +53,9 @@ def write_report(
     run = load_run(folder)
     for corpus in run.test_metrics:
         stored = [*run.records, *run.epoch_records]
-        shown = [path for path in _text_paths(run, corpus).values() if path.is_file()]
-        require_one_run([*(r.path for r in stored if r.corpus == corpus), *shown])
+        files = [run.texts(stage, corpus) for stage in (*VERBS, "predict")]
+        shown = [file for file in files if file.path.is_file()]
+        require_one_run([*(r.file for r in stored if r.corpus == corpus), *shown])
     summaries = [summarise(record) for record in run.records]
     versions = {
         "attnlight": [__version__],
@@ -70,7 +71,7 @@ def write_report(
     }
     anchors = {summary.record: f"test-{n}" for n, summary in enumerate(summaries, start=1)}
     splits = dict.fromkeys((record.corpus, record.stage) for record in anchors)
-    verdicts = {corpus: verdict_of(folder, corpus) for corpus in run.test_metrics}
+    verdicts = {corpus: verdict_of(run, corpus) for corpus in run.test_metrics}
     for corpus, verdict in verdicts.items():
         verdict.write(target, corpus)
         (show or (lambda _: None))(verdict)
@@ -124,14 +125,6 @@ def _answers(headlines: Mapping[StoredRecord, Headline | None]) -> dict[StoredRe
     return {record: found.says for record, found in own.items() if record.stage == stage}
 
 
-def _text_paths(run: Run, corpus: str) -> dict[str, Path]:
-    """Where the texts of each stage are recorded."""
-    suffix = f"-{corpus}" if corpus else ""
-    folders = {stage: run.folder / "records" / f"{stage}{suffix}" for stage in VERBS}
-    paths = {stage: folder / f"{TEXTS}.parquet" for stage, folder in folders.items()}
-    return paths | {"predict": run.folder / f"predictions{suffix}.parquet"}
-
-
 def _texts(
     run: Run,
     corpus: str,
@@ -139,23 +132,23 @@ def _texts(
     headlines: Mapping[StoredRecord, Headline | None],
 ) -> dict[str, Any]:
     """Texts of a corpus for the page: `shown`, those `chosen` by record, and what to show of them."""
-    paths = _text_paths(run, corpus)
+    files = {stage: run.texts(stage, corpus) for stage in (*VERBS, "predict")}
     chosen = {
         record: found
         for record, first in headlines.items()
-        if first and record.corpus == corpus and paths[record.stage].is_file()
-        if (found := choose_texts(record.path, first.column, paths[record.stage]))
+        if first and record.corpus == corpus and files[record.stage].path.is_file()
+        if (found := choose_texts(record.file, first.column, files[record.stage]))
     }
     stage = next((stage for stage in VERBS if any(r.stage == stage for r in chosen)), None)
     chosen = {record: found for record, found in chosen.items() if record.stage == stage}
     if stage is None:
-        path, recorded = paths["predict"], 0
-        shown = shown_texts(path, classes)
+        file, recorded = files["predict"], 0
+        shown = shown_texts(file, classes)
     else:
-        path, recorded = paths[stage], int(read_metadata(paths[stage])["rows"])
+        file, recorded = files[stage], int(files[stage].metadata["rows"])
         rows = [row for found in chosen.values() for row in found.rows]
-        shown = shown_texts(path, classes, rows)
-    columns = record_columns(path) if shown else {}
+        shown = shown_texts(file, classes, rows)
+    columns = file.columns if shown else {}
     present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
     missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
     return {
@@ -185,8 +178,8 @@ def _section(
     stem = f"tables/{record.folder_name}-{record.test}"
     picture, test_tables = None, []
     # Archived runs, as in docs/results, have only some columns of each record.
-    if set(summary.metadata.get("measures", ())) <= record_columns(record.path).keys():
-        rows, note = figure_rows(record.path, description.columns)
+    if set(summary.metadata.get("measures", ())) <= record.file.columns.keys():
+        rows, note = figure_rows(record.file, description.columns)
         chosen = texts["chosen"].get(record)
         links = (
             {row: f"#{texts['anchor']}-{row[0]}-{row[1]}" for row in chosen.rows} if chosen else {}
@@ -226,7 +219,7 @@ def _methods(
         splits.setdefault((record.corpus, record.stage), {})[record.test] = record
     sections = {}
     for (corpus, stage), records in splits.items():
-        found = method_rows({test: record.path for test, record in records.items()})
+        found = method_rows({test: record.file for test, record in records.items()})
         missing = {}
         for test in (test for test in TESTS if test not in records):
             config = run.folder / f"{VERBS[stage]}-{corpus}.yaml"

@@ -6,14 +6,23 @@ import csv
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.records import KEY, TEXTS, RecordError, read_metadata, read_record
+from attnlight.records import (
+    KEY,
+    TEXTS,
+    RecordError,
+    RecordFile,
+    Source,
+    read_metadata,
+    read_record,
+)
 from attnlight.storage.files import read_yaml, require_ordinary
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
@@ -37,6 +46,11 @@ class StoredRecord:
     epoch: int | None
     corpus: str = ""
 
+    @cached_property
+    def file(self) -> RecordFile:
+        """Its content, read when it is asked for."""
+        return RecordFile(self.path)
+
     @property
     def folder_name(self) -> str:
         """Name of the record's folder in `records`: its stage and, if it has one, its corpus."""
@@ -45,7 +59,7 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """Contents of a run folder.
+    """Contents of a run folder, each file of which is read once; records when they are asked for.
 
     Attributes:
         folder: The folder as the user named it.
@@ -66,6 +80,18 @@ class Run:
     epoch_records: list[StoredRecord]
     curves: Mapping[str, Mapping[int, float]]
     test_metrics: Mapping[str, Mapping[str, float]]
+    _texts: dict[str, RecordFile] = field(default_factory=dict, init=False, repr=False)
+
+    def texts(self, stage: str, corpus: str) -> RecordFile:
+        """The record of texts of a stage, or of the stage `predict` the predictions."""
+        suffix = f"-{corpus}" if corpus else ""
+        name = f"records/{stage}{suffix}/{TEXTS}.parquet"
+        name = f"predictions{suffix}.parquet" if stage == "predict" else name
+        return self._texts.setdefault(name, RecordFile(self.folder / name))
+
+    def of_split(self, stage: str, corpus: str) -> dict[str, StoredRecord]:
+        """Records outside fit of a split of a corpus, by test."""
+        return {r.test: r for r in self.records if (r.stage, r.corpus) == (stage, corpus)}
 
 
 def load_run(folder: Path) -> Run:
@@ -88,8 +114,25 @@ def load_run(folder: Path) -> Run:
         command = shlex.join(["attnlight", "test", str(folder), "--tests", "card"])
         raise InputError(f"{folder} holds no records: run `{command}` first.")
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
+    verbs = [f"{v}-{c}" if c else v for c in corpora for v in VERBS.values()]
+    return _run(folder, records, verbs, corpora)
+
+
+def trained_run(folder: Path) -> Run:
+    """A run folder, which may have no records, without evaluations and logged metrics.
+
+    Raises:
+        InputError: The configuration of `fit` is damaged.
+    """
+    return _run(folder, stored_records(folder / "records"), (), ())
+
+
+def _run(
+    folder: Path, records: Sequence[StoredRecord], verbs: Sequence[str], corpora: Sequence[str]
+) -> Run:
+    """A run with its records, the configurations of `fit` and of some verbs, and logged metrics."""
     configs: dict[str, dict[str, Any]] = {"fit": {}}
-    for verb in ["fit", *(f"{v}-{c}" if c else v for c in corpora for v in VERBS.values())]:
+    for verb in ("fit", *verbs):
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path)
@@ -101,7 +144,7 @@ def load_run(folder: Path) -> Run:
         config_text=fit.read_text(encoding="utf-8") if fit.is_file() else "",
         records=[record for record in records if record.epoch is None],
         epoch_records=[record for record in records if record.epoch is not None],
-        curves=logged[""][0],
+        curves=logged[""][0] if logged else {},
         test_metrics={corpus: tested for corpus, (_, tested) in logged.items()},
     )
 
@@ -162,7 +205,7 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
     return {name: dict(sorted(points.items())) for name, points in curves.items()}, test
 
 
-def require_one_run(paths: Sequence[Path]) -> None:
+def require_one_run(records: Sequence[Source]) -> None:
     """Refuse records of several runs in one folder, judged by their metadata.
 
     Corpus fingerprints are compared within a fingerprint version; across versions the dataset
@@ -174,11 +217,12 @@ def require_one_run(paths: Sequence[Path]) -> None:
             of one checkpoint.
     """
     complaint = "come from different corpora: one is of another run"
-    metadata = require_one_corpus(paths, complaint)
+    files = {file.path: file for file in map(RecordFile.of, records)}
+    metadata = require_one_corpus(files.values(), complaint)
     if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
         for path, entry in metadata.items():
             if entry.get("corpus") and not entry.get("partial"):
-                index = read_record(path, KEY[:1]).columns[KEY[0]]
+                index = read_record(files[path], KEY[:1]).columns[KEY[0]]
                 entry["indices"] = np.unique(index).tolist()
         _require_same(metadata, "indices", complaint, within="stage")
     _require_same(metadata, "classes", "name different classes: one is of another run")
@@ -212,17 +256,18 @@ def require_same_instances(first: Path, second: Path) -> None:
     )
 
 
-def require_one_corpus(paths: Iterable[Path], complaint: str) -> dict[Path, dict[str, Any]]:
+def require_one_corpus(records: Iterable[Source], complaint: str) -> dict[Path, dict[str, Any]]:
     """Metadata of records of one corpus, with the version of its fingerprint.
 
     Args:
-        paths: The records.
+        records: The records.
         complaint: What to say of two records of different corpora.
 
     Raises:
         RecordError: Two records name different fingerprints of one version.
     """
-    metadata = {path: read_metadata(path) for path in paths}
+    files = [RecordFile.of(record) for record in records]
+    metadata = {file.path: read_metadata(file) for file in files}
     for entry in metadata.values():
         entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
     _require_same(metadata, "corpus", complaint, within="corpus_version")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.figures.tables import class_name, interval, markdown_table, number, to_csv
-from attnlight.records import EXCLUDED, KEY, clustered_pieces, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, KEY, RecordFile, clustered_pieces, read_pieces
 from attnlight.report.run import StoredRecord, stored_records
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """
     from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
 
-    metadata = read_metadata(record.path)
-    schema = pq.read_schema(record.path)
+    file = record.file
+    metadata, schema = file.metadata, file.schema
     candidates = metadata.get("measures") or [
         f.name for f in schema if pa.types.is_floating(f.type)
     ]
@@ -60,22 +59,25 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
         measures = ["accuracy", *measures]
     groups: list[int | None] = [None]
     if by_class:
-        pieces = read_pieces(record.path, ["prediction"])
+        pieces = read_pieces(file, ["prediction"])
         predicted = {int(c) for piece in pieces for c in np.unique(piece["prediction"])}
         groups += sorted(predicted - {EXCLUDED})  # rows that were not measured have no prediction
     keys = [(measure, group) for measure in measures for group in groups]
     in_memory = int(metadata["rows"]) <= MAX_EXACT_CLUSTERS
-    columns = _columns(record.path, schema.names, measures, groups)
+    columns = _columns(file, schema.names, measures, groups)
     means = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
     return RecordSummary(record, metadata, dict(zip(keys, means, strict=True)))
 
 
 def _columns(
-    path: Path, available: Sequence[str], measures: Sequence[str], groups: Sequence[int | None]
+    file: RecordFile,
+    available: Sequence[str],
+    measures: Sequence[str],
+    groups: Sequence[int | None],
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64]]]:
     """Each measure in each group (R, M G), NaN outside the group, and clusters of rows (R,)."""
     names = [name for name in ("prediction", "label", *measures) if name in available]
-    for piece, clusters in clustered_pieces(path, names):
+    for piece, clusters in clustered_pieces(file, names):
         columns = []
         for measure in measures:
             if measure in piece:

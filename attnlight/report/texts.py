@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,15 @@ from numpy.typing import NDArray
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS
 from attnlight.data.selection import choose
 from attnlight.figures.tables import class_name
-from attnlight.records import KEY, SCORES, TEXT_MARKS, read_pieces, record_columns
+from attnlight.records import (
+    KEY,
+    SCORES,
+    TEXT_MARKS,
+    RecordFile,
+    Source,
+    read_pieces,
+    record_columns,
+)
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
 _START = 6  # tokens by which a folded text is known
@@ -121,7 +128,7 @@ def link_column(rows: Mapping[str, NDArray[Any]], chosen: Sequence[Row]) -> NDAr
     return links
 
 
-def choose_texts(record: Path, column: str, texts: Path) -> Chosen | None:
+def choose_texts(record: Source, column: str, texts: Source) -> Chosen | None:
     """Ten extreme and ten typical texts of a test, of those that a record of texts has.
 
     Of several rows of one text only one is taken. Equal values are in a random order of a fixed
@@ -165,12 +172,12 @@ def choose_texts(record: Path, column: str, texts: Path) -> Chosen | None:
 
 
 def shown_texts(
-    path: Path, classes: Sequence[str] | None, rows: Sequence[Row] | None = None
+    source: Source, classes: Sequence[str] | None, rows: Sequence[Row] | None = None
 ) -> list[ShownText]:
     """Texts of a file that `attnlight predict` or the test `texts` wrote.
 
     Args:
-        path: The `predictions.parquet` of a run, or a record `texts`.
+        source: The `predictions.parquet` of a run, or a record `texts`.
         classes: Names of the classes; None: their numbers.
         rows: The rows to show; None: the first rows of at most six texts, chosen by a hash of the
             dataset index.
@@ -182,23 +189,24 @@ def shown_texts(
     Raises:
         RecordError: The file is damaged.
     """
-    available = record_columns(path) if path.is_file() else {}
+    file = RecordFile.of(source)
+    available = file.columns if file.path.is_file() else {}
     if not set(_COLUMNS) <= available.keys():
         return []
     scores = [f"{SCORES}{name}" for name in LAYERS]
     columns = [*_COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
     wanted = None if rows is None else set(rows)
     if rows is None:
-        indices = [piece["index"] for piece in read_pieces(path, ["index"])]
+        indices = [piece["index"] for piece in read_pieces(file, ["index"])]
         texts = np.unique(np.concatenate(indices)) if indices else np.empty(0, dtype=np.int64)
         chosen = choose(texts, _TEXTS, seed=0) if len(texts) else texts
     else:
         chosen = np.unique([index for index, _ in rows])
-    of_parts = any(piece["position"].any() for piece in read_pieces(path, ["position"]))
+    of_parts = any(piece["position"].any() for piece in read_pieces(file, ["position"]))
     most = max(_LEAST, min(_TOKENS, _ALL_TOKENS // max(len(wanted or ()), 1)))
     shown: dict[Row, ShownText] = {}
     seen: set[int] = set()
-    for piece in read_pieces(path, columns, texts=chosen.astype(np.int64)):
+    for piece in read_pieces(file, columns, texts=chosen.astype(np.int64)):
         for place, key in enumerate(zip(*(piece[name].tolist() for name in KEY), strict=True)):
             if key in wanted if wanted is not None else key[0] not in seen:
                 row = {name: values[place] for name, values in piece.items()}

@@ -1,5 +1,6 @@
 """What all tests share, run on a model and a task from outside the package."""
 
+import ast
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Predictions
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Predictions, base
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
@@ -180,8 +181,9 @@ class Gradient(InterpretabilityTest):
     measures = ("norm",)
 
     def measure(
-        self, batch: TextBatch, output: AttentionOutput, model: AttentionModel
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> dict[str, Tensor]:
+        model = readout.model
         embeddings = model.embed(batch).detach().requires_grad_()
         logits = model(batch, embeddings=embeddings).logits
         (gradient,) = torch.autograd.grad(logits.amax(-1).sum(), embeddings)
@@ -206,32 +208,22 @@ class ByReadout(InterpretabilityTest):
         return {"first": readout.candidates(output.weights.unsqueeze(2))[:, 0, 0]}
 
 
-class ByAnnotation(InterpretabilityTest):
-    """The same, by the type of a parameter of another name."""
-
-    measures = ("first",)
-
-    def measure(self, batch: Any, output: Any, asked: Readout) -> dict[str, Tensor]:  # type: ignore[override]
-        return {"first": asked.candidates(output.weights.unsqueeze(2))[:, 0, 0]}
-
-
 class ByModel(InterpretabilityTest):
-    """The same, as tests from before there were readouts ask."""
+    """The same, asked of the model that the readout has, whatever the parameter is called."""
 
     measures = ("first",)
 
-    def measure(self, batch: Any, output: Any, net: Any) -> dict[str, Tensor]:
-        return {"first": net.readout(output, output.weights.unsqueeze(2))[:, 0, 0]}
+    def measure(self, batch: Any, output: Any, asked: Any) -> dict[str, Tensor]:
+        return {"first": asked.model.readout(output, output.weights.unsqueeze(2))[:, 0, 0]}
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_a_test_gets_the_readout_or_the_model(tmp_path: Path, affine: bool) -> None:
-    tests = ByReadout(), ByAnnotation(), ByModel()
+def test_a_test_gets_the_readout(tmp_path: Path, affine: bool) -> None:
+    tests = ByReadout(), ByModel()
     run_test(tmp_path, *tests, task=OutsideTask(affine))
     found = [read_record(tmp_path / f"records/test/{test.name}.parquet").columns for test in tests]
     assert len(found[0]["first"]) == 23
-    for columns in found[1:]:
-        np.testing.assert_allclose(columns["first"], found[0]["first"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1]["first"], found[0]["first"], rtol=1e-5, atol=1e-6)
 
 
 class Tolerant(Gradient):
@@ -279,3 +271,10 @@ def test_gradients_need_inference_mode_off(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="inference_mode"):
         started.test(OutsideTask(), loader(Texts()), verbose=False)
+
+
+def test_tests_know_surroundings_and_no_trainer() -> None:
+    folder = Path(base.__file__).parent
+    for module in sorted(folder.glob("*.py")):
+        names = {n.id for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Name)}
+        assert "trainer" not in names or module.name == "base.py", module.name

@@ -13,6 +13,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback, on_cpu
 from attnlight.callbacks.hooks.text_columns import FIRST, TextColumns
+from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.records import list_column
 
 
@@ -28,9 +29,8 @@ class PredictionWriter(RecordingCallback):
         assert trainer.predict_dataloaders is not None
         self._texts = TextColumns(trainer.predict_dataloaders.dataset)
         self._recorder = EpochRecorder(
-            trainer,
+            trainer_surroundings(trainer, pl_module, reading=True),
             "predictions",
-            "predict",
             metadata={"test": "predict", "measures": []},
             target=Path("predictions.parquet"),
         )

@@ -15,12 +15,9 @@ from lightning.pytorch.cli import SaveConfigCallback
 from rich.markup import escape
 from typing_extensions import override
 
-from attnlight.callbacks.base import STAGES, attached_tests, record_name
-from attnlight.callbacks.hooks.epoch_recorder import (
-    checkpoint_hash,
-    corpus_suffix,
-    weights_without_checkpoint,
-)
+from attnlight.callbacks.base import attached_tests, record_name
+from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
+from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
 from attnlight.figures import describe, figure_rows, tables
 from attnlight.records import RecordError, read_metadata
@@ -31,6 +28,8 @@ from attnlight.storage import compatibility
 from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
+
+_TESTING = ("validate", "test")  # the Trainer's verbs that write records
 
 
 class RunConfig(SaveConfigCallback):
@@ -53,14 +52,14 @@ class RunConfig(SaveConfigCallback):
         Raises:
             InputError: There is such a record.
         """
-        if stage not in STAGES or self.config.overwrite:
+        if stage not in _TESTING or self.config.overwrite:
             return
-        suffix = corpus_suffix(trainer)
-        folder = Path(trainer.default_root_dir, "records", STAGES[stage] + suffix)
-        attached = attached_tests(trainer)
-        weights = None if self.config.ckpt_path else weights_without_checkpoint(trainer)
+        around = trainer_surroundings(trainer, pl_module)
+        suffix, attached = around.suffix, attached_tests(trainer)
+        folder = around.folder / "records" / (around.stage + suffix)
+        weights = None if self.config.ckpt_path else around.weights()
         for record in stored_records(folder.parent):
-            if record.epoch is None and record.corpus == suffix.removeprefix("-"):
+            if record.epoch is None and record.corpus == around.corpus_name:
                 again = record.path.parent == folder and record.test in [t.name for t in attached]
                 _require_checkpoint(record.path, self.config.ckpt_path, weights, again)
         for test in attached:
@@ -69,7 +68,7 @@ class RunConfig(SaveConfigCallback):
                 metadata = read_metadata(path)
             except RecordError:  # none, or a damaged one
                 continue
-            settings = test.settings(trainer, stage)
+            settings = test.settings(around)
             expected: dict[str, Any] = {}
             if "settings" in metadata:
                 expected["settings"] = settings
@@ -80,7 +79,7 @@ class RunConfig(SaveConfigCallback):
                 expected |= test.plain_metadata()
                 expected |= {"measures": list(test.measures), "partial": partial}
             if suffix:
-                expected["corpus"] = trainer.datamodule.fingerprint  # type: ignore[attr-defined]
+                expected["corpus"] = around.corpus.fingerprint
             for name, value in expected.items():
                 _require_same(path, name, metadata.get(name), value)
 
@@ -93,11 +92,11 @@ class RunConfig(SaveConfigCallback):
         stage = str(trainer.state.fn.value)  # type: ignore[union-attr]
         config = self.config.clone()
         config.ckpt_path, config.overwrite = None, False
-        suffix = corpus_suffix(trainer)
-        path = Path(trainer.default_root_dir) / f"{stage}{suffix}.yaml"
-        if stage in STAGES:
+        around = trainer_surroundings(trainer, pl_module)
+        suffix, path = around.suffix, around.folder / f"{stage}{around.suffix}.yaml"
+        if stage in _TESTING:
             current = {test.name for test in attached_tests(trainer)}
-            records = path.parent / "records" / (STAGES[stage] + suffix)
+            records = path.parent / "records" / (around.stage + suffix)
             try:
                 earlier = read_yaml(path)["trainer"]["callbacks"] or []
                 names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
@@ -207,13 +206,14 @@ class SummaryTable(Callback):
             if name.split("/")[1] not in tests
         }
         rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
-        records, suffix = Path(trainer.default_root_dir) / "records", corpus_suffix(trainer)
+        around = trainer_surroundings(trainer, pl_module)
+        records, corpus = around.folder / "records", around.corpus_name
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not all(test.shows_table for test in attached):
-            rich.print(terminal_table(records, suffix.removeprefix("-")))
+            rich.print(terminal_table(records, corpus))
         for test in attached:
-            path = records / f"test{suffix}" / f"{test.name}.parquet"
+            path = records / f"test{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
                 rows, _ = figure_rows(path, describe(test.name).columns)
                 shown = tables(test.name, rows, metadata=read_metadata(path))
@@ -221,13 +221,12 @@ class SummaryTable(Callback):
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
         if attached and all(test.shows_table for test in attached):
             return  # their table is the answer to what was asked
-        folder, corpus = Path(trainer.default_root_dir), suffix.removeprefix("-")
         try:
-            verdict = verdict_of(folder, corpus)
+            verdict = verdict_of(around.folder, corpus)
         except RecordError as error:  # of a test that is not attached
             print(f"No verdict: {error}")
             return
-        verdict.write(folder / "report", corpus)
+        verdict.write(around.folder / "report", corpus)
         print(f"\n{verdict}")
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger) and not corpus:

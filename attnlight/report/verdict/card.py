@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlight.report.run import Run
 from attnlight.report.verdict.caveat import caveat
 from attnlight.report.verdict.claims import NOT_SHOWN, Claim, Draft, Estimate, rules, tested
 from attnlight.report.verdict.drafts import DECIDERS, Drafts
@@ -111,18 +112,18 @@ class Verdict:
         write_text(path, json.dumps(content, indent=1) + "\n")
 
 
-def verdict_of(folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> Verdict:
+def verdict_of(run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> Verdict:
     """The card of a run, from the records of its test split.
 
     Args:
-        folder: The run folder; it may have no records.
+        run: The run, or its folder; it may have no records.
         corpus: Name of the corpus; "" is the corpus of training.
         deciders: The file of measures that may be used with a threshold.
 
     Raises:
         InputError: The records are of several runs or checkpoints, or one is damaged.
     """
-    found = Drafts(folder, corpus, deciders)
+    found = Drafts(run, corpus, deciders)
     drafts = [found.ranks(), found.smallest_set(), found.uniqueness(), found.words()]
     lines: list[Line] = []
     for items in ("words", "states"):

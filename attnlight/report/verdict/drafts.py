@@ -13,8 +13,15 @@ from attnlight.errors import InputError
 from attnlight.figures import describe
 from attnlight.figures.methods import METHODS
 from attnlight.figures.tables import class_name
-from attnlight.records import KEY, read_metadata, read_pieces, record_columns
-from attnlight.report.run import require_one_run, stored_records
+from attnlight.records import (
+    KEY,
+    RecordFile,
+    Source,
+    read_metadata,
+    read_pieces,
+    record_columns,
+)
+from attnlight.report.run import Run, require_one_run, trained_run
 from attnlight.report.verdict.claims import (
     ANSWERS,
     NOT_SHOWN,
@@ -37,7 +44,7 @@ class Drafts:
     """What the records of a run's test split say on each line.
 
     Args:
-        folder: The run folder.
+        run: The run, or its folder.
         corpus: Name of the corpus; "" is the corpus of training.
         deciders: The file of measures that may be used with a threshold.
 
@@ -51,21 +58,19 @@ class Drafts:
         InputError: The records are of several runs or checkpoints, or one is damaged.
     """
 
-    def __init__(self, folder: Path, corpus: str = "", deciders: Path = DECIDERS) -> None:
-        self.folder, self.corpus = from_here(folder), corpus
-        self.records = {
-            record.test: record.path
-            for record in stored_records(folder / "records")
-            if record.stage == "test" and record.corpus == corpus
-        }
+    def __init__(self, run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> None:
+        run = trained_run(run) if isinstance(run, Path) else run
+        self.folder, self.corpus = from_here(run.folder), corpus
+        self.records = {t: record.file for t, record in run.of_split("test", corpus).items()}
+        self._validated = run.of_split("val", corpus)
         require_one_run([*self.records.values()])
-        self.metadata = {test: read_metadata(path) for test, path in self.records.items()}
+        self.metadata = {test: file.metadata for test, file in self.records.items()}
         whole = [test for test, entry in self.metadata.items() if not entry.get("partial")]
         sizes = [len(np.unique(self.columns(self.records[test])[0])) for test in whole[:1]]
         self.total = sizes[0] if sizes else None
         self.model: dict[str, Any] = {}
-        if (folder / "fit.yaml").is_file():
-            config = section(read_yaml(folder / "fit.yaml").get("model"))
+        if run.config_text:
+            config = section(run.configs["fit"].get("model"))
             options = config.get("init_args")
             self.model = {"problem": problem_of(str(config.get("class_path")))}
             self.model |= options if isinstance(options, dict) else {}
@@ -75,11 +80,11 @@ class Drafts:
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
         self.deciders = read_yaml(deciders)["deciders"]
 
-    def columns(self, path: Path, *names: str) -> tuple[Texts, list[Floats]]:
+    def columns(self, record: Source, *names: str) -> tuple[Texts, list[Floats]]:
         """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""
-        known = "prediction" in record_columns(path)  # an archived record may lack it
+        known = "prediction" in record_columns(record)  # an archived record may lack it
         wanted = [KEY[0], *(["prediction"] if known else []), *names]
-        pieces = list(read_pieces(path, wanted, measured=known))
+        pieces = list(read_pieces(record, wanted, measured=known))
         rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
         return rows[KEY[0]], [rows[name].astype(np.float64) for name in names]
 
@@ -87,7 +92,7 @@ class Drafts:
         """Whether there is a record of a test with these columns, some row of which is finite."""
         if test not in self.records or self._non_finite(test):
             return False
-        return {*names} <= record_columns(self.records[test]).keys()
+        return {*names} <= self.records[test].columns.keys()
 
     def _non_finite(self, test: str) -> bool:
         """Whether the record of a test has rows, of which none could be measured."""
@@ -171,17 +176,17 @@ class Drafts:
         """
         from attnlight.data.selection import choose
 
-        def defined(path: Path) -> tuple[Texts, Floats]:
-            texts, columns = self.columns(path, *names)
+        def defined(record: RecordFile) -> tuple[Texts, Floats]:
+            texts, columns = self.columns(record, *names)
             values = np.stack(columns, axis=1)
             known = ~np.isnan(values).any(axis=1)
             return texts[known], values[known]
 
-        test, stage = "faithfulness", f"val{self.corpus and '-'}{self.corpus}"
+        test = "faithfulness"
         texts, values = defined(self.records[test])
-        path = self.folder / "records" / stage / f"{test}.parquet"
-        if self._same_checkpoint(path, test) and {*names} <= record_columns(path).keys():
-            chosen, selection = "the validation split", defined(path)[1]
+        other = self._validated.get(test)
+        if other and self._same_checkpoint(other.file) and {*names} <= other.file.columns.keys():
+            chosen, selection = "the validation split", defined(other.file)[1]
         else:
             every = np.unique(texts)
             chooses = np.isin(texts, choose(every, len(every) // 2, rules()["seed"]))
@@ -191,12 +196,10 @@ class Drafts:
             return None
         return chosen, 1 + int(selection[:, 1:-1].mean(axis=0).argmax()), texts, values
 
-    def _same_checkpoint(self, path: Path, test: str) -> bool:
-        """Whether a record exists and is of the checkpoint and the corpus of a test's record."""
-        if not path.is_file():
-            return False
+    def _same_checkpoint(self, record: RecordFile) -> bool:
+        """Whether a record is of the checkpoint and the corpus of the record of its test."""
         names = ("checkpoint_hash", "corpus")
-        entry, other = self.metadata[test], read_metadata(path)
+        entry, other = self.metadata[record.path.stem], record.metadata
         return all(entry.get(name) and other.get(name) == entry[name] for name in names)
 
     def smallest_set(self) -> Draft:

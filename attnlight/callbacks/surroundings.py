@@ -1,0 +1,109 @@
+"""What tests ask of whoever runs them."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lightning.pytorch.strategies import Strategy
+from torch import nn
+
+from attnlight.data.digests import digests
+from attnlight.models.weights_digest import weights_digest
+
+Stage = Literal["val", "test", "predict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a test knows of whoever runs it: Lightning's Trainer, or `attnlight.run`.
+
+    Attributes:
+        folder: The run; records are in `records/<stage>/` in it, those of another corpus than the
+            training corpus in `records/<stage>-<corpus>/`.
+        stage: What is run; `val` also for validation epochs of `fit`.
+        owner: The task or the `TrainedModel` that has the network.
+        model: The network.
+        strategy: Its device, and what ranks do together: `broadcast`, `barrier`, `reduce`.
+        rank: Number of this process.
+        world_size: Number of processes.
+        epoch: The epoch of `fit`; None outside of it.
+        corpus: The datamodule; None: texts were given without one.
+        dataset: The texts that are read; None before the loop starts.
+        limited: Whether only some batches of the dataset are read.
+        limit: The Trainer's limit of batches, a number or a share; None: all.
+        checkpoint: The file that the weights were read from, if there is one.
+        temporary: The folder if it is to be deleted with this object.
+    """
+
+    folder: Path
+    stage: Stage
+    owner: Any
+    model: Any
+    strategy: Strategy
+    rank: int = 0
+    world_size: int = 1
+    epoch: int | None = None
+    corpus: Any = None
+    dataset: Any = None
+    limited: bool = False
+    limit: float | None = None
+    checkpoint: str | Path | None = None
+    temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; empty if the owner has none."""
+        names = getattr(self.owner, "classes", None)
+        return list(names) if isinstance(names, list | tuple) else []
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """The owner's hyperparameters; empty if it has none."""
+        return dict(getattr(self.owner, "hparams", None) or {})
+
+    @property
+    def corpus_name(self) -> str:
+        """Name of the corpus if the model was trained on another, else ""."""
+        return getattr(self.corpus, "recorded_as", None) or ""
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of the names of records: `-<corpus>` if the model was trained on another, else ""."""
+        return f"-{self.corpus_name}" if self.corpus_name else ""
+
+    @property
+    def split(self) -> str:
+        """The split of the corpus that is read."""
+        split = {"val": "validation", "test": "test"}.get(self.stage)
+        return split or str(self.corpus.predict_split)
+
+    def weights(self) -> str | None:
+        """Digest of the weights of a network that was read from no checkpoint; None in `fit`."""
+        trained = isinstance(self.model, nn.Module) and self.epoch is None
+        return weights_digest(self.model) if trained else None
+
+    def origin(self) -> dict[str, Any]:
+        """Corpus and checkpoint hash of a record, null if unknown, and else a digest of the weights.
+
+        For a corpus that the model was not trained on also its name and the share of unknown words.
+        """
+        origin = {"corpus": getattr(self.corpus, "fingerprint", None)}
+        origin["checkpoint_hash"] = checkpoint_hash(self.checkpoint)
+        if origin["checkpoint_hash"] is None:
+            origin["weights"] = self.weights()
+        if not self.corpus_name:
+            return origin
+        unknown = self.corpus.unknown_share(self.split)
+        return origin | {"corpus_name": self.corpus_name, "unknown_words": unknown}
+
+
+def checkpoint_hash(path: str | Path | None) -> str | None:
+    """Hash of a checkpoint in records, 16 hexadecimal digits; None if there is none."""
+    file = Path(path or "")
+    if not file.is_file():
+        return None
+    (digest,) = digests(file.parent, [file]).values()  # computed once for all tests
+    return digest[:16]
