@@ -154,13 +154,13 @@ class TestPlan:
             assert words["encoder"].lower() == net.get("encoder", "bilstm")
             assert words["attention"].replace(" ", "_") == net.get("attention", "additive")
             assert words["decoder"] == net.get("decoder", "tanh")
-            compat = "compat" in plan[study.condition].get("experiment", "")
-            assert words["corpus"].endswith(pairs.AS_RELEASED) == compat
+            released = "released" in plan[study.condition].get("experiment", "")
+            assert words["corpus"].endswith(pairs.AS_RELEASED) == released
 
     def test_published_cells_of_every_model_that_has_them(self) -> None:
         published = dict(PUBLISHED["pairs"])
         for name, (words, _, size, _) in pairs.MODELS.items():
-            if name.endswith(("_affine", "_compat")):
+            if name.endswith(("_affine", "_released")):
                 continue
             if size in (10_000, 21_601):
                 cells = published.pop(name.removeprefix(f"{pairs.STUDY}-"))

@@ -114,7 +114,7 @@ TRAININGS: dict[str, Built] = {
     "adversary": variant(AdversarialVariant, lambda_=0.1, training=FAST),
     "adversary_sum": variant(AdversarialVariant, lambda_=0.1, training=FAST | SUM),
     "adversary_released": variant(
-        AdversarialVariant, lambda_=0.1, compat=True, training=SGD | {"learning_rate": 1e-3}
+        AdversarialVariant, lambda_=0.1, released=True, training=SGD | {"learning_rate": 1e-3}
     ),
     "guided": variant(GuidedVariant, training=FAST),
     "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
@@ -123,7 +123,7 @@ TRAININGS: dict[str, Built] = {
     "tagger_objective": with_evidence(tagger(ChunkTagger, objective=OBJECTIVE, **SGD)),
     "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, training=SGD),
     "tagger_adversary_released": tagger(
-        AdversarialVariant, lambda_=20.0, compat=True, training=SGD
+        AdversarialVariant, lambda_=20.0, released=True, training=SGD
     ),
     "guided_tagger": tagger(GuidedVariant, training=SGD),
     "pairs": pairs(),

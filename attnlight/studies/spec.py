@@ -18,10 +18,10 @@ from attnlight.storage.foreign_classes import foreign_names
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.studies.values import Options, Seeds, Weights, read_value
 
-Term = Literal["kl", "js", "tvd", "compat"]
+Term = Literal["kl", "js", "tvd", "released"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 Context = Literal["full", "tokens", "query_key"]
-COMPAT = "compat"
+RELEASED = "released"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +263,7 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with impossible runs; `place` locates its description for messages."""
     grid, bases, guides = study.adversaries, study.base.seeds, study.guides
     target = study.setup.target
-    lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
+    lambdas, first, released = grid.lambdas, (*bases, 0)[0], RELEASED in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"
     mistakes = {
@@ -272,9 +272,9 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         ),
         f"uniform: heads {tokens}": not target and study.uniform.heads,
         f"guides: contexts {tokens}": not target and guides.contexts != ("full",),
-        f"adversaries: lambdas: {COMPAT} {tokens}": not target and compat,
-        f"{COMPAT} is the loss of target tokens, but that of the corpus is {target}": (
-            compat and target != "tokens"
+        f"adversaries: lambdas: {RELEASED} {tokens}": not target and released,
+        f"{RELEASED} is the loss of target tokens, but that of the corpus is {target}": (
+            released and target != "tokens"
         ),
         "base: seeds is empty; a study needs a base": not bases,
         "adversaries: lambdas names no lambda of a term": not all(lambdas.values()),

@@ -70,7 +70,7 @@ _CLASSIFIERS = {
     "guided": [f"--model={CONFIGS}/models/guided_mlp.yaml"],
     "adversarial": [*_ADVERSARY, "--model.lambda_=0.1"],
     "learned": [f"--model={CONFIGS}/models/guided_mlp.yaml", "--model.guide=learned"],
-    "released": [*_ADVERSARY, "--model.lambda_=0.1", "--model.compat=true"],
+    "released": [*_ADVERSARY, "--model.lambda_=0.1", "--model.released=true"],
 }
 _TAGGERS = {
     "uniform": [f"--model={CONFIGS}/models/tagger_uniform.yaml"],
@@ -80,7 +80,7 @@ _TAGGERS = {
     "head": [f"--model={CONFIGS}/models/tagger_uniform.yaml", "--model.head=1"],
     "tokens": [f"--model={CONFIGS}/models/tagger_guided.yaml", "--model.context=tokens"],
     "learned": [f"--model={CONFIGS}/models/tagger_guided.yaml", "--model.guide=learned"],
-    "released": [*_TAGGING_ADVERSARY, "--model.lambda_=1", "--model.compat=true"],
+    "released": [*_TAGGING_ADVERSARY, "--model.lambda_=1", "--model.released=true"],
 }
 VARIANTS = {
     "text": _CLASSIFIERS,

@@ -26,7 +26,7 @@ CONTEXTS: dict[str, Any] = TAGGER | {
         "contexts": ["full", "tokens", "query_key"],
         "seeds": [0],
     },
-    "adversaries": {"lambdas": {"kl": [0, 0.01], "compat": [2.1]}, "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.01], "released": [2.1]}, "seeds": [0]},
 }
 
 
@@ -110,13 +110,13 @@ def test_the_conditions_of_conll2000() -> None:
                 "adversary-kl-l0.06-s0 adversary-kl-l0.06-s1",
             },
         ),
-        # No model of uniform attention that queries and keys move; the term of compat is another.
+        # No model of uniform attention that queries and keys move; the term `released` is another.
         (
             CONTEXTS,
             """base-s0 uniform-s0 uniform-s1 uniform-h0-s0 uniform-h0-s1 uniform-h3-s0 uniform-h3-s1
             seed-b0-s1 guide-base-s0 guide-base-tokens-s0 guide-base-query_key-s0
             guide-uniform-s0 guide-uniform-tokens-s0
-            adversary-kl-l0-s0 adversary-kl-l0.01-s0 adversary-compat-l2.1-s0
+            adversary-kl-l0-s0 adversary-kl-l0.01-s0 adversary-released-l2.1-s0
             guide-adversary-s0 guide-adversary-tokens-s0 guide-adversary-query_key-s0""",
             {"guide-adversary-tokens-s0": "base-s0 adversary-kl-l0.01-s0"},
         ),
@@ -277,8 +277,8 @@ class TestCommands:
             ("guide-adversary-query_key-s0", "=Guided base guide=adversary guided query_key=true"),
             ("adversary-kl-l0.01-s0", "=Adversarial base lambda_=0.01 attention_term=kl"),
             (
-                "adversary-compat-l2.1-s0",
-                "=Adversarial base lambda_=2.1 attention_term=kl compat=true",
+                "adversary-released-l2.1-s0",
+                "=Adversarial base lambda_=2.1 attention_term=kl released=true",
             ),
         ],
     )

@@ -61,7 +61,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "base": {"seeds": [0]},
         "uniform": {"seeds": [0], "heads": [1]},
         "guides": {"names": ["adversary"], "contexts": ["tokens", "query_key"], "seeds": [0]},
-        "adversaries": {"lambdas": {"kl": [0, 0.1], "compat": [2.1]}, "seeds": [1]},
+        "adversaries": {"lambdas": {"kl": [0, 0.1], "released": [2.1]}, "seeds": [1]},
     },
     "sentences": {
         "trainer": PAIR["trainer"],
@@ -240,9 +240,13 @@ def test_runs_of_tokens_are_what_the_plan_says(done: Callable[[str], Path]) -> N
     assert told("uniform-h1-s0")["head"] == 1
     assert told("guide-adversary-tokens-s0")["context"] == "tokens"
     assert told("guide-adversary-query_key-s0")["query_key"] is True
-    compat = told("adversary-compat-l2.1-s1")
-    assert (compat["compat"], compat["attention_term"], compat["lambda_"]) == (True, "kl", 2.1)
-    assert not told("adversary-kl-l0.1-s1")["compat"]
+    released = told("adversary-released-l2.1-s1")
+    assert (released["released"], released["attention_term"], released["lambda_"]) == (
+        True,
+        "kl",
+        2.1,
+    )
+    assert not told("adversary-kl-l0.1-s1")["released"]
     runs = runs_of(study)
     assert runs["guide-adversary-tokens-s0"]["told_by"] == "adversary-kl-l0.1-s1"
     assert sorted(runs["adversary-kl-l0-s1"]["heads"]) == [0, 1]

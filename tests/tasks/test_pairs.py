@@ -179,7 +179,7 @@ class TestMistakes:
         with pytest.raises(InputError, match=r"is for single texts, but .* has pairs of a"):
             UniformVariant(pairs.spec, of_texts)
         with pytest.raises(InputError, match="no loss was released for pairs"):
-            AdversarialVariant(pairs.spec, of_pairs, 0.1, compat=True)
+            AdversarialVariant(pairs.spec, of_pairs, 0.1, released=True)
         with pytest.raises(InputError, match="options of a tagger"):
             GuidedVariant(pairs.spec, of_pairs, context="full")
 

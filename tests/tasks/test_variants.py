@@ -41,7 +41,7 @@ KINDS: dict[str, Kind] = {
 }
 OF_TAGGERS: dict[str, Kind] = {
     "uniform head": (UniformVariant, {"head": 1}),
-    "compat": (AdversarialVariant, {"lambda_": 0.1, "compat": True}),
+    "released": (AdversarialVariant, {"lambda_": 0.1, "released": True}),
     "imitation by tvd": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "tvd"}),
     "guided, tokens": (GuidedVariant, {"context": "tokens"}),
     "guided, query and key": (GuidedVariant, {"query_key": True}),
@@ -435,8 +435,8 @@ def test_of_a_corpus_with_one_answer_a_sentence(
     assert math.isfinite(started.callback_metrics["test/loss"])
     assert "test/precision" not in started.callback_metrics
     if kind == "adversary":
-        with pytest.raises(InputError, match="compat is the released loss"):
-            make(kind, Scene(one, save_tagger), path, compat=True)
+        with pytest.raises(InputError, match="released is the loss of the paper's code"):
+            make(kind, Scene(one, save_tagger), path, released=True)
     if kind == "guided":
         np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
     with pytest.raises(InputError, match=f"has target {target}, the corpus in `data` tokens"):
