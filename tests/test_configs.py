@@ -26,7 +26,7 @@ EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
 TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
 SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
-TINY = ["--model.embedding_size=8", "--model.hidden_size=8"]
+TINY = ["--model.net.embedding_size=8", "--model.net.hidden_size=8"]
 
 
 class StrictLoader(yaml.SafeLoader):

@@ -18,7 +18,6 @@ from scipy.stats import kendalltau, rankdata, spearmanr
 
 from attnlight.records import read_metadata
 from attnlight.statistics.seed_bootstrap import seed_interval
-from attnlight.storage.compatibility import section
 from attnlight.studies.spec import read_studies
 from tests.kept import BLOCKS, DOCS, page, write_kept
 from tests.report.fake import Rows
@@ -414,7 +413,7 @@ class TestKeptRuns:
         )
         model["init_args"]["net"] |= options.get("model", {}).get("net", {})
         data["init_args"] |= options.get("data", {})
-        assert holds(section(saved["model"]), model)
+        assert holds(saved["model"], model)
         assert holds(saved["data"], data)
         assert holds(saved["trainer"], given["trainer"])
 

@@ -41,7 +41,7 @@ class GeneratedStories(Source):
     questions: int = 0
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
         return {"task": self.task, "seed": self.seed, "questions": self.questions}
 
     @override
@@ -68,8 +68,8 @@ class ReleasedStories(GeneratedStories):
     answers = WORDS
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file, every_file) | {"released": True}
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
+        return super().identity(column_file) | {"released": True}
 
     @override
     def _rows(self) -> Iterator[dict[str, Any]]:
@@ -80,8 +80,8 @@ class StoriesWithoutLastStops(Source):
     """Released questions, each passage without its final full stop and query without its mark."""
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file, every_file) | {"released": True}
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
+        return super().identity(column_file) | {"released": True}
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:

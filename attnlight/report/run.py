@@ -15,6 +15,7 @@ import numpy as np
 from attnlight.errors import InputError
 from attnlight.records import KEY, TEXTS, RecordError, read_metadata, read_record
 from attnlight.storage.files import read_yaml, require_ordinary
+from attnlight.storage.migration import require_migrated
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 
@@ -93,6 +94,7 @@ def load_run(folder: Path) -> Run:
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path)
+            require_migrated(path, configs[verb])
     fit = folder / "fit.yaml"
     logged = {corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora}
     return Run(
@@ -165,22 +167,12 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
 def require_one_run(paths: Sequence[Path]) -> None:
     """Refuse records of several runs in one folder, judged by their metadata.
 
-    Corpus fingerprints are compared within a fingerprint version; across versions the dataset
-    indices of the complete records of each split are compared. Records of older versions have less
-    metadata and pass more checks.
-
     Raises:
         RecordError: Two records name different corpora, classes or checkpoints, or different contents
             of one checkpoint.
     """
     complaint = "come from different corpora: one is of another run"
     metadata = require_one_corpus(paths, complaint)
-    if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
-        for path, entry in metadata.items():
-            if entry.get("corpus") and not entry.get("partial"):
-                index = read_record(path, KEY[:1]).columns[KEY[0]]
-                entry["indices"] = np.unique(index).tolist()
-        _require_same(metadata, "indices", complaint, within="stage")
     _require_same(metadata, "classes", "name different classes: one is of another run")
     complaint = "are of two checkpoints, {1} and {2}: test both with one of them and --overwrite"
     _require_same(metadata, "checkpoint", complaint)
@@ -213,19 +205,17 @@ def require_same_instances(first: Path, second: Path) -> None:
 
 
 def require_one_corpus(paths: Iterable[Path], complaint: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records of one corpus, with the version of its fingerprint.
+    """Metadata of records of one corpus.
 
     Args:
         paths: The records.
         complaint: What to say of two records of different corpora.
 
     Raises:
-        RecordError: Two records name different fingerprints of one version.
+        RecordError: Two records name different fingerprints.
     """
     metadata = {path: read_metadata(path) for path in paths}
-    for entry in metadata.values():
-        entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
-    _require_same(metadata, "corpus", complaint, within="corpus_version")
+    _require_same(metadata, "corpus", complaint)
     return metadata
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnlight.errors import InputError
-from attnlight.problems import problem_class
+from attnlight.problems import problem_class, problem_of_task
 from attnlight.problems.base import Problem
-from attnlight.storage.compatibility import problem_of
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import foreign_names
 from attnlight.storage.shipped import CONFIGS, find_config
@@ -248,7 +247,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
             content[key] = read_yaml(file) if file.is_file() else part
         sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
     model, corpus = (section.get("init_args") or {} for section in sections.values())
-    name = problem_of(str(sections["model"].get("class_path"))) or model.get("problem")
+    name = model.get("problem") or problem_of_task(sections["model"].get("class_path"))
     problem = problem_class(name or "classification")
     words = problem.words([])
     if words.instance != words.cluster:

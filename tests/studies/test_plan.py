@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,50 +171,7 @@ def test_shards_are_a_partition(bases: int, others: int, shards: int) -> None:
     assert all(part == [run for run in runs if run in part] for part in parts), "in order"
 
 
-PARTS: dict[str, Any] = {
-    "trainer": {"trainer": {"max_epochs": 3}},
-    "experiment": {"model": "model.yaml", "data": "data.yaml"},
-    "model": {"class_path": "attnlight.tasks.AttentionClassifier", "init_args": {"hidden_size": 8}},
-    "data": {"class_path": "attnlight.datamodules.PlantedEvidence"},
-    "tests": {"trainer": {"callbacks+": [{"class_path": "attnlight.callbacks.SingleErasure"}]}},
-    "study": {
-        "trainer": "trainer.yaml",
-        "experiment": "experiment.yaml",
-        "options": {"trainer": {"max_epochs": 2}},
-        "base": {"seeds": [0], "tests": ["tests.yaml"]},
-        "uniform": {"seeds": [0]},
-        "seeds": {"seeds": [1]},
-        "guides": {"names": ["other"], "seeds": [0]},
-        "adversaries": {"lambdas": {"kl": [0.05]}, "seeds": [0]},
-    },
-}
-
-
 class TestDigests:
-    def test_are_those_of_studies_that_have_begun(self, tmp_path: Path) -> None:
-        """As at commit 552a73f; another digest would refuse to go on with what is there."""
-        for name, content in PARTS.items():
-            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
-        (study,) = read_studies(tmp_path / "study.yaml")
-        assert digests(study, plan(study)) == {
-            "base-s0": "f262774dc5f33c90",
-            "uniform-s0": "da3d11fc2bf32ccf",
-            "seed-b0-s1": "0ae298dcac5d4b51",
-            "guide-other-s0": "da4d7cbf11b0952b",
-            "adversary-kl-l0.05-s0": "3ac6aac86abb0f53",
-        }
-
-    def test_what_best_holds_changes_nothing(self, lab: Lab) -> None:
-        """So that studies of when `best.ckpt` was complete go on."""
-        study = lab.study(ALL_ROLES)
-        lines = study.trainer.read_text().splitlines(keepends=True)
-        earlier = [line for line in lines if "save_weights_only" not in line]
-        assert len(earlier) == len(lines) - 1
-        (lab.folder / "trainer.yaml").write_text("".join(earlier))
-        other = replace(study, trainer=lab.folder / "trainer.yaml")
-        runs = plan(study)
-        assert digests(other, runs) == digests(study, runs)
-
     def test_comments_and_needs_change_nothing(self, lab: Lab) -> None:
         study = lab.study(ALL_ROLES)
         runs = plan(study)

@@ -180,7 +180,10 @@ def test_an_experiment_is_read_with_what_it_names(
 
 
 def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
-    told = {"options": {"trainer": {"max_epochs": 2}}, "base": {"options": {"model": {"heads": 2}}}}
+    told = {
+        "options": {"trainer": {"max_epochs": 2}},
+        "base": {"options": {"model": {"net": {"heads": 2}}}},
+    }
     content = MINIMAL | {
         "options": {"trainer": {"max_epochs": 1}},
         "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
@@ -190,7 +193,7 @@ def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
     assert plain.condition == "plain"
     assert plain.base.options == ("--trainer.max_epochs=1",)
     epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
-    assert longer.base.options == (*epochs, "--model.heads=2")
+    assert longer.base.options == (*epochs, "--model.net.heads=2")
     assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
 
 

@@ -44,7 +44,7 @@ PAIR: dict[str, Any] = {
         "data": {"train_size": 300, "validation_size": 101, "test_size": 111},
         "trainer": {"max_epochs": 2, **ON_CPU},
     },
-    "base": {"seeds": [0], "options": {"model": {"embedding_size": 16, "hidden_size": 8}}},
+    "base": {"seeds": [0], "options": {"model": {"net": {"embedding_size": 16, "hidden_size": 8}}}},
     "adversaries": {"lambdas": {"kl": [0.01]}, "seeds": [1]},
 }
 STUDIES: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ def experiment_of(name: str, folder: Path) -> dict[str, Any]:
         return OWN
     corpus = {"path": str(written(folder / "chunks")), "batch_size": 8, **FILES, **SEES}
     kinds = {"model": "tasks.ChunkTagger", "data": "datamodules.ChunkingDataModule"}
-    options = {"model": SMALL | {"learning_rate": 0.02}, "data": corpus}
+    options = {"model": {"net": SMALL, "optimizer": {"learning_rate": 0.02}}, "data": corpus}
     return {
         part: {"class_path": f"attnlight.{kind}", "init_args": options[part]}
         for part, kind in kinds.items()

@@ -406,7 +406,7 @@ def test_lambda_moves_attention_and_spares_predictions(tmp_path: Path) -> None:
     )
     torch.manual_seed(0)
     settings: dict[str, Any] = {"encoder": "bigru", "embedding_size": 16, "hidden_size": 16}
-    task = classifier(corpus.spec, learning_rate=0.015, **settings)
+    task = classifier(corpus.spec, **settings, optimizer={"learning_rate": 0.015})
     trainer(tmp_path, max_epochs=4).fit(task, datamodule=corpus)
     path = save(task, tmp_path / "base.ckpt")
     moved, tvd = {}, {}

@@ -16,7 +16,6 @@ from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
 from attnlight.reference import FrozenBase, cached_outputs, read_base, write_outputs
-from attnlight.storage import compatibility
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -52,10 +51,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "bigru": ("three", {"encoder": "bigru"}),
     "cnn": ("three", {"encoder": "cnn", "attention": "scaled_dot"}),
     "none": ("three", {"encoder": "none", "attention": "dot", "dropout": 0.2}),
-    "frozen": ("three", {"encoder": "average", "freeze_embeddings": True}),
+    "frozen": ("three", {"encoder": "average", "vectors": {"freeze": True}}),
     "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
-    "pair tanh": ("pairs", {"encoder": "bilstm", "net": {"decoder": "tanh"}}),
-    "pair affine": ("pairs", {"encoder": "cnn", "net": {"decoder": "affine", "share": True}}),
+    "pair tanh": ("pairs", {"encoder": "bilstm", "decoder": "tanh"}),
+    "pair affine": ("pairs", {"encoder": "cnn", "decoder": "affine", "share": True}),
     "study": ("tokens", {"readout": "study"}),
     "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
     "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
@@ -78,7 +77,7 @@ def base(scene: Scene, tmp_path: Path) -> Path:
 def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
     task, own = (KINDS | OF_TAGGERS)[kind]
     torch.manual_seed(1)
-    return task(scene.corpus.spec, str(base), **compatibility.arguments(own | options))
+    return task(scene.corpus.spec, str(base), **own | options)
 
 
 def shapes(task: Any) -> dict[str, torch.Size]:
@@ -123,7 +122,9 @@ class TestArchitecture:
     ) -> None:
         name, options = ARCHITECTURES[architecture]
         scene = scenes[name]
-        path = scene.base(tmp_path, weight_decay=0.5, betas=(0.9, 0.98), **options)
+        path = scene.base(
+            tmp_path, optimizer={"weight_decay": 0.5, "betas": (0.9, 0.98)}, **options
+        )
         own = read_base(path)
         held = own.identity.options
         for kind in ("seed", "adversary"):
@@ -144,14 +145,14 @@ class TestArchitecture:
 class TestTrainingOptions:
     @THREE
     def test_replace_the_base_s(self, scene: Scene, tmp_path: Path) -> None:
-        path = scene.base(tmp_path, learning_rate=0.5, amsgrad=True)
-        task = make("uniform", scene, path, training={"learning_rate": 0.25})
+        path = scene.base(tmp_path, optimizer={"learning_rate": 0.5, "amsgrad": True})
+        task = make("uniform", scene, path, optimizer={"learning_rate": 0.25})
         group = task.configure_optimizers().param_groups[0]
         assert (group["lr"], group["amsgrad"]) == (0.25, True)
 
     @TOKENS
     def test_have_a_schedule_of_their_own(self, scene: Scene, base: Path) -> None:
-        task = make("uniform", scene, base, training={"learning_rate": 0.25, "warmup_steps": 7})
+        task = make("uniform", scene, base, optimizer={"learning_rate": 0.25, "warmup_steps": 7})
         expected = 0.25 * 16**-0.5 * 7**-1.5
         optimizer = task.configure_optimizers()["optimizer"]
         assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
@@ -167,7 +168,7 @@ class TestTrainingOptions:
         self, scene: Scene, tmp_path: Path
     ) -> None:
         decay = {"recurrent": 0.1, "decoder": 0.2}
-        path = scene.base(tmp_path, encoder="bilstm", weight_decay=decay)
+        path = scene.base(tmp_path, encoder="bilstm", optimizer={"weight_decay": decay})
         task = make("guided, tokens", scene, path)
         decays = [group["weight_decay"] for group in task.configure_optimizers().param_groups]
         assert max(decays) == 0.2
@@ -361,17 +362,6 @@ class TestRefusal:
         torch.save(checkpoint, base)
         with pytest.raises(InputError, match="without attention"):
             make("adversary", scene, base)
-
-
-@BOTH
-def test_older_base_lacks_newer_options(scene: Scene, base: Path) -> None:
-    checkpoint = torch.load(base, weights_only=True)
-    held = checkpoint["hyper_parameters"]
-    del held["optimizer"]["momentum"], held["net"]["dropout"]
-    torch.save(checkpoint, base)
-    task = make("seed", scene, base)
-    default = 0.2 if scene.save is save_tagger else 0.0
-    assert (task.hparams["optimizer"]["momentum"], task.hparams["net"]["dropout"]) == (0.0, default)
 
 
 @BOTH
