@@ -183,7 +183,7 @@ class TestOneRun:
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "test"},
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "val"},
             self.OF_RUN | {"checkpoint": None, "epoch": 3},
-            self.OF_RUN,  # written before hashes were
+            self.OF_RUN,
             {},
         ]
         require_one_run(

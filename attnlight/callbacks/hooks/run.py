@@ -144,7 +144,7 @@ def _require_checkpoint(
             f"{path} is of other weights ({metadata.get('weights')}) than the model has now ({weights}): "
             "give another --run, or delete the records."
         )
-    same = again or name is None or hashed in (None, checkpoint_hash(checkpoint))
+    same = again or name is None or hashed == checkpoint_hash(checkpoint)
     if found == name and same:
         return
     raise InputError(
