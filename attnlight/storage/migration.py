@@ -33,7 +33,8 @@ def require_migrated(path: Path, config: Mapping[str, Any]) -> None:
     """
     trainer = config.get("trainer")
     callbacks = trainer.get("callbacks") if isinstance(trainer, Mapping) else None
-    sections = [config.get("model"), config.get("data"), *(callbacks or ())]
+    sections = [config.get("model"), config.get("data")]
+    sections += callbacks if isinstance(callbacks, list) else []
     if any(map(_has_former, sections)):
         raise unmigrated(path)
 

@@ -66,6 +66,7 @@ def test_configurations(config: dict[str, Any]) -> None:
         {"model": {"init_args": {"net": {"class_path": "mine.N", "init_args": {"compat": 1}}}}},
         {"model": "bilstm_additive", "data": None, "trainer": {"callbacks": None}},
         {"trainer": [], "model": {"init_args": None}},
+        {"trainer": {"callbacks": 3}, "data": [1]},
     ],
 )
 def test_ones_own_classes_keep_their_options(config: dict[str, Any]) -> None:
