@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +19,10 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.storage.checkpoints import AtomicCheckpointIO
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionClassifier
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.guided import GuidedVariant
+from attnlight.tasks.options import GROUPS
 
 SIZES: dict[str, Any] = {"train_size": 61, "validation_size": 21, "test_size": 23}
 SMALL: dict[str, Any] = {"embedding_size": 8, "hidden_size": 4}
@@ -93,8 +93,14 @@ def spec(vocab_size: int, classes: int | Sequence[str], **options: Any) -> dict[
     }
 
 
+def arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a task: the groups that are named, and all other options in `net`."""
+    groups = {name: options[name] for name in GROUPS if name in options}
+    return {"net": {name: options[name] for name in options if name not in groups}, **groups}
+
+
 def classifier(corpus_spec: dict[str, Any], **options: Any) -> AttentionClassifier:
-    """A classifier from ungrouped options, as in configurations of version 1."""
+    """A classifier by options of its network, and others by group."""
     return AttentionClassifier(corpus_spec, **arguments(options))
 
 

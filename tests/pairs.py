@@ -12,9 +12,8 @@ from torch.nn.functional import one_hot
 from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.raw_text import RawText
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask
-from tests.bases import Planted, save
+from tests.bases import Planted, arguments, save
 
 SMALL: dict[str, Any] = {
     "encoder": "bigru",
@@ -67,7 +66,7 @@ class PlantedPairs(Planted):
 
 
 def pair_task(spec: dict[str, Any], seed: int = 0, **options: Any) -> AttentionTask:
-    """An untrained classifier of pairs, by options without their groups except some of `net`."""
+    """An untrained classifier of pairs, by options of its network, and others by group."""
     torch.manual_seed(seed)
     return AttentionTask(spec, "pairs", **arguments(SMALL | options))
 

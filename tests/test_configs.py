@@ -27,7 +27,7 @@ TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
 ONE_BATCH += ["--data.batch_size=8", "--data.eval_batch_size=8"]  # of long texts
 SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
-TINY = ["--model.embedding_size=8", "--model.hidden_size=8"]
+TINY = ["--model.net.embedding_size=8", "--model.net.hidden_size=8"]
 
 
 class StrictLoader(yaml.SafeLoader):

@@ -142,7 +142,11 @@ def test_validation_scalars_of_two_devices_are_those_of_one(planted: Path) -> No
 
 def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Path) -> None:
     """A fit that changes no weight: its validation, padded on two devices, equals `validate`."""
-    frozen = ["--model.learning_rate=0", "--model.weight_decay=0", "--trainer.max_epochs=1"]
+    frozen = [
+        "--model.optimizer.learning_rate=0",
+        "--model.optimizer.weight_decay=0",
+        "--trainer.max_epochs=1",
+    ]
     logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
     logger += [f"--trainer.logger.save_dir={tmp_path}"]
     logged = []

@@ -27,7 +27,7 @@ LEVELS = (
 BEFORE_TORCH = (
     "cli/arguments",
     "cli/shorthand",
-    "storage/compatibility",
+    "storage/migration",
     "storage/files",
     "storage/foreign_classes",
     "storage/locking",

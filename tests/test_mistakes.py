@@ -30,7 +30,7 @@ from attnlight.storage.locking import sole_process
 from tests.commands import CONFIGS
 
 TRAINER = ["-c", f"{CONFIGS}/trainer.yaml"]
-SMALL = ["--model.embedding_size=8", "--model.hidden_size=4", "--model.vectors=null"]
+SMALL = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--model.vectors.path=null"]
 QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
 QUIET += ["--trainer.logger=false", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
 MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
@@ -225,7 +225,7 @@ MISTAKES = [
     checkpoint("hyper_parameters.ckpt"),
     checkpoint("state_dict.ckpt"),
     Mistake("checkpoint-of-other-classes", [*TEST, "--data=another.yaml", BEST], ("classes", "another", "dull")),
-    Mistake("checkpoint-of-another-attention", [*TEST, BEST, "--model.attention=dot"], ("attention",)),
+    Mistake("checkpoint-of-another-attention", [*TEST, BEST, "--model.net.attention=dot"], ("attention",)),
     Mistake("variant-without-base", [*FIT[:3], "--data=corpus.yaml", *QUIET, "--model=SeedVariant"], ("base",)),
     Mistake("variant-of-nothing", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "nowhere.ckpt"], ("nowhere.ckpt",)),
     Mistake("variant-of-a-text", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "text.ckpt"], ("text.ckpt",)),
@@ -463,7 +463,7 @@ def test_hostile_texts_names_and_paths_go_through(
         content["init_args"] |= {"passage": "text", "query": "query"}
         Path("corpus.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         fit = [word.replace("bilstm_additive", "pair_average_additive") for word in FIT]
-        fit = [word for word in fit if not word.startswith("--model.vectors")]
+        fit = [word for word in fit if not word.startswith("--model.vectors.path")]
     given = [*fit, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
     assert main(given) == 0
     run = "runs \u202eü/new/\u05e9 \U0001f600"

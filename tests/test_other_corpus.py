@@ -72,14 +72,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     data_file(folder / "unlike.yaml", folder / "phones", classes={"bad": ["neg"], "good": ["pos"]})
     data_file(folder / "unnamed.yaml", folder / "phones", validation=None)
-    small = ["--model.embedding_size=8", "--model.hidden_size=4", "--trainer.max_epochs=4"]
+    small = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--trainer.max_epochs=4"]
     quiet = [*CPU, *QUIET, f"--root={folder}", "--experiment=e"]
     arguments = ["fit", f"--data={data}", "--data.batch_size=8", *quiet]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["attnlight"])
         patch.delenv("ATTNLIGHT_DATA", raising=False)
-        assert main([*arguments, "--run=base", *small, "--model.learning_rate=0.03"]) == 0
+        assert main([*arguments, "--run=base", *small, "--model.optimizer.learning_rate=0.03"]) == 0
         for seed in (1, 2):
             variant = ["--model=SeedVariant", f"--model.base={folder}/e/base/best.ckpt"]
             more = [f"--run=seed{seed}", f"--seed_everything={seed}", "--trainer.max_epochs=1"]
@@ -342,7 +342,7 @@ def test_planted_corpus_of_other_words(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["attnlight"])
     sizes = ["--data.train_size=60", "--data.validation_size=30", "--data.test_size=31"]
-    small = ["--model.embedding_size=8", "--model.hidden_size=4", "--trainer.max_epochs=1"]
+    small = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
     place = ["--root=.", "--experiment=e", "--run=r", *CPU, *QUIET]
     assert main(["fit", *sizes, *small, *place]) == 0
     run = tmp_path / "e/r"

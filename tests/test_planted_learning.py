@@ -18,9 +18,9 @@ from tests.commands import CONFIGS, CPU, QUIET, experiment
 
 NARROW = [
     "--data.train_size=4000",
-    "--model.embedding_size=64",
-    "--model.hidden_size=64",
-    "--model.learning_rate=3e-3",
+    "--model.net.embedding_size=64",
+    "--model.net.hidden_size=64",
+    "--model.optimizer.learning_rate=3e-3",
     "--trainer.max_epochs=4",
 ]
 WORDS_ALONE = ["--data.train_size=8000", "--trainer.max_epochs=2"]

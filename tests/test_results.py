@@ -19,7 +19,6 @@ from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
-from attnlight.storage.compatibility import section
 from tests.kept import BLOCKS, DOCS, FRONT, PAGES, page
 
 ROOT = DOCS.parent
@@ -273,7 +272,7 @@ class TestKeptRuns:
             model["init_args"]["optimizer"]["learning_rate"] = LEARNING_RATE
             epochs = OTHER_EPOCHS.get(name, EPOCHS[name.rpartition("_")[2]])
             given["trainer"]["max_epochs"] = epochs
-        assert holds(section(saved["model"]), model)
+        assert holds(saved["model"], model)
         assert holds(saved["data"], data)
         assert holds(saved["trainer"], given["trainer"])
 

@@ -16,8 +16,8 @@ OPTIONS = [
     *experiment("planted_bilstm"),
     "--data.train_size=3000",
     "--data.validation_size=101",
-    "--model.dropout=0.3",
-    "--model.learning_rate=1e-4",  # accuracy rises, falls and rises
+    "--model.net.dropout=0.3",
+    "--model.optimizer.learning_rate=1e-4",  # accuracy rises, falls and rises
     "--trainer.max_epochs=4",
     "--trainer.logger=false",
     *CPU,
@@ -71,7 +71,11 @@ def test_killed_run_resumes_to_the_same_checkpoints(tmp_path: Path) -> None:
 
 def test_run_killed_after_its_early_stop_trains_no_further(tmp_path: Path) -> None:
     options = [option for option in OPTIONS if "logger" not in option and "epochs" not in option]
-    options += ["--trainer.max_epochs=9", "--model.learning_rate=0", "--data.train_size=64"]
+    options += [
+        "--trainer.max_epochs=9",
+        "--model.optimizer.learning_rate=0",
+        "--data.train_size=64",
+    ]
     place = [f"--root={tmp_path}", "--experiment=e", "--run=r"]
     options += ["--trainer.callbacks+=lightning.pytorch.callbacks.EarlyStopping"]
     options += ["--trainer.callbacks.monitor=val/accuracy", "--trainer.callbacks.patience=2"]

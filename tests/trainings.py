@@ -13,7 +13,6 @@ from torch import Tensor
 from attnlight.batch import TextBatch
 from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import (
     AdversarialVariant,
     AttentionClassifier,
@@ -21,7 +20,7 @@ from attnlight.tasks import (
     ChunkTagger,
     GuidedVariant,
 )
-from tests.bases import SMALL, InSentences, Planted, save_base
+from tests.bases import SMALL, InSentences, Planted, arguments, save_base
 from tests.pairs import pair_task
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
 from tests.tasks.tagged import corpus, save_tagger, trainer, written
@@ -30,23 +29,34 @@ GLOBAL_BATCH, STEPS = 16, 6
 TRAIN_SIZE = 61  # no multiple of the batch nor of two devices
 Built = Callable[[Path, int], tuple[AttentionTask, CorpusDataModule]]
 
-FAST: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.01}
+FAST: dict[str, Any] = {"optimizer": {"learning_rate": 1e-2, "weight_decay": 0.01}}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
-SGD: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9}
-SUM: dict[str, Any] = {"loss_reduction": "sum"}
+SGD: dict[str, Any] = {"optimizer": {"name": "sgd", "momentum": 0.9}}
+SLOW_SGD: dict[str, Any] = {"optimizer": SGD["optimizer"] | {"learning_rate": 1e-3}}
+SUM: dict[str, Any] = {"loss": {"reduction": "sum"}}
 OBJECTIVE: dict[str, Any] = {"lambda_deceive": 0.5, "aggregate": "max", "column": "evidence"}
 JAIN_WALLACE: dict[str, Any] = {
-    "amsgrad": True,
-    "weight_decay": {"embedding": 0.01, "encoder": 0.01, "decoder": 0.02},
-    "class_weights": "balanced",
+    "optimizer": {
+        "amsgrad": True,
+        "weight_decay": {"embedding": 0.01, "encoder": 0.01, "decoder": 0.02},
+    },
+    "loss": {"class_weights": "balanced"},
 }
+
+
+def merged(*parts: dict[str, Any]) -> dict[str, Any]:
+    """All options, a later one instead of an earlier one of the same group and name."""
+    options: dict[str, Any] = {}
+    for name, value in (item for part in parts for item in part.items()):
+        options[name] = options.get(name, {}) | value if isinstance(value, dict) else value
+    return options
 
 
 def classifier(in_sentences: bool = False, **options: Any) -> Built:
     def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = Planted(in_sentences, batch_size=batch_size)
-        settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences} | FAST | options
-        return AttentionClassifier(data.spec, **arguments(settings)), data
+        settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences}
+        return AttentionClassifier(data.spec, **arguments(merged(settings, FAST, options))), data
 
     return build
 
@@ -54,7 +64,7 @@ def classifier(in_sentences: bool = False, **options: Any) -> Built:
 def variant(kind: Callable[..., AttentionTask], **options: Any) -> Built:
     def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = Planted(batch_size=batch_size)
-        return kind(data.spec, str(folder / "base.ckpt"), **arguments(options)), data
+        return kind(data.spec, str(folder / "base.ckpt"), **options), data
 
     return build
 
@@ -62,10 +72,9 @@ def variant(kind: Callable[..., AttentionTask], **options: Any) -> Built:
 def tagger(kind: Callable[..., AttentionTask], **options: Any) -> Built:
     def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         data = corpus(folder / "chunks", batch_size=batch_size)
-        given = SMALL_TAGGER | FAST | NO_DROPOUT
         if kind is not ChunkTagger:
-            given = {"base": str(folder / "tagger.ckpt")}
-        return kind(data.spec, **arguments(given | options)), data
+            return kind(data.spec, str(folder / "tagger.ckpt"), **options), data
+        return kind(data.spec, **arguments(merged(SMALL_TAGGER | NO_DROPOUT, FAST, options))), data
 
     return build
 
@@ -74,7 +83,7 @@ def pairs(**options: Any) -> Built:
     def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
         sizes = {"train_size": TRAIN_SIZE, "validation_size": 5, "test_size": 5}
         data = BabiStories(**sizes, batch_size=batch_size, cache_dir=str(folder / "cache"))
-        return pair_task(data.spec, **FAST | options), data
+        return pair_task(data.spec, **merged(FAST, options)), data
 
     return build
 
@@ -101,43 +110,39 @@ def with_evidence(build: Built) -> Built:
 
 
 TRAININGS: dict[str, Built] = {
-    "adam_sum": classifier(**JAIN_WALLACE | SUM),
+    "adam_sum": classifier(**merged(JAIN_WALLACE, SUM)),
     "adam_mean": classifier(**JAIN_WALLACE),
-    "adamw_sum": classifier(optimizer="adamw", **SUM),
-    "adamw_mean": classifier(optimizer="adamw"),
-    "sgd_sum": classifier(**SUM | SGD | {"learning_rate": 1e-3}),
+    "adamw_sum": classifier(optimizer={"name": "adamw"}, **SUM),
+    "adamw_mean": classifier(optimizer={"name": "adamw"}),
+    "sgd_sum": classifier(**SUM, **SLOW_SGD),
     "sgd_mean": classifier(**SGD),
     "hierarchical": classifier(in_sentences=True, **SUM),
     "objective_mean": classifier(objective=OBJECTIVE, **JAIN_WALLACE),
     "objective_sum": classifier(objective=OBJECTIVE, **SUM),
     "objective_hierarchical": classifier(in_sentences=True, objective=OBJECTIVE),
-    "adversary": variant(AdversarialVariant, lambda_=0.1, training=FAST),
-    "adversary_sum": variant(AdversarialVariant, lambda_=0.1, training=FAST | SUM),
-    "adversary_released": variant(
-        AdversarialVariant, lambda_=0.1, compat=True, training=SGD | {"learning_rate": 1e-3}
+    "adversary": variant(AdversarialVariant, lambda_=0.1, **FAST),
+    "adversary_sum": variant(AdversarialVariant, lambda_=0.1, **FAST, **SUM),
+    "adversary_released": variant(AdversarialVariant, lambda_=0.1, released=True, **SLOW_SGD),
+    "guided": variant(GuidedVariant, **FAST),
+    "tagger_adam_mean": tagger(
+        ChunkTagger, optimizer={"betas": (0.9, 0.98), "warmup_steps": 4, "learning_rate": 0.1}
     ),
-    "guided": variant(GuidedVariant, training=FAST),
-    "tagger_adam_mean": tagger(ChunkTagger, betas=(0.9, 0.98), warmup_steps=4, learning_rate=0.1),
-    "tagger_sgd_sum": tagger(ChunkTagger, **SUM | SGD | {"learning_rate": 1e-3}),
+    "tagger_sgd_sum": tagger(ChunkTagger, **SUM, **SLOW_SGD),
     "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
     "tagger_objective": with_evidence(tagger(ChunkTagger, objective=OBJECTIVE, **SGD)),
-    "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, training=SGD),
-    "tagger_adversary_released": tagger(
-        AdversarialVariant, lambda_=20.0, compat=True, training=SGD
-    ),
-    "guided_tagger": tagger(GuidedVariant, training=SGD),
+    "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, **SGD),
+    "tagger_adversary_released": tagger(AdversarialVariant, lambda_=20.0, released=True, **SGD),
+    "guided_tagger": tagger(GuidedVariant, **SGD),
     "pairs": pairs(),
-    "pairs_affine_sum": pairs(
-        encoder="cnn", attention="scaled_dot", net={"decoder": "affine"}, **SUM
-    ),
+    "pairs_affine_sum": pairs(encoder="cnn", attention="scaled_dot", decoder="affine", **SUM),
 }
 
 
 def prepare(folder: Path) -> None:
     """Write the corpus of chunks and the bases into a folder."""
     written(folder / "chunks", train=TRAIN_SIZE)
-    save_base(folder / "base.ckpt", Planted(), **FAST | SUM)
-    save_tagger(folder / "tagger.ckpt", corpus(folder / "chunks"), **FAST | NO_DROPOUT)
+    save_base(folder / "base.ckpt", Planted(), **FAST, **SUM)
+    save_tagger(folder / "tagger.ckpt", corpus(folder / "chunks"), **FAST, **NO_DROPOUT)
 
 
 def trained(name: str, folder: Path, devices: int) -> dict[str, Tensor]:

@@ -105,13 +105,9 @@ class Sanity(InterpretabilityTest):
             )
         identity = self._second.identity
         encoding = corpus.encoding
-        same = (
-            corpus.matches_fingerprint(identity.corpus)
-            if encoding is None
-            else identity.corpus == encoding.corpus
-        )
-        if not same or text_digest(corpus.tokenizer_json) != identity.vocabulary:
-            trained = corpus.fingerprint if encoding is None else encoding.corpus
+        trained = corpus.fingerprint if encoding is None else encoding.corpus
+        vocabulary = text_digest(corpus.tokenizer_json)
+        if (identity.corpus, identity.vocabulary) != (trained, vocabulary):
             raise InputError(
                 f"{self.against} was trained on another corpus or on other splits of it "
                 f"({identity.corpus}, this run on {trained}): compare with a run of the same `data`."
@@ -123,10 +119,10 @@ class Sanity(InterpretabilityTest):
                 for options in (theirs, ours)
             )
             for name, value in other.items():
-                if value != this.get(name, value):  # a run of an earlier version may lack one
+                if value != this.get(name):
                     raise InputError(
                         f"{self.against} is not this run with another seed: its {name} is {value}, "
-                        f"here {this[name]}."
+                        f"here {this.get(name)}."
                     )
 
     @cached_property

@@ -41,8 +41,8 @@ class SingleErasure(InterpretabilityTest):
 
     Args:
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
-        compat: Also record the draw of the released code as `flip_other_compat`,
-            `delta_weight_compat` and `delta_js_compat`: an index from 1 to L - 1 of L, hence never
+        released: Also record the draw of the released code as `flip_other_released`,
+            `delta_weight_released` and `delta_js_released`: an index from 1 to L - 1 of L, hence never
             the first item, and sometimes the top item itself.
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances, chosen by a seeded hash; None: all.
@@ -59,7 +59,7 @@ class SingleErasure(InterpretabilityTest):
     def __init__(
         self,
         gradient: Gradient = "signed",
-        compat: bool = False,
+        released: bool = False,
         every_n_epochs: int = 1,
         max_instances: int | None = None,
         seed: int = 0,
@@ -67,7 +67,7 @@ class SingleErasure(InterpretabilityTest):
     ) -> None:
         super().__init__(every_n_epochs, max_instances, seed, figures)
         self.gradient = gradient
-        self.compat = compat
+        self.released = released
         self.metadata = {"gradient": gradient, "tie": TIE}
 
     @override
@@ -96,8 +96,8 @@ class SingleErasure(InterpretabilityTest):
         }
         draw = output.mask, output.rows, tops, self.seed
         others = {"drawn": random_others(*draw)}
-        if self.compat:
-            others["compat"] = random_others(*draw, released=True)
+        if self.released:
+            others["released"] = random_others(*draw, released=True)
         for name, places in others.items():
             equal = lower.gather(-1, tops) == lower.gather(-1, places)
             delta_js = (top_js - js.gather(-1, places)).masked_fill(equal, 0.0)

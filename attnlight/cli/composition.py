@@ -11,7 +11,6 @@ all other options last.
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
   interpretability tests.
-* Class and option names of the first format are translated as each part is read.
 * The tests in a configuration written by `fit` are ignored by `validate`, `test` and `predict`.
 """
 
@@ -30,11 +29,12 @@ from lightning.pytorch.callbacks import Callback
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
-from attnlight.storage import compatibility
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import STORED, class_of, require_trusted
+from attnlight.storage.migration import require_migrated
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
+from attnlight.tasks.options import GROUPS
 
 Config = dict[str, Any]
 DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
@@ -51,9 +51,7 @@ _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.cl
 _OF_FIT = {"model", "data", "trainer", "ckpt_path", "overwrite"}
 _NOT_OF_FIT = {"verbose", "return_predictions"}
 # Options of groups: 1 the group, 2 `init_args` of a custom network, which may be left out, 3 the option.
-_GROUPED = re.compile(
-    rf"--model\.(?:init_args\.)?({'|'.join(sorted(compatibility.GROUPS))})(\.init_args)?\.(\w+)"
-)
+_GROUPED = re.compile(rf"--model\.(?:init_args\.)?(net|{'|'.join(GROUPS)})(\.init_args)?\.(\w+)")
 
 _CLASS_KEYS = ("class_path", "init_args")
 
@@ -114,8 +112,6 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
         if name == _CALLBACKS:
             section, content = "trainer", {"callbacks": content}
         config = _override(config, {section: _section(section, content, Path(), name)})
-    pairs = zip(options, [*options, ""][1:], strict=True)
-    options = [compatibility.option(*pair) for pair in pairs]
     config["model"], options = _set_nested(config.get("model", {}), options)
     corpus = getattr(config.get("data"), "stem", None)
     for name, path in DEFAULTS.items():
@@ -185,6 +181,7 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
     config = _read(path)
     if STORED.fullmatch(path.name):
         require_trusted(path, config)
+        require_migrated(path, config)
     for key in config:
         first, _, rest = key.partition(".")
         if rest:  # Lightning would discard the section's file
@@ -239,12 +236,9 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
             value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):
         raise InputError(f"{where} is {value!r}; expected a mapping or a file")
-    if name == "model":
-        value = compatibility.section(value)
     if name == "trainer":
         for key in {"callbacks", "callbacks+"} & value.keys():
-            value[key] = [compatibility.callback(item) for item in _as_list(value[key])]
-            for callback in value[key]:
+            for callback in _as_list(value[key]):
                 _is_test(callback, f"{where}.{key}")
     elif "class_path" in value:
         class_of(value["class_path"], _BASES[name], where)
@@ -293,7 +287,7 @@ def _override(below: Config, above: Config) -> Config:
 def _merged(below: Config, above: Config) -> Config:
     """Merge options over others: constructor arguments and their groups, key by key."""
     merged = below | above
-    for key in above.keys() & below.keys() & {"init_args", *compatibility.GROUPS}:
+    for key in above.keys() & below.keys() & {"init_args", "net", *GROUPS}:
         parts = below[key], above[key]
         if all(isinstance(part, dict) for part in parts) and "class_path" not in above[key]:
             merged[key] = _merged(*parts)

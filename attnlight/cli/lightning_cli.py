@@ -54,7 +54,6 @@ from attnlight.storage.parsing import OneSentenceParser
 from attnlight.storage.run_folder import NOT_HASHED, Run, corpus_name, is_rank_zero
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.from_base import FromBase
-from attnlight.tasks.options import LATER
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
 
@@ -131,19 +130,6 @@ class AttnlightCLI(LightningCLI):
             hashed = deepcopy(config)
             for name in NOT_HASHED:
                 hashed.pop(name, None)
-            for callback in hashed.trainer.callbacks or ():  # as when best.ckpt was complete
-                options = callback.get("init_args", {})
-                if options.get("filename") == "best" and "save_weights_only" in options:
-                    options["save_weights_only"] = False
-            # Options added later: a run without them keeps the name that it had before.
-            later = {
-                "model": ("objective", *(f"optimizer.{name}" for name in LATER)),
-                "data": ("remove", "marks", "mark_columns", "tokenizer"),
-            }
-            for section, option in ((key, name) for key, names in later.items() for name in names):
-                arguments = hashed.get(section, {}).get("init_args", {})
-                if arguments.get(option, 0) is None:
-                    del arguments[option]
             dump = self._parser(self.subcommand).dump
             self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
         else:
@@ -213,7 +199,7 @@ class AttnlightCLI(LightningCLI):
             self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
             spec = checkpoint["hyper_parameters"].get("spec")
             encoding = Encoding.from_checkpoint(checkpoint[CHECKPOINT_KEY], spec)
-            if encoding is not None and not data.matches_fingerprint(encoding.corpus):
+            if encoding is not None and data.fingerprint != encoding.corpus:
                 config.corpus = corpus_name(name, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}

@@ -128,7 +128,7 @@ def require_same_training(
                 "of --ckpt_path."
             )
     trained_on = str(checkpoint[CHECKPOINT_KEY]["corpus"])
-    if not corpus.matches_fingerprint(trained_on):
+    if corpus.fingerprint != trained_on:
         raise InputError(
             f"{path} was trained on another corpus than {corpus.corpus_name} is now (fingerprint "
             f"{trained_on}, now {corpus.fingerprint}): give the `data` of {file} with its files as "

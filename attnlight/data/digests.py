@@ -14,17 +14,12 @@ from attnlight.errors import InputError
 _FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
 
 
-def digests(folder: Path, files: Iterable[Path] | None = None) -> dict[str, str]:
-    """SHA-256 of files by their paths within the folder; None: of all files that are not hidden.
+def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files by their paths within the folder.
 
     Raises:
         InputError: A file cannot be read.
     """
-    if files is None:
-        files = []
-        for parent, folders, names in os.walk(folder, followlinks=True):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            files += [Path(parent, name) for name in names if not name.startswith(".")]
     hashes, root = {}, folder.resolve()
     for file in files:
         try:

@@ -37,11 +37,7 @@ def cache_root(folder: str | None = None) -> Path:
     return (home if home.is_absolute() else Path("~/.cache").expanduser()) / "attnlight"
 
 
-def prepare_once(
-    target: Path,
-    write: Callable[[Path], None],
-    former: Callable[[Path], bool] | None = None,
-) -> None:
+def prepare_once(target: Path, write: Callable[[Path], None]) -> None:
     """Create the folder `target` unless it exists undamaged.
 
     Safe when several processes call it at once: one writes, the others wait. The content is written
@@ -52,17 +48,12 @@ def prepare_once(
     Args:
         target: The folder.
         write: Fills an empty folder.
-        former: Whether to accept a folder without checksums, as written by earlier versions.
 
     Raises:
         InputError: `target` cannot be read, or its parent folder cannot be created or written.
     """
     damage = find_damage(target)
     if damage is None:
-        return
-    if damage and former is not None and not (target / MANIFEST).exists() and former(target):
-        with suppress(InputError):  # another user's cache
-            _write_manifest(target)
         return
     lock = FileLock(f"{target}.lock")
     try:

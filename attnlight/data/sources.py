@@ -103,7 +103,7 @@ class Source:
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
 
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
         """The parts of the source that determine the split's content, as plain JSON.
 
         A local folder is identified by the names and hashes of the data files that `datasets` reads
@@ -113,7 +113,6 @@ class Source:
 
         Args:
             column_file: The split is a column file in the folder; no other file is read.
-            every_file: Include every file of the folder, as version 1 of the fingerprint did.
 
         Raises:
             InputError: The folder is missing, or `datasets` cannot read its files.
@@ -128,8 +127,6 @@ class Source:
             "revision": None,
             "name": None if self._reads_local else self.name,
         }
-        if every_file:
-            return content | {"files": digests(folder)}
         if column_file:
             file = folder / str(self.split)
             return content | {"files": digests(folder, [file] if file.is_file() else [])}

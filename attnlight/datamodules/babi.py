@@ -41,7 +41,7 @@ class GeneratedStories(Source):
     questions: int = 0
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
         return {"task": self.task, "seed": self.seed, "questions": self.questions}
 
     @override
@@ -62,14 +62,14 @@ class GeneratedStories(Source):
         return (dict(zip(COLUMNS, row, strict=True)) for row in islice(questions, self.questions))
 
 
-class CompatStories(GeneratedStories):
-    """Generated questions as `compat` of `BabiStories` prepares them."""
+class ReleasedStories(GeneratedStories):
+    """Generated questions as `released` of `BabiStories` prepares them."""
 
     answers = WORDS
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file, every_file) | {"compat": True}
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
+        return super().identity(column_file) | {"released": True}
 
     @override
     def _rows(self) -> Iterator[dict[str, Any]]:
@@ -80,8 +80,8 @@ class StoriesWithoutLastStops(Source):
     """Released questions, each passage without its final full stop and query without its mark."""
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file, every_file) | {"compat": True}
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
+        return super().identity(column_file) | {"released": True}
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:
@@ -119,7 +119,7 @@ class BabiStories(CorpusDataModule):
         corpus_seed: Seed of the stories, independent of the training seed.
         test: The test split, in place of generated questions: released ones, with the columns
             `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
-        compat: Prepare questions as Jain & Wallace's released code does: no full stop after the last
+        released: Prepare questions as Jain & Wallace's released code does: no full stop after the last
             sentence, no question mark, and all 36 words of the three tasks as classes.
         **kwargs: Arguments of `CorpusDataModule`.
 
@@ -137,7 +137,7 @@ class BabiStories(CorpusDataModule):
         test_size: int = 1000,
         corpus_seed: int = 0,
         test: Source | None = None,
-        compat: bool = False,
+        released: bool = False,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**kwargs)
@@ -149,12 +149,12 @@ class BabiStories(CorpusDataModule):
         require_at_least(1, **sizes, test_size=test_size)
         require_at_least(0, corpus_seed=corpus_seed)
         counts = (train_size, validation_size, test_size)
-        kind = CompatStories if compat else GeneratedStories
+        kind = ReleasedStories if released else GeneratedStories
         generated = (kind(task=task, seed=corpus_seed, questions=count) for count in counts)
         splits: dict[str, Any] = dict(zip(MISSING_SPLIT_ADVICE, generated, strict=True))
         if test is not None:
             given = {field.name: getattr(test, field.name) for field in fields(Source)}
-            splits["test"] = StoriesWithoutLastStops(**given) if compat else test
+            splits["test"] = StoriesWithoutLastStops(**given) if released else test
         passage, query, label, evidence = COLUMNS
         self._pairs = PairDataModule(
             path=type(self).__name__,

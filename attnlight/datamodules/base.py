@@ -27,7 +27,7 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
-from attnlight.datamodules.fingerprint import fingerprint_of, folder_of, matches
+from attnlight.datamodules.fingerprint import fingerprint_of, folder_of
 from attnlight.datamodules.loading import loader
 from attnlight.datamodules.prepared_format import check_splits
 from attnlight.errors import InputError, require_at_least
@@ -178,14 +178,6 @@ class CorpusDataModule(LightningDataModule, ABC):
             InputError: A source cannot be read.
         """
         return fingerprint_of(self)
-
-    def matches_fingerprint(self, fingerprint: str) -> bool:
-        """Whether a fingerprint belongs to a corpus with this vocabulary and these rows.
-
-        A fingerprint of an earlier version matches if that version would give it to this corpus, or
-        if the corpus prepared under it is in the cache and has equal content.
-        """
-        return matches(self, fingerprint)
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.

@@ -91,11 +91,11 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     """Contingency of flips, movement of predictions, and comparison of the rankings' top items."""
     from attnlight.statistics.paired import holm, mcnemar
 
-    others = {"drawn": "one drawn", "compat": "released draw", "expected": "mean over others"}
+    others = {"drawn": "one drawn", "released": "released draw", "expected": "mean over others"}
     released = " The released draw is never the first item, and now and then the top one itself."
-    if f"flip_other_compat_{SCORES[0]}" not in rows:
+    if f"flip_other_released_{SCORES[0]}" not in rows:
         released = ""
-        del others["compat"]
+        del others["released"]
     contingency, movement, first_items = [], [], []
     tests = [mcnemar(rows[f"flip_top_{s}"], rows[f"flip_other_drawn_{s}"]) for s in SCORES]
     for score, p in zip(SCORES, holm([test.p_value for test in tests]), strict=True):

@@ -1,6 +1,5 @@
 """Pure functions on tensors: no Lightning, no files, no global state."""
 
-import warnings
 from importlib import import_module
 
 from attnlight.functional.adversary.gradient_search import search_adversary
@@ -89,19 +88,10 @@ _PROBING = {
     "swap_flips": "swaps",
     "swap_logits": "swaps",
 }
-_RENAMED = {
-    "blackbox_adversary": "opaque_adversary",
-    "js_share": "normalized_js",
-    "largest_js": "max_js",
-}
 
 
 def __getattr__(name: str) -> object:
-    """A function of `attnlight.probing`, or one by its former name with a warning."""
-    if name in _PROBING:
-        return getattr(import_module(f"attnlight.probing.{_PROBING[name]}"), name)
-    if name not in _RENAMED:
+    """A function of `attnlight.probing`."""
+    if name not in _PROBING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    message = f"{__name__}.{name} is deprecated; use {_RENAMED[name]}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]
+    return getattr(import_module(f"attnlight.probing.{_PROBING[name]}"), name)

@@ -22,7 +22,7 @@ from attnlight.storage.foreign_classes import import_class
 Options = Mapping[str, Any]
 CUSTOM = "network"  # the plain option that names the class of a custom network
 Group = ClassifierNet | PairNet | TaggerNet
-_NETS: dict[str, type[Group]] = {
+NETS: dict[str, type[Group]] = {
     "classification": ClassifierNet,
     "pairs": PairNet,
     "tagging": TaggerNet,
@@ -58,7 +58,7 @@ def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]
     Raises:
         InputError: An option is unknown, or the options are those of another problem's network.
     """
-    if not isinstance(net, Mapping) and not isinstance(net, _NETS.get(problem, Mapping)):
+    if not isinstance(net, Mapping) and not isinstance(net, NETS.get(problem, Mapping)):
         raise InputError(
             f"net has options of {type(net).__name__}, which {problem} does not take: name a network "
             "by its class_path, or choose the task of that problem."
@@ -68,9 +68,9 @@ def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]
         given = dict(options.get("init_args") or {})
         stored = getattr(import_class(options["class_path"], nn.Module), "stored_options", dict)
         return {CUSTOM: options["class_path"], "options": stored(given)}
-    if CUSTOM in options or problem not in _NETS:
+    if CUSTOM in options or problem not in NETS:
         return options
-    return asdict(group_of(_NETS[problem], options))
+    return asdict(group_of(NETS[problem], options))
 
 
 def pretrained_network(
@@ -103,7 +103,7 @@ def with_defaults(problem: str, net: Options) -> dict[str, Any]:
         for name, parameter in signature(network(problem, net)).parameters.items()
         if parameter.default is not parameter.empty and name != "features"
     }
-    return defaults | asdict(_NETS[problem]()) | dict(net)
+    return defaults | asdict(NETS[problem]()) | dict(net)
 
 
 def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
@@ -120,8 +120,6 @@ def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
             hint = did_you_mean(name, accepted)
             raise InputError(f"{net[CUSTOM]} has no option {name!r}{hint}.")
     options.pop("hierarchical", None)  # implied by the class
-    if kind is FlatClassifier and not options.get("sentence_dropout"):
-        options.pop("sentence_dropout", None)  # not part of the fingerprints of bases
     corpus_options = {**spec, "num_classes": len(spec["classes"])}
     return {name: value for name, value in corpus_options.items() if name in accepted} | options
 

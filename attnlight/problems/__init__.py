@@ -8,9 +8,24 @@ from attnlight.problems.tagging import Tagging
 from attnlight.problems.words import Words
 from attnlight.storage.foreign_classes import import_class
 
-__all__ = ["PROBLEMS", "Classification", "Pairs", "Problem", "Tagging", "Words", "problem_class"]
+__all__ = [
+    "PROBLEMS",
+    "Classification",
+    "Pairs",
+    "Problem",
+    "Tagging",
+    "Words",
+    "problem_class",
+    "problem_of_task",
+]
 
 PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classification, Pairs, Tagging)}
+_TASKS = {"AttentionClassifier": Classification.name, "ChunkTagger": Tagging.name}
+
+
+def problem_of_task(class_path: object) -> str | None:
+    """Name of the problem of a shipped task class, by its import path; None: of any problem."""
+    return _TASKS.get(str(class_path).rpartition(".")[2])
 
 
 def problem_class(name: str) -> type[Problem]:

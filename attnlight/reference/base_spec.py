@@ -8,16 +8,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel
 from attnlight.errors import InputError
-from attnlight.models.build import CUSTOM, attends, build_model, model_options
+from attnlight.models.build import attends, build_model, model_options
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
-from attnlight.storage.compatibility import hyperparameters
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import require_trusted, require_trusted_classes
 
@@ -42,11 +41,6 @@ class BaseSpec:
     vocabulary: str
     options: dict[str, Any]
     base: str | None = None
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Build it from a dictionary of its fields; options may be in the first format."""
-        return cls(**{**fields, "options": hyperparameters(fields["options"])})
 
 
 @dataclass(frozen=True)
@@ -107,11 +101,7 @@ def read_base(path: str | Path) -> BaseModel:
         raise InputError(f"the weights in {path} do not match its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(metadata["tokenizer"])
-    hashed = model_options(*architecture)
-    if CUSTOM not in options["net"] and "freeze" in options["vectors"]:
-        # Formerly an option of the network, so existing fingerprints include it.
-        hashed["freeze_embeddings"] = options["vectors"]["freeze"]
-    fingerprint = _fingerprint(hashed, vocabulary, state)
+    fingerprint = _fingerprint(model_options(*architecture), vocabulary, state)
     identity = BaseSpec(
         fingerprint, str(metadata["corpus"]), vocabulary, options, base_of_base.get("fingerprint")
     )

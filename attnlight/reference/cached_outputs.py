@@ -197,12 +197,3 @@ class CachedOutputs:
         logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
         # Contiguous, because elementwise operations on two different layouts are slow.
         return attention.transpose(1, 2).contiguous(), logits
-
-
-def matches_index(index: NDArray[np.int64], folder: Path) -> bool:
-    """Whether a folder's outputs are of exactly these texts, compared by dataset index."""
-    try:
-        keys = CachedOutputs(folder)._keys
-    except InputError:
-        return False
-    return np.array_equal(np.unique(keys // _POSITIONS), np.unique(index))

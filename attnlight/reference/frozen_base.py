@@ -16,7 +16,7 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
 from attnlight.reference.base_spec import BaseModel, BaseSpec, read_base, text_digest
-from attnlight.reference.cached_outputs import CachedOutputs, matches_index, write_outputs
+from attnlight.reference.cached_outputs import CachedOutputs, write_outputs
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -76,9 +76,8 @@ class FrozenBase:
                 f"the base {self.path} was trained with a vocabulary other than that of `data`: "
                 "give the `data` of its fit.yaml."
             )
-        if getattr(corpus, "encoding", None) is None and not corpus.matches_fingerprint(
-            self.identity.corpus
-        ):  # a corpus encoded with the model's vocabulary may be any corpus
+        encoded = getattr(corpus, "encoding", None) is not None  # as the model's: any corpus may be
+        if not encoded and corpus.fingerprint != self.identity.corpus:
             raise InputError(
                 f"the base {self.path} was trained on another corpus or on other splits of it: "
                 f"expected {self.identity.corpus}, but `data` is {corpus.fingerprint}; give the "
@@ -106,12 +105,9 @@ class FrozenBase:
         if key not in self._stores:
             self.require_corpus(corpus)
             texts = corpus.dataset(split)
-            # Named after the corpus fingerprint stored with the base, so that outputs cached under
-            # an earlier version of the fingerprint are found.
-            name = f"outputs-{self.identity.fingerprint}-{self.identity.corpus}-{split}"
+            name = f"outputs-{self.identity.fingerprint}-{corpus.fingerprint}-{split}"
             folder = texts.folder.parents[1] / name
-            former = None if "-" in self.identity.corpus else partial(matches_index, texts.index)
-            prepare_once(folder, partial(self._write, texts, split, torch.device(device)), former)
+            prepare_once(folder, partial(self._write, texts, split, torch.device(device)))
             self._stores[key] = CachedOutputs(folder)
         return self._stores[key]
 

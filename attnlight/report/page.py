@@ -23,7 +23,6 @@ from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict.card import Verdict, verdict_of
-from attnlight.storage.compatibility import section
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import shipped_configs
 
@@ -266,7 +265,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
     model_text = _class(model) or "A model whose configuration is not in the run folder"
     if _class(model) and isinstance(model, dict):
-        net = _config_value(section(model), "init_args", "net")
+        net = _config_value(model, "init_args", "net")
         named = {option: _class(_config_value(net, option)) for option in ("encoder", "attention")}
         settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
         model_text += f" ({settings})" if settings else ""

@@ -24,6 +24,7 @@ from attnlight.records import (
     read_record,
 )
 from attnlight.storage.files import read_yaml, require_ordinary
+from attnlight.storage.migration import require_migrated
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 
@@ -136,6 +137,7 @@ def _run(
         path = folder / f"{verb}.yaml"
         if path.is_file():
             configs[verb] = read_yaml(path)
+            require_migrated(path, configs[verb])
     fit = folder / "fit.yaml"
     logged = {corpus: read_metrics(folder / "logs" / corpus) for corpus in corpora}
     return Run(
@@ -208,23 +210,12 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
 def require_one_run(records: Sequence[Source]) -> None:
     """Refuse records of several runs in one folder, judged by their metadata.
 
-    Corpus fingerprints are compared within a fingerprint version; across versions the dataset
-    indices of the complete records of each split are compared. Records of older versions have less
-    metadata and pass more checks.
-
     Raises:
         RecordError: Two records name different corpora, classes or checkpoints, or different contents
             of one checkpoint.
     """
     complaint = "come from different corpora: one is of another run"
-    files = {file.path: file for file in map(RecordFile.of, records)}
-    metadata = require_one_corpus(files.values(), complaint)
-    if len({entry["corpus_version"] for entry in metadata.values() if entry.get("corpus")}) > 1:
-        for path, entry in metadata.items():
-            if entry.get("corpus") and not entry.get("partial"):
-                index = read_record(files[path], KEY[:1]).columns[KEY[0]]
-                entry["indices"] = np.unique(index).tolist()
-        _require_same(metadata, "indices", complaint, within="stage")
+    metadata = require_one_corpus(records, complaint)
     _require_same(metadata, "classes", "name different classes: one is of another run")
     complaint = "are of two checkpoints, {1} and {2}: test both with one of them and --overwrite"
     _require_same(metadata, "checkpoint", complaint)
@@ -257,20 +248,18 @@ def require_same_instances(first: Path, second: Path) -> None:
 
 
 def require_one_corpus(records: Iterable[Source], complaint: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records of one corpus, with the version of its fingerprint.
+    """Metadata of records of one corpus.
 
     Args:
         records: The records.
         complaint: What to say of two records of different corpora.
 
     Raises:
-        RecordError: Two records name different fingerprints of one version.
+        RecordError: Two records name different fingerprints.
     """
-    files = [RecordFile.of(record) for record in records]
+    files = map(RecordFile.of, records)
     metadata = {file.path: read_metadata(file) for file in files}
-    for entry in metadata.values():
-        entry["corpus_version"] = str(entry.get("corpus")).rpartition("-")[0]
-    _require_same(metadata, "corpus", complaint, within="corpus_version")
+    _require_same(metadata, "corpus", complaint)
     return metadata
 
 

@@ -183,8 +183,7 @@ def shown_texts(
             dataset index.
 
     Returns:
-        The texts in order; none if there is no such file or an earlier version wrote it with other
-        columns.
+        The texts in order; none if there is no such file, or it has not all columns of a text.
 
     Raises:
         RecordError: The file is damaged.

@@ -9,19 +9,18 @@ from zipfile import ZipFile
 import torch
 
 from attnlight.errors import InputError
-from attnlight.storage.compatibility import hyperparameters
 from attnlight.storage.files import suggest_file
+from attnlight.storage.migration import unmigrated
 
 CHECKPOINT_KEY = "attnlight"
 OPTIMIZER_STATES = "optimizer_states"  # Lightning's key; a checkpoint of weights alone lacks it
 SLURM_JOB = "slurm_job"  # id of the job that wrote the checkpoint, which a requeued job keeps
 GLOBAL_BATCH_SIZE = "global_batch_size"  # number of texts that all devices read at a step
 CHECKPOINT_FORMAT = 2
-_READABLE_FORMATS = (1, CHECKPOINT_FORMAT)
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
-    """Read a checkpoint of attnlight; hyperparameters of format 1 are converted to format 2.
+    """The content of a checkpoint of attnlight.
 
     Args:
         path: The file.
@@ -55,10 +54,12 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     hparams = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
     if not (isinstance(metadata, dict) and isinstance(hparams, dict)):
         raise InputError(f"{path} is not a checkpoint of attnlight.")
-    if metadata.get("format") not in _READABLE_FORMATS:
+    if metadata.get("format") == 1 or "compat" in hparams:
+        raise unmigrated(Path(path))
+    if metadata.get("format") != CHECKPOINT_FORMAT:
         raise InputError(
-            f"{path} has checkpoint format {metadata.get('format')}; this version reads formats "
-            f"{' and '.join(map(str, _READABLE_FORMATS))}."
+            f"{path} has checkpoint format {metadata.get('format')}; this version reads format "
+            f"{CHECKPOINT_FORMAT}."
         )
-    result: dict[str, Any] = checkpoint | {"hyper_parameters": hyperparameters(hparams)}
+    result: dict[str, Any] = checkpoint
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import fields
 from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
@@ -12,7 +13,6 @@ from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.storage.compatibility import OPTIONS
 
 # Lines of jsonargparse about its internals: each type that it tried, including None.
 _WORKINGS = re.compile(
@@ -81,7 +81,7 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
     if unknown := _UNKNOWN_OPTION.fullmatch(sentence):
         place, name = unknown[1] or "", unknown[2]
         if place:
-            name, options = name.removeprefix("--"), OPTIONS.values()
+            name, options = name.removeprefix("--"), _grouped_options()
         # Of the bounds of `epochs` the upper one is meant.
         options = [option for option in options if "min_" in name or "min_" not in option]
         sections = {option for option in options if "." not in option}
@@ -93,7 +93,7 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         place, path, name = unknown.groups()
         prefix = f"{place}: " if place else ""
         module, _, kind = path.rpartition(".")
-        valid = set(OPTIONS.values()) if path.startswith("attnlight.tasks.") else set()
+        valid = set(_grouped_options()) if path.startswith("attnlight.tasks.") else set()
         for base in getattr(getattr(import_module(module), kind), "__mro__", ()):
             if "__init__" in vars(base) and base is not object:  # it may pass arguments on
                 valid.update(signature(base.__init__).parameters)
@@ -101,3 +101,10 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         return f"{prefix}{kind} has no option {name!r}{hint}"
     sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
     return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)
+
+
+def _grouped_options() -> list[str]:
+    """Every option of a task with its group, such as `optimizer.momentum`."""
+    groups = [*import_module("attnlight.tasks.options").GROUPS.items()]
+    groups += [("net", kind) for kind in import_module("attnlight.models.build").NETS.values()]
+    return [f"{name}.{option.name}" for name, kind in groups for option in fields(kind)]

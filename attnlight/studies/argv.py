@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from attnlight.studies.plan import PlannedRun
-from attnlight.studies.spec import COMPAT, Study
+from attnlight.studies.spec import RELEASED, Study
 
 Stage = Literal["val", "test"]
 PREDICTIONS, DIVERGENCE = "predictions", "base_divergence"
@@ -49,11 +49,11 @@ def fit_command(
         "guide": run.guide,
         "guide_checkpoint": guide_run and folder / guide_run / checkpoint,
         "lambda_": run.lambda_,
-        "attention_term": "kl" if run.term == COMPAT else run.term,
+        "attention_term": "kl" if run.term == RELEASED else run.term,
         "head": run.head,
         "query_key": "true" if run.context == "query_key" else None,
         "context": None if run.context == "query_key" else run.context,
-        "compat": "true" if run.term == COMPAT else None,
+        "released": "true" if run.term == RELEASED else None,
     }
     splits, names = evaluations(study, run)
     configs = (study.trainer, study.experiment, *study.tests)

@@ -7,15 +7,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Any
 
 from attnlight.storage.files import read_yaml
 from attnlight.studies.spec import Study
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
 _WITHOUT_PRIOR = ("uniform", "learned")  # guides that exclude the context `query_key`
-# Omitted from a digest if None, so that digests of studies without these options are unchanged.
-_OPTIONAL = ("head", "context")
 
 
 @dataclass(frozen=True)
@@ -108,21 +105,10 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     tests, base_tests = (
         [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
     )
-    trainer = json.dumps(read_yaml(study.trainer), default=str)
-    trainer = json.loads(trainer, object_hook=_without_later)
-    shared, hashes = [trainer, study.setup.content, tests], {}
+    shared, hashes = [read_yaml(study.trainer), study.setup.content, tests], {}
     for run in runs:
-        options: dict[str, Any] = asdict(run) | {"needs": None}
-        options["told_by"] = options.pop("guide_run")  # its name in existing plans
-        options = {k: v for k, v in options.items() if k not in _OPTIONAL or v is not None}
+        options = asdict(run) | {"needs": None}
         content = [shared, options, *([base_tests] if run.role == "base" else [])]
         text = json.dumps(content, sort_keys=True, default=str)
         hashes[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return hashes
-
-
-def _without_later(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a callback as digested by studies that began when `best.ckpt` was complete."""
-    if options.get("filename") == "best":
-        return {name: value for name, value in options.items() if name != "save_weights_only"}
-    return options

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnlight.errors import InputError
-from attnlight.problems import problem_class
+from attnlight.problems import problem_class, problem_of_task
 from attnlight.problems.base import Problem
-from attnlight.storage.compatibility import problem_of
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import foreign_names
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.studies.values import Options, Seeds, Weights, read_value
 
-Term = Literal["kl", "js", "tvd", "compat"]
+Term = Literal["kl", "js", "tvd", "released"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 Context = Literal["full", "tokens", "query_key"]
-COMPAT = "compat"
+RELEASED = "released"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +247,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
             content[key] = read_yaml(file) if file.is_file() else part
         sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
     model, corpus = (section.get("init_args") or {} for section in sections.values())
-    name = problem_of(str(sections["model"].get("class_path"))) or model.get("problem")
+    name = model.get("problem") or problem_of_task(sections["model"].get("class_path"))
     problem = problem_class(name or "classification")
     words = problem.words([])
     if words.instance != words.cluster:
@@ -263,7 +262,7 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with impossible runs; `place` locates its description for messages."""
     grid, bases, guides = study.adversaries, study.base.seeds, study.guides
     target = study.setup.target
-    lambdas, first, compat = grid.lambdas, (*bases, 0)[0], COMPAT in grid.lambdas
+    lambdas, first, released = grid.lambdas, (*bases, 0)[0], RELEASED in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"
     mistakes = {
@@ -272,9 +271,9 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         ),
         f"uniform: heads {tokens}": not target and study.uniform.heads,
         f"guides: contexts {tokens}": not target and guides.contexts != ("full",),
-        f"adversaries: lambdas: {COMPAT} {tokens}": not target and compat,
-        f"{COMPAT} is the loss of target tokens, but that of the corpus is {target}": (
-            compat and target != "tokens"
+        f"adversaries: lambdas: {RELEASED} {tokens}": not target and released,
+        f"{RELEASED} is the loss of target tokens, but that of the corpus is {target}": (
+            released and target != "tokens"
         ),
         "base: seeds is empty; a study needs a base": not bases,
         "adversaries: lambdas names no lambda of a term": not all(lambdas.values()),

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import require_one_corpus
-from attnlight.storage.compatibility import section
 from attnlight.storage.files import (
     LEFTOVER_GLOB,
     named_errors,
@@ -107,7 +106,7 @@ class StudyFolder:
         A dot separates a group and its option.
         """
         path = self.path / run / "fit.yaml"
-        content = section((read_yaml(path) if path.is_file() else {}).get(part))
+        content = (read_yaml(path) if path.is_file() else {}).get(part) or {}
         value: Any = content.get("init_args") or {}
         for name in option.split("."):
             value = (value or {}).get(name)

@@ -76,7 +76,7 @@ class AdversarialVariant(FromBase):
             predicted classes; null: `tvd` for a classifier, `nll` for a tagger, as published.
         attention_term: `kl` of the model's attention from the base's, `js` or `tvd`.
         lambda_warmup_epochs: Number of epochs in which lambda rises linearly from 0.
-        compat: Use the loss of the paper's released code, see `attnlight.problems.released`: for a
+        released: Use the loss of the paper's released code, see `attnlight.problems.released`: for a
             classifier of two classes with `tvd` and `kl`; for a tagger of target `tokens` with `nll`
             and `kl`.
         options: Options that differ from the base's training, see `FromBase`; `loss.reduction` is
@@ -91,7 +91,7 @@ class AdversarialVariant(FromBase):
         prediction_term: PredictionTerm | None = None,
         attention_term: AttentionTerm = "kl",
         lambda_warmup_epochs: float = 0.0,
-        compat: bool = False,
+        released: bool = False,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, base, **options)
@@ -102,20 +102,22 @@ class AdversarialVariant(FromBase):
         problem = problem_class(self.hparams["problem"])
         published = problem.adversary_terms
         self.hparams["prediction_term"] = prediction_term or published[0]
-        released = problem.released if compat else None
-        if compat and released is None:
-            raise InputError(f"compat: no loss was released for {problem.name}: leave it out.")
-        if compat and published != (self.hparams["prediction_term"], attention_term):
+        own = problem.released if released else None
+        if released and own is None:
+            raise InputError(f"released: no loss was released for {problem.name}: leave it out.")
+        if released and published != (self.hparams["prediction_term"], attention_term):
             raise InputError(
-                f"compat is the released loss, of prediction_term {published[0]} and "
+                f"released is the loss of the paper's code, of prediction_term {published[0]} and "
                 f"attention_term {published[1]}."
             )
         counts = (None, len(spec["classes"]))
-        if released and (spec["target"] != "tokens" or released.classes not in counts):
-            raise InputError(f"compat is the released loss of {released.scope}: leave it out.")
+        if own and (spec["target"] != "tokens" or own.classes not in counts):
+            raise InputError(
+                f"released is the loss of the paper's code for {own.scope}: leave it out."
+            )
         self._build(self.net, loss={"reduction": "mean"})
-        self._released = released
-        self._class_weights = None if released is None else released.class_weights
+        self._released = own
+        self._class_weights = None if own is None else own.class_weights
         self._frozen = self.reference
         self._lambda = lambda_
 

@@ -37,7 +37,6 @@ from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import (
     CLASS_WEIGHTS,
     GROUPS,
-    LATER,
     PLATEAU_MONITOR,
     Loss,
     Objective,
@@ -292,7 +291,6 @@ class AttentionTask(pl.LightningModule):
         require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
         stored = checkpoint[CHECKPOINT_KEY]
         self.raw = RawText.from_dict(stored)
-        checkpoint["state_dict"].setdefault("class_weight", self.class_weight)  # not in format 1
 
     @classmethod
     @override
@@ -338,9 +336,6 @@ class AttentionTask(pl.LightningModule):
         plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
-        for name in LATER:  # the hyperparameters of a task without these options
-            if plain["optimizer"][name] is None:
-                del plain["optimizer"][name]
         self.penalties = Penalties(Objective(**plain["objective"]))
         if not self.penalties.weights:  # the hyperparameters of a task without this group
             del plain["objective"]

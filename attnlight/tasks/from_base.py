@@ -87,9 +87,7 @@ class FromBase(AttentionTask):
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         inherited = (arguments.get("inherited") or {}).get("base")
-        identity = (
-            BaseSpec.from_dict(inherited) if inherited else FrozenBase(arguments["base"]).identity
-        )
+        identity = BaseSpec(**inherited) if inherited else FrozenBase(arguments["base"]).identity
         objective = identity.options.get("objective", {}) if cls.has_objective else {}
         options = {"objective": objective | (arguments.get("objective") or {})}
         return AttentionTask.monitor({"problem": identity.options["problem"], **options})
@@ -144,9 +142,7 @@ class FromBase(AttentionTask):
     def _load_frozen(self, role: str, path: str) -> FrozenBase:
         """A frozen model, identified by its checkpoint or by `inherited` if that has its role."""
         inherited = self.hparams["inherited"] or {}
-        reference = FrozenBase(
-            path, BaseSpec.from_dict(inherited[role]) if role in inherited else None
-        )
+        reference = FrozenBase(path, BaseSpec(**inherited[role]) if role in inherited else None)
         self.hparams["inherited"] = inherited | {role: asdict(reference.identity)}
         self.resolved_args = {"inherited": self.hparams["inherited"]}
         return reference

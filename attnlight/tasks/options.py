@@ -18,8 +18,6 @@ from attnlight.errors import InputError
 from attnlight.probing.replay import layer_modules, layered
 
 PLATEAU_MONITOR = "val/accuracy"
-# Options of the optimiser that came later: not in the hyperparameters of tasks without them.
-LATER = ("warmup", "layerwise_lr_decay")
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,8 @@ def require_same(
         pretrained = isinstance(value, Mapping) and "fingerprint" in value
         if pretrained and isinstance(options.get(name), Mapping):  # whose folder may have moved
             value = {**value, "path": options[name].get("path")}
-        # Older checkpoints lack newer options; loading compares the shapes of parameters.
-        if options.get(name, value) != value:
+        if options.get(name) != value:
             raise InputError(
-                f"the checkpoint has {name} {options[name]}, the configuration {value}: give the "
+                f"the checkpoint has {name} {options.get(name)}, the configuration {value}: give the "
                 "`model` of its own fit.yaml."
             )

@@ -31,7 +31,7 @@ STUDY = "jain_wallace_pairs"
 PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
 _NAME = re.compile(
     r"(babi_\d|snli|20_newsgroups_sports|ag_news_pair)_(bilstm|cnn|average)_(additive|scaled_dot)"
-    r"_?(affine|compat)?(\d+)?"
+    r"_?(affine|released)?(\d+)?"
 )
 _WORDS = {
     "bilstm": "BiLSTM",
@@ -88,7 +88,7 @@ def conditions(plan: Path = PLAN) -> dict[str, Condition]:
         assert parts is not None, name
         corpus, encoder, attention, kind, size = parts.groups()
         words = {
-            "corpus": _WORDS[corpus] + (AS_RELEASED if kind == "compat" else ""),
+            "corpus": _WORDS[corpus] + (AS_RELEASED if kind == "released" else ""),
             "encoder": _WORDS.get(encoder, encoder),
             "attention": _WORDS.get(attention, attention),
             "decoder": "affine" if kind == "affine" or corpus not in QUERIED else "tanh",
@@ -99,7 +99,7 @@ def conditions(plan: Path = PLAN) -> dict[str, Condition]:
 
 
 MODELS = conditions()
-BABI = [name for name in MODELS if "babi" in name and not name.endswith("_compat")]
+BABI = [name for name in MODELS if "babi" in name and not name.endswith("_released")]
 
 
 def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
@@ -125,7 +125,7 @@ def readings(
 ) -> Iterator[dict[str, object]]:
     """Accuracy and every test's reading over all seeds, beside the cells of a published table."""
     for name, row in archived(archive, models=models):
-        condition = name.partition("-")[2].removesuffix("_compat")
+        condition = name.partition("-")[2].removesuffix("_released")
         if models[name].size not in _SIZES.values():
             continue
         published = archive.published[table].get(condition, {})

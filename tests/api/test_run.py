@@ -287,7 +287,11 @@ def test_a_run_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
     quiet += ["--trainer.logger=false", "--trainer.accelerator=cpu"]
     model = ["--model", find_config("bilstm_additive", "models")]
-    model += ["--model.embedding_size=8", "--model.hidden_size=4", "--model.vectors=null"]
+    model += [
+        "--model.net.embedding_size=8",
+        "--model.net.hidden_size=4",
+        "--model.vectors.path=null",
+    ]
     fit = [*model, "--data=corpus.yaml", "--trainer.max_epochs=1", "--experiment=e", "--run=r"]
     assert main(["fit", *fit, *quiet]) == 0
     run = "checkpoints/e/r"

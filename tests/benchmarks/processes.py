@@ -54,7 +54,11 @@ def sizes(size: int) -> list[str]:
     """
     splits = [f"--data.{split}_size={round(share * size)}" for split, share in SHARES.items()]
     lengths = ["--data.min_tokens=30", "--data.max_tokens=60"]
-    batches = ["--data.batch_size=500", "--data.eval_batch_size=500", "--model.embedding_size=64"]
+    batches = [
+        "--data.batch_size=500",
+        "--data.eval_batch_size=500",
+        "--model.net.embedding_size=64",
+    ]
     return [*splits, *lengths, *batches]
 
 

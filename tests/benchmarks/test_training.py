@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
-from tests.bases import SMALL, trainer
+from tests.bases import SMALL, arguments, trainer
 from tests.benchmarks.training import PlainLoop
 from tests.tasks import tagged
 from tests.trainings import NO_DROPOUT, SUM
 
-CLASSIFIER: dict[str, Any] = SMALL | SUM | {"amsgrad": True, "weight_decay": 1e-5}
-TAGGER: dict[str, Any] = tagged.SMALL | NO_DROPOUT | {"learning_rate": 0.2, "warmup_steps": 7}
+CLASSIFIER: dict[str, Any] = SMALL | SUM | {"optimizer": {"amsgrad": True, "weight_decay": 1e-5}}
+TAGGER: dict[str, Any] = (
+    tagged.SMALL | NO_DROPOUT | {"optimizer": {"learning_rate": 0.2, "warmup_steps": 7}}
+)
 
 
 @pytest.fixture(scope="module")

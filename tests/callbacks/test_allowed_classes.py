@@ -107,7 +107,7 @@ def texts() -> TextBatch:
 SEARCH = GradientSearch(steps=20)
 TESTS: dict[str, Any] = {
     "permutation": lambda: AttentionPermutation(draws=11),
-    "erasure": lambda: SingleErasure(compat=True),
+    "erasure": lambda: SingleErasure(released=True),
     "flip": DecisionFlip,
     "emptied": lambda: DecisionFlip(emptied="uniform"),
     "adversary": lambda: AdversarialAttention(epsilon=0.02, search=SEARCH),

@@ -39,7 +39,7 @@ def columns_of(model: FlatClassifier, index: list[int], padding: int = 0) -> dic
     with torch.no_grad():
         output = model(batch)
         return {
-            **SingleErasure(compat=True).measure(batch, output, model),
+            **SingleErasure(released=True).measure(batch, output, model),
             **DecisionFlip().measure(batch, output, model),
         }
 
@@ -83,7 +83,9 @@ def test_padding_batch_and_order_change_nothing(encoder: str, dtype: torch.dtype
             )
 
 
-@pytest.mark.parametrize("kind", [SingleErasure(compat=True), DecisionFlip()], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "kind", [SingleErasure(released=True), DecisionFlip()], ids=lambda t: t.name
+)
 def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
     kind: InterpretabilityTest,
 ) -> None:
@@ -107,8 +109,8 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
 @pytest.mark.parametrize(
     ("kind", "heads", "classes"),
     [
-        (SingleErasure(compat=True), 1, 2),
-        (SingleErasure(compat=True), 2, 3),
+        (SingleErasure(released=True), 1, 2),
+        (SingleErasure(released=True), 2, 3),
         (DecisionFlip(), 1, 2),
         (DecisionFlip(), 1, 4),
         (DecisionFlip(), 2, 3),

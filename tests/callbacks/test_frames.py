@@ -41,7 +41,7 @@ TESTS = (
     ImportanceCorrelation(),
     AttentionPermutation(draws=5),
     AdversarialAttention(epsilon=0.05, frontier=True, search=GradientSearch(starts=1, steps=3)),
-    SingleErasure(compat=True),
+    SingleErasure(released=True),
     DecisionFlip(),
     EvidenceMass(),
     Faithfulness(),

@@ -151,7 +151,7 @@ def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
     mask = torch.tensor([[True, False, False], [False, False, False], [True, False, True]])
     weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
     items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
-    found = columns_of(output_of(weights, items, torch.zeros(2), mask), compat=True)
+    found = columns_of(output_of(weights, items, torch.zeros(2), mask), released=True)
     for name, column in found.items():
         assert column.isnan().tolist() == [True, True, False], name
     for measure in ("flip_other", "delta_weight", "delta_js"):
@@ -165,12 +165,12 @@ class TestReleasedDraw:
 
     def test_columns_stand_for_the_drawn_place(self) -> None:
         output = random_output()
-        found = columns_of(output, compat=True, seed=2)
+        found = columns_of(output, released=True, seed=2)
         without = columns_of(output, seed=2)
         first = torch.zeros_like(output.rows[:, :1])
         places = random_others(output.mask, output.rows, first, seed=2, released=True)
         assert found.keys() - without.keys() == {
-            f"{measure}_compat_{score}"
+            f"{measure}_released_{score}"
             for measure in ("flip_other", "delta_weight", "delta_js")
             for score in SCORES
         }
@@ -181,12 +181,12 @@ class TestReleasedDraw:
             top = oracle.order("gradient")[0]
             own = oracle.without([])
             expected = js(own, oracle.without([top])) - js(own, oracle.without([place]))
-            assert float(found["delta_js_compat_gradient"][row]) == pytest.approx(
+            assert float(found["delta_js_released_gradient"][row]) == pytest.approx(
                 expected, abs=1e-9
             )
             difference = oracle.weights[top] - oracle.weights[place]
-            assert float(found["delta_weight_compat_gradient"][row]) == pytest.approx(difference)
-            assert float(found["flip_other_compat_gradient"][row]) == oracle.flips([place])
+            assert float(found["delta_weight_released_gradient"][row]) == pytest.approx(difference)
+            assert float(found["flip_other_released_gradient"][row]) == oracle.flips([place])
 
     @pytest.mark.parametrize(("top", "share"), [(0, 0.0), (2, 0.25)])
     def test_is_now_and_then_the_top_item(self, top: int, share: float) -> None:
@@ -194,8 +194,8 @@ class TestReleasedDraw:
         weights[:, :, top] = 0.6
         items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
         output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
-        found = columns_of(output, compat=True)
-        itself = int((found["delta_weight_compat_attention"] == 0).sum())
+        found = columns_of(output, released=True)
+        itself = int((found["delta_weight_released_attention"] == 0).sum())
         if share:
             assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3
         assert share > 0 or itself == 0

@@ -118,8 +118,7 @@ class TestData:
 class TestModel:
     def test_of_the_same_class_is_merged_option_by_option(self, tmp_path: Path) -> None:
         named = {"class_path": "AttentionClassifier", "init_args": {"net": {"attention": "dot"}}}
-        of_first_format = {"init_args": {"attention": "dot"}}
-        for part in (named, {"init_args": named["init_args"]}, of_first_format):
+        for part in (named, {"init_args": named["init_args"]}):
             more = written(tmp_path, {"model": part})
             config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)
             expected = {"encoder": "cnn", "hidden_size": 9, "attention": "dot"}

@@ -26,8 +26,8 @@ SMALL = [
     "--data.train_size=300",
     "--data.validation_size=101",
     "--data.test_size=111",
-    "--model.embedding_size=16",
-    "--model.hidden_size=8",
+    "--model.net.embedding_size=16",
+    "--model.net.hidden_size=8",
     "--trainer.max_epochs=2",
     "--trainer.enable_progress_bar=false",
 ]
@@ -205,24 +205,8 @@ def test_test_leaves_other_records_alone(
     assert (run / "last.ckpt").is_file()
 
 
-def test_records_that_do_not_say_their_settings(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Older records are compared by the measures and whatever else they say."""
-    assert evaluated(run, "adversarial_attention") == 0
-    record = run / "records/test/adversarial_attention.parquet"
-    table = pq.read_table(record)
-    about = json.loads(table.schema.metadata[b"attnlight"])
-    del about["settings"]
-    for measures, status in ((about["measures"], 0), ([*about["measures"], "frontier_js"], 2)):
-        older = json.dumps(about | {"measures": measures}).encode()
-        pq.write_table(table.replace_schema_metadata({b"attnlight": older}), record)
-        assert evaluated(run, "adversarial_attention") == status
-    assert "frontier_js" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    "wrong", ["--model.hidden_size=9", "--data.num_classes=3", "--trainer.inference_mode=true"]
+    "wrong", ["--model.net.hidden_size=9", "--data.num_classes=3", "--trainer.inference_mode=true"]
 )
 def test_a_refused_test_leaves_its_configuration_alone(run: Path, wrong: str) -> None:
     assert evaluated(run, "predictions") == 0
@@ -317,7 +301,7 @@ class TestBadInput:
         self, fitted: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
-        assert "hidden_size" in self.refused(capsys, "test", *common, "--model.hidden_size=9")
+        assert "hidden_size" in self.refused(capsys, "test", *common, "--model.net.hidden_size=9")
 
     def test_checkpoint_of_other_classes(
         self, fitted: Path, capsys: pytest.CaptureFixture[str]

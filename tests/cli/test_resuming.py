@@ -57,9 +57,12 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--model.learning_rate=0.01"], ("model.optimizer.learning_rate", "0.001", "0.01")),
-        (["--model.loss_reduction=mean"], ("model.loss.reduction", "sum", "mean")),
-        (["--model.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
+        (
+            ["--model.optimizer.learning_rate=0.01"],
+            ("model.optimizer.learning_rate", "0.001", "0.01"),
+        ),
+        (["--model.loss.reduction=mean"], ("model.loss.reduction", "sum", "mean")),
+        (["--model.net.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
         (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
         (["--data.lowercase=false"], ("data.lowercase", "true", "false")),
         (["--data.batch_size=16"], ("32", "16", "--data.batch_size 32")),

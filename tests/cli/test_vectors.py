@@ -21,7 +21,7 @@ needs_gensim = pytest.mark.skipif(
 )
 FEW = ["--size=4", "--epochs=2", "--min_count=2"]
 SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
-TINY = ["--model.embedding_size=4", "--model.hidden_size=4", "--trainer.max_epochs=1"]
+TINY = ["--model.net.embedding_size=4", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
 
 
 def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool) -> Path:
@@ -164,7 +164,7 @@ def test_help_imports_nothing_heavy() -> None:
 @pytest.mark.ddp
 @pytest.mark.slow
 def test_two_devices_train_the_vectors_once(tmp_path: Path) -> None:
-    command = ["fit", *experiment("planted_none"), "--model.vectors=corpus", *SMALL, *TINY]
+    command = ["fit", *experiment("planted_none"), "--model.vectors.path=corpus", *SMALL, *TINY]
     place = [*QUIET, "--trainer.logger=false", f"--data.cache_dir={tmp_path}/cache"]
     said = attnlight_on_two(*command, *place, cwd=tmp_path)
     assert said.count("training word vectors on its text, once") == 1

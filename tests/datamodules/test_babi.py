@@ -30,7 +30,7 @@ COLUMNS = ("story", "question", "answer", "supporting_ids")
 SIZES = {"train_size": 400, "validation_size": 53, "test_size": 101}
 
 
-def released(corpora: Path, task: BabiTask) -> Source:
+def questions_of(corpora: Path, task: BabiTask) -> Source:
     return Source(path=str(corpora / f"babi_qa{task}"), split="train+test")
 
 
@@ -61,34 +61,34 @@ def read(dataset: TokenDataset, position: int, vocabulary: dict[str, int]) -> di
     return found | {"evidence": evidence[1:-1].tolist()}
 
 
-def expected(question: Question, index: int, compat: bool = False) -> dict[str, Any]:
+def expected(question: Question, index: int, released: bool = False) -> dict[str, Any]:
     sentences = [words(sentence) for sentence in question.passage]
     evidence = [
         int(position in question.evidence)
         for position, sentence in enumerate(sentences)
         for _ in sentence
     ]
-    end = -1 if compat else None
+    end = -1 if released else None
     return {
         "index": index,
-        "label": (WORDS if compat else PLACES).index(question.answer),
+        "label": (WORDS if released else PLACES).index(question.answer),
         "passage": list(chain.from_iterable(sentences))[:end],
         "query": words(question.query)[:end],
         "evidence": evidence[:end],
     }
 
 
-@pytest.mark.parametrize("compat", [False, True])
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_prepared_corpus_is_the_generated_one(task: BabiTask, compat: bool) -> None:
-    data = BabiStories(task, **SIZES, corpus_seed=3, compat=compat)
+def test_the_prepared_corpus_is_the_generated_one(task: BabiTask, released: bool) -> None:
+    data = BabiStories(task, **SIZES, corpus_seed=3, released=released)
     vocabulary = Tokenizer.from_str(data.tokenizer_json).get_vocab()
-    assert data.classes == list(WORDS if compat else PLACES)
+    assert data.classes == list(WORDS if released else PLACES)
     for number, (split, size) in enumerate(zip(SPLITS, SIZES.values(), strict=True)):
         dataset = data.dataset(split)
         assert len(dataset) == size
         for index, question in enumerate(islice(generate_questions(task, 3, number), size)):
-            assert read(dataset, index, vocabulary) == expected(question, index, compat)
+            assert read(dataset, index, vocabulary) == expected(question, index, released)
 
 
 def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
@@ -98,12 +98,12 @@ def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
     assert len(WORDS) == 36
 
 
-@pytest.mark.parametrize("compat", [False, True])
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_real_questions_are_the_test_split(task: BabiTask, compat: bool, corpora: Path) -> None:
+def test_real_questions_are_the_test_split(task: BabiTask, released: bool, corpora: Path) -> None:
     """With the vocabulary and the classes of the generated ones, and no word unknown."""
-    data = BabiStories(task, **SIZES, test=released(corpora, task), compat=compat)
-    generated = BabiStories(task, **SIZES, compat=compat)
+    data = BabiStories(task, **SIZES, test=questions_of(corpora, task), released=released)
+    generated = BabiStories(task, **SIZES, released=released)
     assert data.tokenizer_json == generated.tokenizer_json
     assert data.classes == generated.classes
     for split in ("train", "validation"):
@@ -112,7 +112,7 @@ def test_real_questions_are_the_test_split(task: BabiTask, compat: bool, corpora
     questions = real_questions(corpora, task)
     assert len(data.dataset("test")) == len(questions) == 2000
     for index, question in enumerate(questions):
-        assert read(data.dataset("test"), index, vocabulary) == expected(question, index, compat)
+        assert read(data.dataset("test"), index, vocabulary) == expected(question, index, released)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -183,14 +183,14 @@ def test_what_decides_the_content_decides_the_fingerprint(corpora: Path) -> None
         BabiStories(2),
         BabiStories(1, corpus_seed=1),
         *(BabiStories(1, **{f"{split}_size": 7}) for split in SPLITS),
-        BabiStories(1, compat=True),
-        BabiStories(1, test=released(corpora, 1), compat=True),
-        BabiStories(1, test=released(corpora, 1)),
-        BabiStories(1, test=released(corpora, 2)),
+        BabiStories(1, released=True),
+        BabiStories(1, test=questions_of(corpora, 1), released=True),
+        BabiStories(1, test=questions_of(corpora, 1)),
+        BabiStories(1, test=questions_of(corpora, 2)),
     ]
     assert len({data.fingerprint for data in different}) == len(different)
     assert BabiStories(1, seed=1, batch_size=7).fingerprint == BabiStories(1).fingerprint
-    real = released(corpora, 1)
+    real = questions_of(corpora, 1)
     assert BabiStories(1, test=real, test_size=7).fingerprint == different[-2].fingerprint
 
 
@@ -214,10 +214,10 @@ def test_there_are_three_tasks() -> None:
         BabiStories(1, corpus_seed=-1)
 
 
-@pytest.mark.parametrize("compat", [False, True])
-def test_a_test_source_has_the_columns_of_the_release(compat: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("released", [False, True])
+def test_a_test_source_has_the_columns_of_the_release(released: bool, tmp_path: Path) -> None:
     source = Source(path=str(write_corpus(tmp_path, test={"story": [["A."]], "query": ["Who?"]})))
-    data = BabiStories(1, train_size=20, validation_size=5, test=source, compat=compat)
+    data = BabiStories(1, train_size=20, validation_size=5, test=source, released=released)
     with pytest.raises(InputError, match="has no column 'answer'; it has story, query"):
         data.prepare()
 

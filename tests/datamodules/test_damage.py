@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from attnlight.data.sources import Source
 from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
@@ -171,31 +170,3 @@ class TestOutputs:
         DAMAGES["bit"](folder / "weights")
         with pytest.raises(InputError, match="there is no checkpoint"):
             FrozenBase(path, reference.identity).outputs(corpus, "test")
-
-    @pytest.mark.parametrize(("split", "used"), [("test", True), ("train", False)])
-    def test_of_the_former_version_are_used_where_their_rows_agree(
-        self,
-        tmp_path: Path,
-        corpus: Planted,
-        split: str,
-        used: bool,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus)
-        written = FrozenBase(path).outputs(corpus, split).folder
-        checkpoint = torch.load(path, weights_only=True)
-        former = corpus.fingerprint.removeprefix("v2-")
-        checkpoint["attnlight"]["corpus"] = former
-        torch.save(checkpoint, path)
-        for name in ("manifest.json", ".passed.json"):  # which that version did not write
-            (written / name).unlink()
-        name = written.name.replace(corpus.fingerprint, former).replace(split, "test")
-        folder = written.rename(written.with_name(name))
-        (folder / "mark").write_text("")
-        capsys.readouterr()
-        assert self.outputs(path, corpus)[0] == folder
-        assert (folder / "mark").exists() == used
-        assert bool(capsys.readouterr().err) != used
-        DAMAGES["bit"](folder / "weights")
-        self.outputs(path, corpus)
-        assert f"{folder} is damaged" in capsys.readouterr().err

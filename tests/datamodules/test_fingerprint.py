@@ -1,22 +1,13 @@
-"""What a corpus's fingerprint covers, and which ones of its first version are still this corpus's.
+"""What a corpus's fingerprint covers."""
 
-The fingerprints of version 1 are what the last commit that made them gave for the same files.
-"""
-
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlight.data.sources import Source
 from attnlight.datamodules import ChunkingDataModule, PlantedEvidence, TextDataModule
-from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-
-PLANTED, TEXT, TEXT_WITH_STRAY = "9499622afd7849ef", "13ce41c21287df34", "689cc43605bc3243"
-HUB, COLUMNS = "5de108358f4f63ab", "1fe9ecc4db03cbb1"
 
 
 @pytest.fixture(autouse=True)
@@ -126,59 +117,3 @@ def test_the_version_is_in_front() -> None:
     assert version == "v2"
     assert len(digest) == 16
     assert int(digest, 16) >= 0
-
-
-class TestFormerVersion:
-    def known(self, data: CorpusDataModule, *fingerprints: str) -> list[bool]:
-        return [data.matches_fingerprint(fingerprint) for fingerprint in fingerprints]
-
-    def test_of_the_same_source(
-        self, corpus: Path, columns: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(Source, "splits", lambda _: ["train", "test"])  # of a/b on the hub
-        everything = {
-            PLANTED: PlantedEvidence(),
-            TEXT: texts(corpus),
-            HUB: TextDataModule(path="a/b", name="n", cache_dir=str(corpus.parent)),
-            COLUMNS: chunks(columns),
-        }
-        for fingerprint, data in everything.items():
-            assert data.matches_fingerprint(fingerprint)
-            assert data.matches_fingerprint(data.fingerprint)
-
-    def test_with_a_file_that_version_2_ignores(self, corpus: Path) -> None:
-        assert self.known(texts(corpus), TEXT, TEXT_WITH_STRAY) == [True, False]
-        (corpus / "cache.bin").write_bytes(b"x")
-        assert self.known(texts(corpus), TEXT, TEXT_WITH_STRAY) == [True, True]
-
-    def test_of_another_corpus(self, corpus: Path) -> None:
-        more_rows(corpus)
-        assert self.known(texts(corpus), TEXT, TEXT_WITH_STRAY, "", "None") == [False] * 4
-        assert not PlantedEvidence(corpus_seed=1).matches_fingerprint(PLANTED)
-        assert not PlantedEvidence().matches_fingerprint(PlantedEvidence(corpus_seed=1).fingerprint)
-
-    def former(self, data: TextDataModule) -> Path:
-        """Make the prepared corpus that of an unknown fingerprint of version 1."""
-        prepared = data.prepare()
-        return Path(shutil.copytree(prepared, prepared.with_name("textdatamodule-" + "0" * 16)))
-
-    def test_prepared_with_the_same_rows(self, corpus: Path) -> None:
-        self.former(texts(corpus))
-        assert texts(corpus).matches_fingerprint("0" * 16)
-        assert not texts(corpus).matches_fingerprint("1" * 16)
-
-    @pytest.mark.parametrize(
-        "options", [{"subset": {"test": 1}}, {"truncate": 2}, {"lowercase": False}, {"test": None}]
-    )
-    def test_prepared_with_other_rows_or_words(self, corpus: Path, options: dict[str, Any]) -> None:
-        (corpus / "test.csv").write_text("text,label\ngood,1\nbad,0\nbad,0\ngood,1\n")
-        self.former(texts(corpus))
-        assert not texts(corpus, split_seed=1, **options).matches_fingerprint("0" * 16)
-
-    @pytest.mark.parametrize("name", ["corpus.json", "tokenizer.json", "train", "test"])
-    def test_prepared_and_damaged(self, corpus: Path, name: str) -> None:
-        former = self.former(texts(corpus))
-        paths = [former / name] if (former / name).is_file() else (former / name).glob("*.arrow")
-        for path in paths:
-            path.write_bytes(path.read_bytes()[:10])
-        assert not texts(corpus).matches_fingerprint("0" * 16)

@@ -469,7 +469,7 @@ class Generated(Source):
     seed: int = 0
 
     @override
-    def identity(self, column_file: bool = False, every_file: bool = False) -> dict[str, Any]:
+    def identity(self, column_file: bool = False) -> dict[str, Any]:
         return {"seed": self.seed}
 
     @override

@@ -12,13 +12,13 @@ SCORES = ("attention", "gradient", "gradient_x_attention")
 ORDERS = (*SCORES, "random_first")
 
 
-def single_erasure(random: np.random.Generator, n: int, compat: bool = True) -> Rows:
+def single_erasure(random: np.random.Generator, n: int, released: bool = True) -> Rows:
     """Columns of `single_erasure`; every ninth text has one item only."""
     rows: Rows = {}
     for score in SCORES:
         rows[f"flip_top_{score}"] = random.random(n) < 0.2
         rows[f"outdone_expected_{score}"] = random.random(n)
-        for kind in ("drawn", "expected", *(["compat"] if compat else [])):
+        for kind in ("drawn", "expected", *(["released"] if released else [])):
             flips = random.random(n)
             rows[f"flip_other_{kind}_{score}"] = flips if kind == "expected" else flips < 0.05
             rows[f"delta_weight_{kind}_{score}"] = random.random(n)

@@ -81,7 +81,7 @@ def test_contingency_equals_plain_counts() -> None:
     lines = {line[0]: line for line in grid.rows}
     assert len(lines) == 9
     top = rows["flip_top_gradient"]
-    for words, kind in (("one drawn", "drawn"), ("released draw", "compat")):
+    for words, kind in (("one drawn", "drawn"), ("released draw", "released")):
         other = rows[f"flip_other_{kind}_gradient"]
         pairs = zip(top[~np.isnan(top)], other[~np.isnan(other)], strict=True)
         found = Counter((float(a), float(b)) for a, b in pairs)
@@ -134,7 +134,7 @@ def test_movement_and_first_items() -> None:
 
 
 def test_without_the_released_draw() -> None:
-    rows = {n: v for n, v in rows_of("single_erasure").items() if "compat" not in n}
+    rows = {n: v for n, v in rows_of("single_erasure").items() if "released" not in n}
     assert draw("single_erasure", rows) is not None
     grid = tables("single_erasure", rows)[0]
     assert len(grid.rows) == 6

@@ -1,7 +1,7 @@
 """Write what the guard expects, with the code at hand: `python -m tests.guard [PART ...]`.
 
 It is run only for a change of numbers that a commit names with its reason. Kept checkpoints are not
-written again: they are of the first format.
+written again.
 """
 
 from __future__ import annotations

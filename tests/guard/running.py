@@ -31,7 +31,7 @@ LATER = (
     *("results.md/claims_", "results.md/cards", "results.md/minilm_"),
     *("known_answers.md/methods", "known_answers.md/trained", "known_answers.md/cards"),
 )
-KEPT = ("best.ckpt", "fit.yaml")  # of a base in the first format
+KEPT = ("best.ckpt", "fit.yaml")  # of a base
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def kept_base(here: Path, corpus: str) -> Path:
 
 
 def keep_base(here: Path, corpus: str) -> None:
-    """Keep the base of a corpus, unless there is one: it is of the first format, for good."""
+    """Keep the base of a corpus, unless there is one."""
     (EXPECTED / corpus).mkdir(parents=True, exist_ok=True)
     for name in KEPT:
         if not (EXPECTED / corpus / name).exists():
@@ -137,7 +137,7 @@ def _report(here: Path, folder: Path) -> Values:
 # What makes the values of each part, in a folder that `prepare` made.
 PARTS: dict[str, Callable[[Path], Values]] = {
     **{corpus: partial(fitted, corpus=corpus) for corpus in runs.BASES},
-    **{f"{corpus}_first_format": partial(tested, corpus=corpus) for corpus in runs.BASES},
+    **{f"{corpus}_kept": partial(tested, corpus=corpus) for corpus in runs.BASES},
     **{path.name: partial(study, name=path.name) for path in sorted(runs.STUDIES.iterdir())},
     "conditions": conditions,
     "docs": docs,

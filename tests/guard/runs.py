@@ -34,11 +34,19 @@ _CHUNKS = [
     *("--data.test=test.txt", "--data.case=true", "--data.pos=true", "--data.suffixes=[2]"),
     *("--data.characters=8", "--data.batch_size=8", "--data.eval_batch_size=5"),
 ]
-_SMALL = ["--model.embedding_size=8", "--model.hidden_size=4", "--model.learning_rate=0.02"]
+_SMALL = [
+    "--model.net.embedding_size=8",
+    "--model.net.hidden_size=4",
+    "--model.optimizer.learning_rate=0.02",
+]
 _TAGGER = [
-    *("--model.embedding_size=8", "--model.hidden_size=8", "--model.heads=2"),
-    *("--model.filter_size=8", "--model.feature_size=4", "--model.learning_rate=0.02"),
-    "--model.warmup_steps=null",
+    *("--model.net.embedding_size=8", "--model.net.hidden_size=8", "--model.net.heads=2"),
+    *(
+        "--model.net.filter_size=8",
+        "--model.net.feature_size=4",
+        "--model.optimizer.learning_rate=0.02",
+    ),
+    "--model.optimizer.warmup_steps=null",
 ]
 DATA = {
     "text": [f"--data={CONFIGS}/data/planted.yaml", *_PLANTED],
@@ -53,11 +61,11 @@ DATA = {
 BASES = {
     "text": [f"--model={CONFIGS}/models/bilstm_additive.yaml", *_SMALL],
     "sentences": [
-        *(f"--model={CONFIGS}/models/han_rnn.yaml", "--model.vectors=null", *_SMALL),
-        *("--model.attention_size=6", "--model.embedding_scale=1.0"),
+        *(f"--model={CONFIGS}/models/han_rnn.yaml", "--model.vectors.path=null", *_SMALL),
+        *("--model.net.attention_size=6", "--model.net.embedding_scale=1.0"),
         # Decisions differ, and flip, after so few steps.
-        *("--model.learning_rate=0.08", "--model.embedding_dropout=0"),
-        *("--model.sentence_dropout=0", "--model.dropout=0"),
+        *("--model.optimizer.learning_rate=0.08", "--model.net.embedding_dropout=0"),
+        *("--model.net.sentence_dropout=0", "--model.net.dropout=0"),
     ],
     "tagging": [f"--model={CONFIGS}/models/tagger_residual.yaml", *_TAGGER],
     "tagging_study": [f"--model={CONFIGS}/models/tagger_study.yaml", *_TAGGER],
@@ -70,7 +78,7 @@ _CLASSIFIERS = {
     "guided": [f"--model={CONFIGS}/models/guided_mlp.yaml"],
     "adversarial": [*_ADVERSARY, "--model.lambda_=0.1"],
     "learned": [f"--model={CONFIGS}/models/guided_mlp.yaml", "--model.guide=learned"],
-    "released": [*_ADVERSARY, "--model.lambda_=0.1", "--model.compat=true"],
+    "released": [*_ADVERSARY, "--model.lambda_=0.1", "--model.released=true"],
 }
 _TAGGERS = {
     "uniform": [f"--model={CONFIGS}/models/tagger_uniform.yaml"],
@@ -80,7 +88,7 @@ _TAGGERS = {
     "head": [f"--model={CONFIGS}/models/tagger_uniform.yaml", "--model.head=1"],
     "tokens": [f"--model={CONFIGS}/models/tagger_guided.yaml", "--model.context=tokens"],
     "learned": [f"--model={CONFIGS}/models/tagger_guided.yaml", "--model.guide=learned"],
-    "released": [*_TAGGING_ADVERSARY, "--model.lambda_=1", "--model.compat=true"],
+    "released": [*_TAGGING_ADVERSARY, "--model.lambda_=1", "--model.released=true"],
 }
 VARIANTS = {
     "text": _CLASSIFIERS,

@@ -23,7 +23,7 @@ SLOW = {part: pytest.mark.slow for part in running.PARTS if part not in QUICK}
 def test_nothing_changes(part: str, tmp_path: Path) -> None:
     running.prepare(tmp_path)
     expected = values.read(running.EXPECTED / f"{part}.parquet")
-    trained = part.removesuffix("_first_format") in runs.BASES
+    trained = part.removesuffix("_kept") in runs.BASES
     tolerance = values.TRAINED if trained else values.TOLERANCE
     said = differences(expected, running.PARTS[part](tmp_path), RENAMED, tolerance)
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []

@@ -40,7 +40,7 @@ def test_says_what_its_task_says(tmp_path: Path, corpus: Planted) -> None:
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.identity.corpus == corpus.fingerprint
     assert base.identity.options["net"]["attention"] == "scaled_dot"
-    assert BaseSpec.from_dict(asdict(base.identity)) == base.identity
+    assert BaseSpec(**asdict(base.identity)) == base.identity
 
 
 def test_reading_draws_no_random_number(tmp_path: Path, corpus: Planted) -> None:

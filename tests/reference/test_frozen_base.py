@@ -1,6 +1,5 @@
 """A base is evaluated once for each split of its own corpus, and refused for any other."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,36 +91,6 @@ def test_another_corpus_is_refused(
     with pytest.raises(InputError, match=sentence) as error:
         FrozenBase(path).outputs(Planted(**options), "train")
     assert str(path) in str(error.value)
-
-
-def former_fingerprint(corpus: Planted) -> str:
-    """What version 1 called a corpus that is made from a seed: the same hash, without a prefix."""
-    return corpus.fingerprint.removeprefix("v2-")
-
-
-def test_a_base_and_its_outputs_of_the_former_fingerprint_are_used(
-    tmp_path: Path, corpus: Planted, written: list[str]
-) -> None:
-    path = save_base(tmp_path / "a.ckpt", corpus)
-    new = FrozenBase(path)
-    store = new.outputs(corpus, "test")
-    former = former_fingerprint(corpus)
-    checkpoint = torch.load(path, weights_only=True)
-    checkpoint["attnlight"]["corpus"] = former
-    torch.save(checkpoint, path)
-    store.folder.rename(store.folder.with_name(f"outputs-{new.identity.fingerprint}-{former}-test"))
-    old = FrozenBase(path)
-    assert old.identity == replace(new.identity, corpus=former)
-    rows, mask = attended_items(batch_of(corpus, "test"))
-    for found, expected in zip(
-        old.outputs(corpus, "test").read(rows, mask), store.read(rows, mask), strict=True
-    ):
-        assert torch.equal(found, expected)
-    assert written == ["test"]
-    with pytest.raises(InputError, match="another corpus or on other splits"):
-        old.outputs(Planted(corpus_seed=1), "test")
-    with pytest.raises(InputError, match="a vocabulary other than"):
-        old.outputs(Planted(vocabulary=500), "test")
 
 
 def test_a_corpus_is_needed(tmp_path: Path, corpus: Planted) -> None:

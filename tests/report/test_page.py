@@ -21,7 +21,7 @@ FIT: dict[str, Any] = {
     "trainer": {"callbacks": [{"class_path": "attnlight.callbacks.Predictions"}]},
     "model": {
         "class_path": "attnlight.tasks.AttentionClassifier",
-        "init_args": {"encoder": "cnn", "attention": {"class_path": "my.own.Dot"}, "dropout": 0.1},
+        "init_args": {"net": {"encoder": "cnn", "attention": {"class_path": "my.own.Dot"}}},
     },
     "data": {"class_path": "my.Corpus", "init_args": {"path": "SetFit/sst5", "name": None}},
 }

@@ -183,30 +183,12 @@ class TestOneRun:
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "test"},
             self.OF_RUN | {"checkpoint_hash": "1", "stage": "val"},
             self.OF_RUN | {"checkpoint": None, "epoch": 3},
-            self.OF_RUN,  # written before hashes were
+            self.OF_RUN,
             {},
         ]
         require_one_run(
             [stored(tmp_path / f"{k}.parquet", **about) for k, about in enumerate(abouts)]
         )
-
-    def test_versions_of_the_fingerprint(self, tmp_path: Path) -> None:
-        about = self.OF_RUN | {"stage": "test"}
-        old = stored(tmp_path / "old.parquet", **(about | {"corpus": "0123456789abcdef"}))
-        new = about | {"corpus": "v2-fedcba9876543210"}
-        same = stored(tmp_path / "same.parquet", **new)
-        part = stored(tmp_path / "part.parquet", n=7, **new, partial=True)
-        elsewhere = stored(tmp_path / "val.parquet", n=7, **(new | {"stage": "val"}))
-        require_one_run([old, same, part, elsewhere])
-        require_same_instances(old, same)
-        others = [stored(tmp_path / "n.parquet", n=21, **new)]
-        others += [stored(tmp_path / "index.parquet", index=1, **new)]
-        for other in others:
-            for paths in ([old, other], [other, part, old], [old, same, other]):
-                with pytest.raises(InputError, match="come from different corpora"):
-                    require_one_run(paths)
-            with pytest.raises(InputError, match="hold different instances"):
-                require_same_instances(old, other)
 
     def test_the_report_refuses(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "a" / "b", epochs=())

@@ -1,6 +1,5 @@
 """best.ckpt contains weights and what they need, last.ckpt all that training resumes from."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -8,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from attnlight.__main__ import main
 from attnlight.reference import read_base
-from attnlight.storage.checkpoints import OPTIMIZER_STATES
 from attnlight.studies.selection import chosen_epoch
 from tests.commands import CONFIGS, CPU, QUIET, experiment
 
@@ -95,21 +92,3 @@ def test_training_does_not_resume_from_weights(
         r"attnlight: \S*bilstm/best\.ckpt contains weights .* give --ckpt_path last\.", message
     )
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
-
-
-def test_what_best_holds_does_not_name_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run that an earlier version began, with the trainer of that version, is found again."""
-    monkeypatch.chdir(tmp_path)
-    trainer = yaml.safe_load((CONFIGS / "trainer.yaml").read_text())
-    (best,) = (c for c in trainer["trainer"]["callbacks"] if "save_weights_only" in str(c))
-    assert best["init_args"].pop("save_weights_only") is True
-    (tmp_path / "earlier.yaml").write_text(json.dumps(trainer))
-    command = ["fit", *experiment("planted_bilstm"), *SMALL, "--experiment=e"]
-    command += ["--trainer.max_epochs=1"]
-    assert main([*command, "-c", "earlier.yaml"]) == 0
-    assert main(command) == 2
-    assert "already contains this run, finished" in capsys.readouterr().err
-    (run,) = (tmp_path / "checkpoints/e").iterdir()
-    assert OPTIMIZER_STATES in read(run / "best.ckpt"), "as its configuration says"

@@ -37,7 +37,7 @@ TAGGER: dict[str, Any] = MINIMAL | {
     "uniform": {"seeds": [0], "heads": [2]},
     "seeds": {"seeds": [1]},
     "guides": {"names": ["adversary"], "contexts": ["full", "tokens"], "seeds": [0]},
-    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "compat": [2.1]}, "seeds": [0, 1]},
+    "adversaries": {"lambdas": {"kl": [0, 0.05, 0.06], "released": [2.1]}, "seeds": [0, 1]},
 }
 MARKED: dict[str, Any] = MINIMAL | {
     "experiment": TAGGER["experiment"],

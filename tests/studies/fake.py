@@ -80,7 +80,7 @@ def fit(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     told = {"guide_checkpoint": option(arguments, "model.guide_checkpoint")}
-    told["readout"] = option(arguments, "model.readout") or "study"
+    told["net"] = {"readout": option(arguments, "model.net.readout") or "study"}
     data = {"target": option(arguments, "data.target") or "tokens"}
     data["pos"] = (option(arguments, "data.pos") or "true") == "true"
     about = {"model": {"init_args": told}, "data": {"init_args": data}}

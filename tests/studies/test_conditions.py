@@ -16,7 +16,7 @@ CONDITIONS: dict[str, Any] = {
     "conditions": {
         "tokens": {},
         "marked": {"options": {"data": {"target": "marked", "pos": False}}},
-        "text": {"base": {"options": {"model": {"readout": "text"}}}},
+        "text": {"base": {"options": {"model": {"net": {"readout": "text"}}}}},
     }
 }
 

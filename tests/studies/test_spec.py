@@ -16,7 +16,7 @@ ADVERSARIES = ALL_ROLES["adversaries"]
 TAGGER: dict[str, Any] = {
     "experiment": str(CONFIGS / "experiments/conll2000_study.yaml"),
     "guides": {"names": ["base"], "contexts": ["full", "tokens"], "seeds": [0]},
-    "adversaries": {"lambdas": {"kl": [0, 0.01], "compat": [2.1]}, "seeds": [0]},
+    "adversaries": {"lambdas": {"kl": [0, 0.01], "released": [2.1]}, "seeds": [0]},
 }
 MARKED = {"options": {"data": {"target": "marked"}}}
 
@@ -63,13 +63,16 @@ def grid(**parts: Any) -> dict[str, Any]:
         ({"options": {"seed_everything": 1}}, "options has the unknown key 'seed_everything'"),
         ({"uniform": {"heads": [0]}}, "uniform: heads is for models that classify tokens"),
         ({"guides": {"contexts": ["tokens"]}}, "guides: contexts is for models"),
-        (grid(lambdas={"compat": [1]}) | {"guides": None}, "lambdas: compat is for models"),
+        (grid(lambdas={"released": [1]}) | {"guides": None}, "lambdas: released is for models"),
         (TAGGER | {"uniform": {"heads": [-1]}}, "heads is [-1]; expected a list of whole numbers"),
         (TAGGER | {"guides": {"contexts": ["words"]}}, "list of full, tokens, query_key"),
-        (TAGGER | MARKED, "compat is the loss of target tokens, but that of the corpus is marked"),
+        (
+            TAGGER | MARKED,
+            "released is the loss of target tokens, but that of the corpus is marked",
+        ),
         (
             TAGGER | {"conditions": {"one": {}, "two": MARKED}},
-            "conditions: two: compat is the loss of target tokens",
+            "conditions: two: released is the loss of target tokens",
         ),
         ({"conditions": {}}, "conditions is empty"),
         ({"conditions": ["one"]}, "conditions is ['one']; expected a mapping"),
@@ -177,7 +180,10 @@ def test_an_experiment_is_read_with_what_it_names(
 
 
 def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
-    told = {"options": {"trainer": {"max_epochs": 2}}, "base": {"options": {"model": {"heads": 2}}}}
+    told = {
+        "options": {"trainer": {"max_epochs": 2}},
+        "base": {"options": {"model": {"net": {"heads": 2}}}},
+    }
     content = MINIMAL | {
         "options": {"trainer": {"max_epochs": 1}},
         "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
@@ -187,7 +193,7 @@ def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
     assert plain.condition == "plain"
     assert plain.base.options == ("--trainer.max_epochs=1",)
     epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
-    assert longer.base.options == (*epochs, "--model.heads=2")
+    assert longer.base.options == (*epochs, "--model.net.heads=2")
     assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
 
 

@@ -44,7 +44,7 @@ PAIR: dict[str, Any] = {
         "data": {"train_size": 300, "validation_size": 101, "test_size": 111},
         "trainer": {"max_epochs": 2, **ON_CPU},
     },
-    "base": {"seeds": [0], "options": {"model": {"embedding_size": 16, "hidden_size": 8}}},
+    "base": {"seeds": [0], "options": {"model": {"net": {"embedding_size": 16, "hidden_size": 8}}}},
     "adversaries": {"lambdas": {"kl": [0.01]}, "seeds": [1]},
 }
 STUDIES: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         "base": {"seeds": [0]},
         "uniform": {"seeds": [0], "heads": [1]},
         "guides": {"names": ["adversary"], "contexts": ["tokens", "query_key"], "seeds": [0]},
-        "adversaries": {"lambdas": {"kl": [0, 0.1], "compat": [2.1]}, "seeds": [1]},
+        "adversaries": {"lambdas": {"kl": [0, 0.1], "released": [2.1]}, "seeds": [1]},
     },
     "sentences": {
         "trainer": PAIR["trainer"],
@@ -95,7 +95,7 @@ def experiment_of(name: str, folder: Path) -> dict[str, Any]:
         return OWN
     corpus = {"path": str(written(folder / "chunks")), "batch_size": 8, **FILES, **SEES}
     kinds = {"model": "tasks.ChunkTagger", "data": "datamodules.ChunkingDataModule"}
-    options = {"model": SMALL | {"learning_rate": 0.02}, "data": corpus}
+    options = {"model": {"net": SMALL, "optimizer": {"learning_rate": 0.02}}, "data": corpus}
     return {
         part: {"class_path": f"attnlight.{kind}", "init_args": options[part]}
         for part, kind in kinds.items()
@@ -240,9 +240,13 @@ def test_runs_of_tokens_are_what_the_plan_says(done: Callable[[str], Path]) -> N
     assert told("uniform-h1-s0")["head"] == 1
     assert told("guide-adversary-tokens-s0")["context"] == "tokens"
     assert told("guide-adversary-query_key-s0")["query_key"] is True
-    compat = told("adversary-compat-l2.1-s1")
-    assert (compat["compat"], compat["attention_term"], compat["lambda_"]) == (True, "kl", 2.1)
-    assert not told("adversary-kl-l0.1-s1")["compat"]
+    released = told("adversary-released-l2.1-s1")
+    assert (released["released"], released["attention_term"], released["lambda_"]) == (
+        True,
+        "kl",
+        2.1,
+    )
+    assert not told("adversary-kl-l0.1-s1")["released"]
     runs = runs_of(study)
     assert runs["guide-adversary-tokens-s0"]["told_by"] == "adversary-kl-l0.1-s1"
     assert sorted(runs["adversary-kl-l0-s1"]["heads"]) == [0, 1]

@@ -10,8 +10,8 @@ import torch
 
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
-from attnlight.storage import compatibility
 from attnlight.tasks import ChunkTagger
+from tests import bases
 from tests.bases import save, trainer
 
 __all__ = ["arguments", "corpus", "save_tagger", "task_of", "trainer", "written"]
@@ -27,7 +27,7 @@ FILES: dict[str, Any] = {
 SMALL = {"hidden_size": 16, "heads": 2, "filter_size": 8, "embedding_size": 8, "feature_size": 4}
 SEES = {"suffixes": [2], "case": True, "characters": 8, "pos": True}
 COLUMNS = [f"--data.{name}={value}" for name, value in FILES.items()]
-TINY = [f"--model.{name}={value}" for name, value in SMALL.items()]
+TINY = [f"--model.net.{name}={value}" for name, value in SMALL.items()]
 
 
 def written(folder: Path, train: int = 80, test: int = 21) -> Path:
@@ -64,7 +64,7 @@ def arguments(data: ChunkingDataModule) -> list[str]:
 def task_of(data: ChunkingDataModule, **options: Any) -> ChunkTagger:
     """An untrained tagger."""
     torch.manual_seed(0)
-    return ChunkTagger(data.spec, **compatibility.arguments(SMALL | options))
+    return ChunkTagger(data.spec, **bases.arguments(SMALL | options))
 
 
 def save_tagger(path: Path, data: ChunkingDataModule, *, seed: int = 0, **options: Any) -> Path:

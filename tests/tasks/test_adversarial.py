@@ -146,7 +146,7 @@ def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: flo
                         "tvd": np.abs(p - q).sum() / 2,
                     }[task.hparams["attention_term"]]
                 )
-            share = 1 / len(new.rows) if task.hparams["compat"] else 1.0
+            share = 1 / len(new.rows) if task.hparams["released"] else 1.0
             found.append(prediction - strength * share * np.mean(heads))
     return found
 
@@ -338,7 +338,7 @@ class TestReleasedLoss:
     def test_equals_its_restatement(
         self, scene: Scene, base: Path, restated: Callable[..., float], strength: float
     ) -> None:
-        task = adversary(scene, base, strength, compat=True)
+        task = adversary(scene, base, strength, released=True)
         attach_stub_trainer(task, scene.corpus)
         if task._class_weights is not None:
             task.class_weight.copy_(task._class_weights(scene.corpus.label_counts))
@@ -352,7 +352,7 @@ class TestReleasedLoss:
 
     @TOKENS
     def test_evaluation_knows_no_batches(self, scene: Scene, base: Path) -> None:
-        task = adversary(scene, base, 3.1, compat=True)
+        task = adversary(scene, base, 3.1, released=True)
         attach_stub_trainer(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         losses = task._losses(batch, task.model(batch)).detach()
@@ -361,7 +361,7 @@ class TestReleasedLoss:
 
     @TWO
     def test_fit_counts_the_classes(self, scene: Scene, base: Path, tmp_path: Path) -> None:
-        task = adversary(scene, base, 5e-4, compat=True)
+        task = adversary(scene, base, 5e-4, released=True)
         trainer(tmp_path, max_epochs=1).fit(task, datamodule=scene.corpus)
         negative, positive = scene.corpus.label_counts
         assert task.class_weight.tolist() == pytest.approx([1, negative / positive])
@@ -380,8 +380,8 @@ class TestReleasedLoss:
     def test_is_of_what_was_published(
         self, scene: Scene, base: Path, terms: dict[str, str]
     ) -> None:
-        with pytest.raises(InputError, match="compat is the released loss"):
-            adversary(scene, base, 5e-4, compat=True, **terms)
+        with pytest.raises(InputError, match="released is the loss of the paper's code"):
+            adversary(scene, base, 5e-4, released=True, **terms)
 
 
 @pytest.mark.parametrize("value", [-1e-9, -1.0, math.nan, math.inf])
@@ -406,7 +406,7 @@ def test_lambda_moves_attention_and_spares_predictions(tmp_path: Path) -> None:
     )
     torch.manual_seed(0)
     settings: dict[str, Any] = {"encoder": "bigru", "embedding_size": 16, "hidden_size": 16}
-    task = classifier(corpus.spec, learning_rate=0.015, **settings)
+    task = classifier(corpus.spec, **settings, optimizer={"learning_rate": 0.015})
     trainer(tmp_path, max_epochs=4).fit(task, datamodule=corpus)
     path = save(task, tmp_path / "base.ckpt")
     moved, tvd = {}, {}

@@ -15,7 +15,6 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import HierarchicalClassifier
 from attnlight.storage.checkpoints import AtomicCheckpointIO
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask, ChunkTagger
 from tests.bases import classifier, spec
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
@@ -68,7 +67,7 @@ def fit(task: AttentionTask, epochs: int, ckpt_path: Path | None = None, **optio
 @pytest.mark.parametrize("encoder", ["bigru", "conv", "none"])
 def test_a_hierarchical_model_learns_which_word_decides(encoder: str) -> None:
     torch.manual_seed(0)
-    task = classifier(spec(40, 2), **HAN | {"encoder": encoder}, learning_rate=0.03)
+    task = classifier(spec(40, 2), **HAN | {"encoder": encoder}, optimizer={"learning_rate": 0.03})
     assert isinstance(task.model, HierarchicalClassifier)
     trainer = fit(task, 12)
     assert trainer.callback_metrics["val/accuracy"] == 1.0
@@ -106,7 +105,7 @@ class TestMistakes:
         data = PlantedEvidence(train_size=20, validation_size=5, test_size=5)
         with pytest.raises(InputError, match="'negative' is not of the BIO scheme"):
             ChunkTagger(spec(data.vocab_size, ["negative", "positive"]))
-        task = ChunkTagger(spec(data.vocab_size, ["O", "B-NP", "I-NP"]), **arguments(SMALL_TAGGER))
+        task = ChunkTagger(spec(data.vocab_size, ["O", "B-NP", "I-NP"]), SMALL_TAGGER)
         batch = data.dataset("train")[[0, 1]]
         with pytest.raises(InputError, match="no label for each token"):
             task._losses(batch, task.model(batch))

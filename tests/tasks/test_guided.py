@@ -15,7 +15,6 @@ from attnlight.models import SelfAttentionTagger
 from attnlight.probing.leave_one_out import left_out_logits
 from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base
-from attnlight.storage import compatibility
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
@@ -42,7 +41,7 @@ def of(scene: Scene, folder: Path, name: str = "base", **options: Any) -> Path:
 
 def guided(scene: Scene, base: Path, **options: Any) -> GuidedVariant:
     torch.manual_seed(2)
-    return GuidedVariant(scene.corpus.spec, str(base), **compatibility.arguments(options)).eval()
+    return GuidedVariant(scene.corpus.spec, str(base), **options).eval()
 
 
 def adversary(scene: Scene, base: Path, folder: Path) -> AdversarialVariant:
@@ -381,7 +380,7 @@ def test_a_guide_that_knows_helps(tmp_path: Path) -> None:
     for guide in ("base", "shuffled"):
         torch.manual_seed(0)
         task = guided(
-            Scene(texts, save_base), base, guide=guide, training={"learning_rate": 0.03}
+            Scene(texts, save_base), base, guide=guide, optimizer={"learning_rate": 0.03}
         ).train()
         started = trainer(tmp_path, max_epochs=2)
         started.fit(task, datamodule=texts)

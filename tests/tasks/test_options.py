@@ -11,10 +11,9 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.errors import InputError
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
-from tests.bases import classifier, spec
+from tests.bases import arguments, classifier, spec
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
 from tests.tasks.tagged import corpus, task_of, trainer, written
 from tests.tasks.test_classification import HAN, SMALL, fit
@@ -73,7 +72,7 @@ def test_options_reach_the_model(option: str, value: object) -> None:
 class TestOptimizer:
     def test_parts_have_weight_decays_by_name(self, make: Make) -> None:
         names = PARTS[make]
-        task = make(weight_decay={name: float(n) for n, name in enumerate(names, start=1)})
+        task = make(optimizer={"weight_decay": {name: n for n, name in enumerate(names, start=1)}})
         optimizer = task.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Adam)
         held = [(group["weight_decay"], group["params"]) for group in optimizer.param_groups]
@@ -88,37 +87,40 @@ class TestOptimizer:
     def test_another_part_is_refused(self, make: Make) -> None:
         parts = [name for name, part in make().model.named_children() if "dropout" not in name]
         with pytest.raises(InputError, match=f"'readout'; the model has {', '.join(parts)}"):
-            make(weight_decay={"readout": 0.1}).configure_optimizers()
+            make(optimizer={"weight_decay": {"readout": 0.1}}).configure_optimizers()
 
     def test_has_the_given_betas(self, make: Make) -> None:
         for options, betas in (({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))):
-            optimizer = make(**options).configure_optimizers()
+            optimizer = make(optimizer=options).configure_optimizers()
             assert isinstance(optimizer, torch.optim.Adam)
             assert {tuple(group["betas"]) for group in optimizer.param_groups} == {betas}
 
     @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
     def test_a_plateau_that_does_not_reduce_is_refused(self, make: Make, factor: float) -> None:
         with pytest.raises(InputError, match=f"plateau_factor is {factor}"):
-            make(plateau_factor=factor).configure_optimizers()
+            make(optimizer={"plateau_factor": factor}).configure_optimizers()
+
+
+PLATEAU = {"learning_rate": 1e-6, "plateau_factor": 0.5}
 
 
 class TestPlateau:
     def test_rate_is_halved_after_each_epoch_without_a_new_best(self) -> None:
         rates = RememberRates()
         # Too small to change a prediction: the first epoch is the best.
-        task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
+        task = classifier(spec(40, 2), **HAN, optimizer=PLATEAU)
         fit(task, 4, callbacks=[rates])
         assert rates.rates == [1e-6, 1e-6, 0.5e-6, 0.25e-6]
 
     def test_without_it_the_rate_stays(self) -> None:
         rates = RememberRates()
-        fit(classifier(spec(40, 2), **HAN, learning_rate=1e-6), 3, callbacks=[rates])
+        fit(classifier(spec(40, 2), **HAN, optimizer={"learning_rate": 1e-6}), 3, callbacks=[rates])
         assert rates.rates == [1e-6] * 3
 
     def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
         def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
             torch.manual_seed(0)
-            task = classifier(spec(40, 2), **HAN, learning_rate=1e-6, plateau_factor=0.5)
+            task = classifier(spec(40, 2), **HAN, optimizer=PLATEAU)
             keep = ModelCheckpoint(
                 tmp_path / folder,
                 filename="last",
@@ -146,8 +148,8 @@ class TestPlateau:
 @pytest.mark.parametrize("hierarchical", [False, True])
 def test_gradients_are_clipped_with_those_of_embeddings_among_them(hierarchical: bool) -> None:
     """On a CPU these are sparse until just before the step."""
-    options = SMALL | {"hierarchical": hierarchical, "optimizer": "sgd", "learning_rate": 1.0}
-    task = classifier(spec(40, 2), **options, initialization="xavier")
+    options = SMALL | {"hierarchical": hierarchical, "initialization": "xavier"}
+    task = classifier(spec(40, 2), **options, optimizer={"name": "sgd", "learning_rate": 1.0})
     before = [parameter.detach().clone() for parameter in task.model.parameters()]
     fit(task, 1, gradient_clip_val=1e-3, limit_train_batches=1)
     pairs = zip(before, task.model.parameters(), strict=True)
@@ -180,7 +182,7 @@ def test_the_schedule_of_the_study() -> None:
 
 def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
     data = corpus(written(tmp_path))
-    task = task_of(data, learning_rate=0.2, warmup_steps=5)
+    task = task_of(data, optimizer={"learning_rate": 0.2, "warmup_steps": 5})
     trainer(tmp_path, max_epochs=1, limit_train_batches=3, limit_val_batches=0).fit(task, data)
     steps = 4  # the next one
     expected = 0.2 * 16**-0.5 * steps * 5**-1.5
@@ -189,7 +191,7 @@ def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
 
 @EACH
 def test_frozen_embeddings_have_no_gradient_and_are_not_optimised(make: Make) -> None:
-    task = make(freeze_embeddings=True)
+    task = make(vectors={"freeze": True})
     frozen = task.model.embedding.weight
     assert [one is frozen for one in task.model.parameters() if not one.requires_grad] == [True]
     groups = task.configure_optimizers().param_groups

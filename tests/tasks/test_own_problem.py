@@ -166,7 +166,7 @@ def test_variants(here: Path, kind: str) -> None:
 
 def test_no_adversary_of_it_was_released(here: Path) -> None:
     with pytest.raises(InputError, match="no loss was released for sentences"):
-        AdversarialVariant(SentenceCorpus().spec, "runs/e/base", 0.1, compat=True)
+        AdversarialVariant(SentenceCorpus().spec, "runs/e/base", 0.1, released=True)
 
 
 class TestCheckpoint:

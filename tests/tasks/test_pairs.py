@@ -86,8 +86,8 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_checkpoint_gives_the_same_output(decoder: str, tmp_path: Path) -> None:
     corpus = PlantedPairs()
-    path = save_pairs(tmp_path / "a.ckpt", corpus, net={"decoder": decoder, "share": True})
-    expected = pair_task(corpus.spec, net={"decoder": decoder, "share": True}).eval()
+    path = save_pairs(tmp_path / "a.ckpt", corpus, decoder=decoder, share=True)
+    expected = pair_task(corpus.spec, decoder=decoder, share=True).eval()
     batch = batch_of(corpus)
     with torch.no_grad():
         logits = expected.model(batch).logits
@@ -127,9 +127,7 @@ def test_published_training_decays_all_parts() -> None:
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_training_learns_what_the_query_asks(decoder: str) -> None:
     """The answer is the word after the query's word, which no word and no query tells alone."""
-    task = pair_task(
-        spec(20, 4, query=True), encoder="bilstm", net={"decoder": decoder, "hidden_size": 16}
-    )
+    task = pair_task(spec(20, 4, query=True), encoder="bilstm", decoder=decoder, hidden_size=16)
     random = torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(task.model.parameters(), 0.01)
     accuracy = []
@@ -179,7 +177,7 @@ class TestMistakes:
         with pytest.raises(InputError, match=r"is for single texts, but .* has pairs of a"):
             UniformVariant(pairs.spec, of_texts)
         with pytest.raises(InputError, match="no loss was released for pairs"):
-            AdversarialVariant(pairs.spec, of_pairs, 0.1, compat=True)
+            AdversarialVariant(pairs.spec, of_pairs, 0.1, released=True)
         with pytest.raises(InputError, match="options of a tagger"):
             GuidedVariant(pairs.spec, of_pairs, context="full")
 

@@ -27,7 +27,6 @@ from attnlight.functional import permutations, total_variation
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import Record, read_record
-from attnlight.storage.compatibility import arguments
 from attnlight.tasks import ChunkTagger
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two
 from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written
@@ -112,7 +111,9 @@ def test_fit_and_test_with_records(
     data_of: Data, tmp_path: Path, target: str, readout: str, reached: float
 ) -> None:
     data = data_of(target)
-    task = task_of(data, readout=readout, learning_rate=0.02, attention_dropout=0.0, dropout=0.0)
+    task = task_of(
+        data, readout=readout, attention_dropout=0.0, dropout=0.0, optimizer={"learning_rate": 0.02}
+    )
     started = trainer(tmp_path, Predictions(figures=False), max_epochs=8)
     started.fit(task, data)
     assert float(started.callback_metrics["val/f1"]) > reached
@@ -354,7 +355,7 @@ def test_a_checkpoint_of_another_model_is_refused(
     started = trainer(tmp_path, max_epochs=1, limit_train_batches=1, limit_val_batches=0)
     started.fit(task_of(data), data)
     started.save_checkpoint(tmp_path / "last.ckpt")
-    given = ChunkTagger(data.spec | spec, **arguments(SMALL | options))
+    given = ChunkTagger(data.spec | spec, SMALL | options)
     with pytest.raises(InputError, match=told):
         trainer(tmp_path).test(given, data, ckpt_path=tmp_path / "last.ckpt", verbose=False)
 

@@ -61,7 +61,7 @@ class TestCommands:
             options += ["--trainer.max_epochs=2", "--trainer.logger=false", "--run=r", *QUIET]
             run = here / "checkpoints" / name / "r"
         else:
-            base = scenes["tokens"].base(here, betas=(0.9, 0.98))
+            base = scenes["tokens"].base(here, optimizer={"betas": (0.9, 0.98)})
             options, run = self.fit_tagger(scenes["tokens"], base, here), here / "e" / "r"
             count = int(scenes["tokens"].corpus.dataset("test").lengths.sum())
         assert main(["fit", *options, *CPU]) == 0

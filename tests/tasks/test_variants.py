@@ -16,7 +16,6 @@ from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
 from attnlight.reference import FrozenBase, cached_outputs, read_base, write_outputs
-from attnlight.storage import compatibility
 from attnlight.tasks import (
     AdversarialVariant,
     GuidedVariant,
@@ -41,7 +40,7 @@ KINDS: dict[str, Kind] = {
 }
 OF_TAGGERS: dict[str, Kind] = {
     "uniform head": (UniformVariant, {"head": 1}),
-    "compat": (AdversarialVariant, {"lambda_": 0.1, "compat": True}),
+    "released": (AdversarialVariant, {"lambda_": 0.1, "released": True}),
     "imitation by tvd": (AdversarialVariant, {"lambda_": 0.0, "prediction_term": "tvd"}),
     "guided, tokens": (GuidedVariant, {"context": "tokens"}),
     "guided, query and key": (GuidedVariant, {"query_key": True}),
@@ -52,10 +51,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "bigru": ("three", {"encoder": "bigru"}),
     "cnn": ("three", {"encoder": "cnn", "attention": "scaled_dot"}),
     "none": ("three", {"encoder": "none", "attention": "dot", "dropout": 0.2}),
-    "frozen": ("three", {"encoder": "average", "freeze_embeddings": True}),
+    "frozen": ("three", {"encoder": "average", "vectors": {"freeze": True}}),
     "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
-    "pair tanh": ("pairs", {"encoder": "bilstm", "net": {"decoder": "tanh"}}),
-    "pair affine": ("pairs", {"encoder": "cnn", "net": {"decoder": "affine", "share": True}}),
+    "pair tanh": ("pairs", {"encoder": "bilstm", "decoder": "tanh"}),
+    "pair affine": ("pairs", {"encoder": "cnn", "decoder": "affine", "share": True}),
     "study": ("tokens", {"readout": "study"}),
     "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
     "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
@@ -78,7 +77,7 @@ def base(scene: Scene, tmp_path: Path) -> Path:
 def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
     task, own = (KINDS | OF_TAGGERS)[kind]
     torch.manual_seed(1)
-    return task(scene.corpus.spec, str(base), **compatibility.arguments(own | options))
+    return task(scene.corpus.spec, str(base), **own | options)
 
 
 def shapes(task: Any) -> dict[str, torch.Size]:
@@ -123,7 +122,9 @@ class TestArchitecture:
     ) -> None:
         name, options = ARCHITECTURES[architecture]
         scene = scenes[name]
-        path = scene.base(tmp_path, weight_decay=0.5, betas=(0.9, 0.98), **options)
+        path = scene.base(
+            tmp_path, optimizer={"weight_decay": 0.5, "betas": (0.9, 0.98)}, **options
+        )
         own = read_base(path)
         held = own.identity.options
         for kind in ("seed", "adversary"):
@@ -144,14 +145,14 @@ class TestArchitecture:
 class TestTrainingOptions:
     @THREE
     def test_replace_the_base_s(self, scene: Scene, tmp_path: Path) -> None:
-        path = scene.base(tmp_path, learning_rate=0.5, amsgrad=True)
-        task = make("uniform", scene, path, training={"learning_rate": 0.25})
+        path = scene.base(tmp_path, optimizer={"learning_rate": 0.5, "amsgrad": True})
+        task = make("uniform", scene, path, optimizer={"learning_rate": 0.25})
         group = task.configure_optimizers().param_groups[0]
         assert (group["lr"], group["amsgrad"]) == (0.25, True)
 
     @TOKENS
     def test_have_a_schedule_of_their_own(self, scene: Scene, base: Path) -> None:
-        task = make("uniform", scene, base, training={"learning_rate": 0.25, "warmup_steps": 7})
+        task = make("uniform", scene, base, optimizer={"learning_rate": 0.25, "warmup_steps": 7})
         expected = 0.25 * 16**-0.5 * 7**-1.5
         optimizer = task.configure_optimizers()["optimizer"]
         assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
@@ -167,7 +168,7 @@ class TestTrainingOptions:
         self, scene: Scene, tmp_path: Path
     ) -> None:
         decay = {"recurrent": 0.1, "decoder": 0.2}
-        path = scene.base(tmp_path, encoder="bilstm", weight_decay=decay)
+        path = scene.base(tmp_path, encoder="bilstm", optimizer={"weight_decay": decay})
         task = make("guided, tokens", scene, path)
         decays = [group["weight_decay"] for group in task.configure_optimizers().param_groups]
         assert max(decays) == 0.2
@@ -364,17 +365,6 @@ class TestRefusal:
 
 
 @BOTH
-def test_older_base_lacks_newer_options(scene: Scene, base: Path) -> None:
-    checkpoint = torch.load(base, weights_only=True)
-    held = checkpoint["hyper_parameters"]
-    del held["optimizer"]["momentum"], held["net"]["dropout"]
-    torch.save(checkpoint, base)
-    task = make("seed", scene, base)
-    default = 0.2 if scene.save is save_tagger else 0.0
-    assert (task.hparams["optimizer"]["momentum"], task.hparams["net"]["dropout"]) == (0.0, default)
-
-
-@BOTH
 def test_stand_in_reads_each_split(scene: Scene, base: Path) -> None:
     """What other tests rely on: a task's losses are against the base's outputs of that split."""
     task = make("imitation", scene, base).eval()
@@ -435,8 +425,8 @@ def test_of_a_corpus_with_one_answer_a_sentence(
     assert math.isfinite(started.callback_metrics["test/loss"])
     assert "test/precision" not in started.callback_metrics
     if kind == "adversary":
-        with pytest.raises(InputError, match="compat is the released loss"):
-            make(kind, Scene(one, save_tagger), path, compat=True)
+        with pytest.raises(InputError, match="released is the loss of the paper's code"):
+            make(kind, Scene(one, save_tagger), path, released=True)
     if kind == "guided":
         np.testing.assert_allclose(rows["attention_js"], 0, atol=1e-9)
     with pytest.raises(InputError, match=f"has target {target}, the corpus in `data` tokens"):

@@ -30,10 +30,10 @@ def data(tmp_path: Path) -> PlantedEvidence:
     )
 
 
-def started(data: PlantedEvidence, **options: Any) -> Tensor:
+def started(data: PlantedEvidence, **vectors: Any) -> Tensor:
     """The embeddings of a fit of no epoch, (V, 8)."""
     torch.manual_seed(0)
-    task = classifier(data.spec, encoder="none", embedding_size=8, **options)
+    task = classifier(data.spec, encoder="none", embedding_size=8, vectors=vectors)
     trainer = pl.Trainer(
         max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
@@ -54,7 +54,7 @@ def given(data: PlantedEvidence) -> WordVectors:
 @needs_gensim
 def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
     vectors = given(data)
-    weight, drawn = started(data, vectors="corpus"), started(data)
+    weight, drawn = started(data, path="corpus"), started(data)
     known = vectors.covered
     assert 0 < int(known.sum()) < len(known) - 4, "some words are too rare"
     assert torch.equal(weight[known], vectors.matrix[known])
@@ -65,7 +65,7 @@ def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
 @needs_gensim
 def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
     vectors = given(data)
-    weight = started(data, vectors="corpus", normalize_vectors=True, unknown_vectors="zero")
+    weight = started(data, path="corpus", normalize=True, unknown="zero")
     known = vectors.covered
     norms = weight.double().norm(dim=-1)
     torch.testing.assert_close(norms, known.double(), atol=1e-6, rtol=0)
@@ -76,7 +76,7 @@ def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
 @needs_gensim
 def test_a_file_and_the_corpus_are_read_alike(data: PlantedEvidence) -> None:
     path = data.word_vectors(Word2VecSettings(size=8))
-    assert torch.equal(started(data, vectors=str(path)), started(data, vectors="corpus"))
+    assert torch.equal(started(data, path=str(path)), started(data, path="corpus"))
 
 
 def test_corpus_without_gensim_is_refused(
@@ -84,11 +84,11 @@ def test_corpus_without_gensim_is_refused(
 ) -> None:
     monkeypatch.setitem(sys.modules, "gensim", None)
     with pytest.raises(InputError, match="pip install"):
-        started(data, vectors="corpus")
+        started(data, path="corpus")
 
 
 def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence) -> None:
-    task = classifier(data.spec, embedding_size=8, vectors="corpus")
+    task = classifier(data.spec, embedding_size=8, vectors={"path": "corpus"})
     trainer = pl.Trainer(max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False)
     with pytest.raises(InputError, match="no tokenizer yet"):
         trainer.fit(task, data.train_dataloader())

@@ -24,7 +24,6 @@ from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import stored_records
 from attnlight.report.summary import terminal_table
 from attnlight.report.verdict.card import verdict_of
-from attnlight.storage import compatibility
 from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
@@ -47,8 +46,6 @@ class RunConfig(SaveConfigCallback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse to replace a test's record of other settings, or to add to those of another checkpoint.
 
-        Records without settings are compared by their other metadata.
-
         Raises:
             InputError: There is such a record.
         """
@@ -68,16 +65,7 @@ class RunConfig(SaveConfigCallback):
                 metadata = read_metadata(path)
             except RecordError:  # none, or a damaged one
                 continue
-            settings = test.settings(around)
-            expected: dict[str, Any] = {}
-            if "settings" in metadata:
-                expected["settings"] = settings
-                recorded = {"class_path": type(test).__name__, "init_args": metadata["settings"]}
-                metadata["settings"] = compatibility.callback(recorded)["init_args"]
-            else:
-                partial = "limit_batches" in settings or test.max_instances is not None
-                expected |= test.plain_metadata()
-                expected |= {"measures": list(test.measures), "partial": partial}
+            expected: dict[str, Any] = {"settings": test.settings(around)}
             if suffix:
                 expected["corpus"] = around.corpus.fingerprint
             for name, value in expected.items():
@@ -158,7 +146,7 @@ def _require_checkpoint(
             f"{path} is of other weights ({metadata.get('weights')}) than the model has now ({weights}): "
             "give another --run, or delete the records."
         )
-    same = again or name is None or hashed in (None, checkpoint_hash(checkpoint))
+    same = again or name is None or hashed == checkpoint_hash(checkpoint)
     if found == name and same:
         return
     raise InputError(

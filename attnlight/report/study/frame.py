@@ -15,8 +15,8 @@ from attnlight.errors import InputError
 from attnlight.problems.words import Words
 from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
-from attnlight.storage import compatibility
 from attnlight.storage.files import require_ordinary
+from attnlight.storage.migration import unmigrated
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -125,7 +125,8 @@ def read_study(folder: Path) -> Study:
     if schema != SCHEMA:
         raise InputError(f"{path} is of schema {schema}; this version reads schema {SCHEMA}.")
     try:
-        content = compatibility.study(content)
+        if "problem" not in content or "compat" in (content.get("best") or {}):
+            raise unmigrated(path)
         runs = _read_runs(path, content["runs"])
         head = (content["study"], content["experiment"], content["corpus"], content["classes"])
         words, selected = Words(**content["problem"]), content["selected"] or None

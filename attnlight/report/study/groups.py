@@ -203,7 +203,7 @@ def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
 
 def term_name(term: str, lam: float | None = None) -> str:
     """Name of an attention term, with its weight if given."""
-    name = "KL (released scale)" if term == "compat" else term.upper()
+    name = "KL (released scale)" if term == "released" else term.upper()
     return name if lam is None else f"{name}, λ = {lam:g}"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from attnlight.report.study.frame import Runs
 
-TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "compat": PALETTE[5]}
+TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "released": PALETTE[5]}
 STYLES = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
 COLLAPSED = "collapsed run"
 LAMBDA = "λ, the weight of the divergence in the adversary's loss"

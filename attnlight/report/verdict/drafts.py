@@ -13,6 +13,7 @@ from attnlight.errors import InputError
 from attnlight.figures import describe
 from attnlight.figures.methods import METHODS
 from attnlight.figures.tables import class_name
+from attnlight.problems import problem_of_task
 from attnlight.records import (
     KEY,
     RecordFile,
@@ -32,7 +33,6 @@ from attnlight.report.verdict.claims import (
     rules,
 )
 from attnlight.report.verdict.commands import adversary_commands, from_here, measuring_command
-from attnlight.storage.compatibility import problem_of, section
 from attnlight.storage.files import read_yaml
 
 DECIDERS = Path(__file__).with_name("deciders.yaml")
@@ -70,9 +70,10 @@ class Drafts:
         self.total = sizes[0] if sizes else None
         self.model: dict[str, Any] = {}
         if run.config_text:
-            config = section(run.configs["fit"].get("model"))
+            config = run.configs["fit"].get("model")
+            config = config if isinstance(config, dict) else {}
             options = config.get("init_args")
-            self.model = {"problem": problem_of(str(config.get("class_path")))}
+            self.model = {"problem": problem_of_task(config.get("class_path"))}
             self.model |= options if isinstance(options, dict) else {}
         for entry in self.metadata.values():
             self.model |= entry.get("model") or {}

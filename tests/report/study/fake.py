@@ -29,7 +29,7 @@ GUIDES = {
 GRID = {0.0005: (0.25, 0.18), 0.002: (0.45, 0.2), 0.01: (0.66, 0.21)}  # JS and TVD by lambda
 HEADS = 4
 KL = (0.0, *np.logspace(-3, 0, 12).round(4).tolist())
-COMPAT = (0.2, 0.5, 1.0, 1.5, 2.1, 2.6, 3.1)
+RELEASED = (0.2, 0.5, 1.0, 1.5, 2.1, 2.6, 3.1)
 PROBES = {
     "uniform": 0.874,
     "learned": 0.903,
@@ -41,7 +41,7 @@ PROBES = {
 # Of the three seeds of a lambda, which collapsed.
 FALLEN = {
     "kl": {0.2848: (1,), 0.5337: (0, 2), 1.0: (0, 1, 2)},
-    "compat": {2.1: (0, 1, 2), 2.6: (1,), 3.1: (0, 1)},
+    "released": {2.1: (0, 1, 2), 2.6: (1,), 3.1: (0, 1)},
 }
 COUNTS = ("tokens", "correct", "agree", "gold", "found", "matched", "choices", "tau_rows")
 SUMS = ("nll_gold", "nll_base", "attention_js", "attention_js_mean", "attention_js_share")
@@ -265,7 +265,7 @@ def whole_tagger(
     seeds: int = 3,
     variants: int = 5,
     kl: Sequence[float] = KL,
-    compat: Sequence[float] = COMPAT,
+    released: Sequence[float] = RELEASED,
     **options: Any,
 ) -> FakeTagging:
     """A study with every role, in which some adversaries of a large lambda collapsed."""
@@ -280,7 +280,7 @@ def whole_tagger(
     for seed in range(1, variants + 1):
         study.add(f"seed-b0-s{seed}", "seed", 0.905, 0.215, 0.17, 0.055, 0.58, seed=seed)
     add_probes(study, seeds)
-    for term, lambdas in (("kl", kl), ("compat", compat)):
+    for term, lambdas in (("kl", kl), ("released", released)):
         for lam in lambdas:
             for seed in range(seeds):
                 add_adversary(study, term, lam, seed)

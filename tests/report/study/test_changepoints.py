@@ -173,7 +173,7 @@ def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) ->
     assert study.runs.at["base-s0", "threshold"] == pytest.approx(threshold)
     assert collapsed(study) == {name for name, loss in held.items() if loss > threshold}
     assert len(collapsed(study)) == 12
-    runs = study.finished("adversary", term="compat", lam=3.1)
+    runs = study.finished("adversary", term="released", lam=3.1)
     assert list(runs["seed"][runs["collapsed"]]) == [0, 1]
     assert f"above {threshold:.3f} nats per token" in collapse_note(study, "base-s0")
 

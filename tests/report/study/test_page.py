@@ -23,7 +23,7 @@ TABLES = {
 FIGURES = {
     "texts": [f"{figure}-base-s0" for figure in ("figure5", "seeds", "adversary")],
     "tagging": [
-        *(f"{f}-{t}-base-s0" for f in ("outcome", "heads", "ranking") for t in ("kl", "compat")),
+        *(f"{f}-{t}-base-s0" for f in ("outcome", "heads", "ranking") for t in ("kl", "released")),
         *("tradeoff-base-s0", "probes"),
     ],
 }
@@ -52,7 +52,7 @@ class Written(NamedTuple):
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     fake: Any = whole(bases=1, texts=60)
     if request.param == "tagging":
-        fake = whole_tagger(seeds=2, variants=2, kl=(0.0, 0.1, 1.0), compat=(2.1,), sentences=20)
+        fake = whole_tagger(seeds=2, variants=2, kl=(0.0, 0.1, 1.0), released=(2.1,), sentences=20)
     folder = fake.write(tmp_path_factory.mktemp("root") / "fake")
     return Written(request.param, folder / "report", write_study(folder))
 
@@ -114,7 +114,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The report of a study whose names are markup."""
     fake: Any = whole(seeds=1, bases=1, texts=8, classes=["good", f"50_% & #1{ATTACK}"])
     if request.param == "tagging":
-        fake = whole_tagger(seeds=1, variants=1, kl=(0.0, 0.1), compat=(), sentences=8)
+        fake = whole_tagger(seeds=1, variants=1, kl=(0.0, 0.1), released=(), sentences=8)
         for run in fake.runs:
             run["guide"] = run["guide"] and f"<u>{run['guide']}"
             run["context"] = run["context"] and f"<s>{run['context']}"
@@ -189,7 +189,7 @@ class TestCommand:
 
     @pytest.mark.parametrize("target", ["marked", "sentence"])
     def test_a_target_without_chunks_tells_accuracy(self, tmp_path: Path, target: str) -> None:
-        few: dict[str, Any] = {"kl": (0.0, 0.1), "compat": (), "sentences": 8, "heads": 1}
+        few: dict[str, Any] = {"kl": (0.0, 0.1), "released": (), "sentences": 8, "heads": 1}
         fake = whole_tagger(seeds=1, variants=1, target=target, **few)
         folder = fake.write(tmp_path / "fake")
         write_study(folder)

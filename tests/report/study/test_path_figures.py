@@ -60,7 +60,7 @@ class TestLambdaAxis:
 
     @pytest.mark.parametrize("columns", [1, 2])
     def test_names_do_not_overlap(self, estimates: Estimates, columns: int) -> None:
-        figure = (draw_outcome if columns == 1 else draw_heads)(estimates, "base-s0", "compat")
+        figure = (draw_outcome if columns == 1 else draw_heads)(estimates, "base-s0", "released")
         assert figure is not None
         figure.draw_without_rendering()
         renderer = figure._get_renderer()
@@ -245,7 +245,7 @@ class TestProbes:
             assert names[3] == "of the base, shuffled"
 
     def test_a_study_without_probes_has_none(self, tmp_path: Path) -> None:
-        fake = whole_tagger(seeds=1, variants=0, kl=(), compat=(), sentences=8)
+        fake = whole_tagger(seeds=1, variants=0, kl=(), released=(), sentences=8)
         fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
         study = read_study(fake.write(tmp_path))
         assert draw_guides(Estimates(study)) is None

@@ -66,10 +66,10 @@ MEANS = {
             r"guide-adversary-s\d",
         ),
         ("adversaries", "KL, λ = 0.2848", r"adversary-kl-l0.2848-s\d"),
-        ("adversaries", "KL (released scale), λ = 2.6", r"adversary-compat-l2.6-s\d"),
+        ("adversaries", "KL (released scale), λ = 2.6", r"adversary-released-l2.6-s\d"),
         ("adversary_distances", "KL, λ = 1", r"adversary-kl-l1-s\d"),
         ("heads", "other seeds", r"seed-b0-s\d"),
-        ("heads", "KL (released scale), λ = 0.5", r"adversary-compat-l0.5-s\d"),
+        ("heads", "KL (released scale), λ = 0.5", r"adversary-released-l0.5-s\d"),
     ],
 }
 
@@ -311,7 +311,7 @@ class TestTargets:
 
     def test_without_chunks_there_is_accuracy_once(self, tmp_path: Path) -> None:
         fake = whole_tagger(
-            seeds=2, variants=2, kl=(0.0, 0.1), compat=(), sentences=20, target="marked"
+            seeds=2, variants=2, kl=(0.0, 0.1), released=(), sentences=20, target="marked"
         )
         study = read_study(fake.write(tmp_path))
         grids = study_tables(Estimates(study))
