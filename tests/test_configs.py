@@ -56,6 +56,7 @@ def keys(value: object) -> Iterator[str]:
             yield from keys(item)
 
 
+LONG = ("babi_2", "babi_3")  # stories; babi_1 runs what they run
 # One experiment for each corpus.
 FIRST_OF_CORPUS = list({read(file)["data"]: file for file in reversed(EXPERIMENTS)}.values())[::-1]
 
@@ -183,7 +184,13 @@ def test_dotted_keys_are_seen_at_any_depth() -> None:
     assert list(keys({"a": [{"b.c": {}}], "d": 1})) == ["a", "d", "b.c"]
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS, ids=name)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * file.stem.startswith(LONG))
+        for file in EXPERIMENTS
+    ],
+)
 def test_experiment_runs(
     here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
 ) -> None:
