@@ -77,7 +77,7 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
 
 def test_test_predict_report(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["-c", f"{fitted}/fit.yaml", f"--ckpt_path={fitted}/best.ckpt"]
-    assert main(["test", *common, "-c", f"{CONFIGS}/tests/all.yaml"]) == 0
+    assert main(["test", *common, "--tests=predictions,attention_permutation"]) == 0
     assert "median_tvd" in capsys.readouterr().out
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 111
