@@ -202,6 +202,7 @@ def test_weights_that_have_changed(place: Path, capsys: pytest.CaptureFixture[st
         ("guided_mlp", "huggingface_pooled"),
     ],
 )
+@pytest.mark.slow
 def test_variants(place: Path, variant: str, model: str) -> None:
     base = place / f"checkpoints/e/base-{model}/best.ckpt"
     if not base.exists():
@@ -223,6 +224,7 @@ class TestTrainedElsewhere:
     def trained(self, place: Path) -> Path:
         return write_model(place / "trained", **NAMES)
 
+    @pytest.mark.slow
     def test_command(self, place: Path, trained: Path) -> None:
         command = ["test", "--model=huggingface_last", f"--model.net.path={trained}"]
         named = ["--data=films.yaml", "--experiment=elsewhere", "--tests=cheap"]
