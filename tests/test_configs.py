@@ -56,8 +56,13 @@ def keys(value: object) -> Iterator[str]:
             yield from keys(item)
 
 
-# One experiment for each corpus.
-FIRST_OF_CORPUS = list({read(file)["data"]: file for file in reversed(EXPERIMENTS)}.values())[::-1]
+# One experiment for each corpus, and for each model.
+FIRST_OF_CORPUS, FIRST_OF_MODEL = (
+    list({read(file)[kind]: file for file in reversed(EXPERIMENTS)}.values())[::-1]
+    for kind in ("data", "model")
+)
+LONG = {f"babi_{task}_bilstm" for task in (2, 3)}  # whose stories take long
+QUICK = {file for file in (*FIRST_OF_CORPUS, *FIRST_OF_MODEL) if file.stem not in LONG}
 
 
 def named_by_experiments(kind: str) -> set[Path]:
@@ -183,7 +188,13 @@ def test_dotted_keys_are_seen_at_any_depth() -> None:
     assert list(keys({"a": [{"b.c": {}}], "d": 1})) == ["a", "d", "b.c"]
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS, ids=name)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file not in QUICK))
+        for file in EXPERIMENTS
+    ],
+)
 def test_experiment_runs(
     here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
 ) -> None:

@@ -437,7 +437,7 @@ HOSTILE = [
 LONG = "word " * 10_000 + "good"
 
 
-@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("paired", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_hostile_texts_names_and_paths_go_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
 ) -> None:

@@ -150,6 +150,7 @@ def test_predictions_are_those_of_its_own_tokenizer(there: Path) -> None:
     assert not (run / "predictions.parquet").exists()
 
 
+@pytest.mark.slow
 def test_page_and_logs_keep_both_apart(there: Path) -> None:
     run, tests = there / "e/base", attached("predictions")
     logged = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]

@@ -76,8 +76,11 @@ def tagging(folder: Path) -> Built:
 @pytest.mark.parametrize(
     ("problem", "precision"),
     [
-        *((text, "bf16-true"), (text, "16-true"), (pairs, "bf16-true"), (pairs, "bf16-mixed")),
-        *((tagging, "bf16-true"), (tagging, "bf16-mixed")),
+        *((text, "bf16-true"), (pairs, "bf16-mixed"), (tagging, "bf16-true")),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((text, "16-true"), (pairs, "bf16-true"), (tagging, "bf16-mixed"))
+        ),
     ],
 )
 def test_all_tests_record(tmp_path: Path, problem: Callable[[Path], Built], precision: Any) -> None:

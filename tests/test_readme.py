@@ -32,6 +32,13 @@ def test_every_block_runs(name: str, tmp_path: Path) -> None:
     LEFT_BEHIND[name](reader)
 
 
+def test_a_block_of_the_readme_runs(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    (block,) = (block for block in blocks(README) if "bag.Bag" in block.text)
+    reader.follow(block)
+    assert (tmp_path / "checkpoints/bag/first/best.ckpt").is_file()
+
+
 def left_by_readme(reader: Reader) -> None:
     """What the README says that its commands write."""
     checkpoints = reader.folder / "checkpoints"

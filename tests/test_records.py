@@ -18,6 +18,7 @@ from attnlight.errors import InputError
 from attnlight.records import (
     RecordError,
     ShardWriter,
+    clustered_pieces,
     merge_shards,
     read_metadata,
     read_pieces,
@@ -417,6 +418,16 @@ class TestMetadata:
             read_record(path)
         with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
             list(read_pieces(path, ["a"]))
+
+
+def test_clusters_of_another_column_are_in_order_and_without_unmeasured_rows(
+    tmp_path: Path,
+) -> None:
+    columns = {"batch": np.array([7.0, np.nan, 2.0, 7.0]), "a": np.arange(4.0)}
+    path = record(tmp_path / "x.parquet", keys(np.arange(4)), columns, clusters="batch")
+    ((piece, clusters),) = clustered_pieces(path, ["a"])
+    assert clusters.tolist() == [2, 7, 7]
+    assert piece["a"].tolist() == [2, 0, 3]
 
 
 class TestFullDisk:

@@ -111,6 +111,8 @@ def test_a_run_without_a_checkpoint_is_refused(
         assert f"there is no checkpoint {bare}/best.ckpt" in capsys.readouterr().err
 
 
+@pytest.mark.ddp
+@pytest.mark.slow
 def test_two_devices_write_what_one_writes(runs: list[Path], tmp_path: Path) -> None:
     command = ["sanity", *map(str, runs), "--methods=input_gradient,occlusion", "--overwrite"]
     attnlight_here(*command, *CPU, *QUIET, cwd=tmp_path)

@@ -75,6 +75,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """First all at once, then each line by itself once its record is gone."""
     before = verdict_of(Path(RUN))
@@ -198,6 +199,7 @@ def test_records_of_another_checkpoint_give_no_card(
     record.unlink()
 
 
+@pytest.mark.slow
 def test_trained_adversaries_are_found(here: Path) -> None:
     assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
     line = verdict_of(Path(RUN))["uniqueness"]

@@ -158,9 +158,13 @@ def trained(name: str, folder: Path, devices: int) -> dict[str, Tensor]:
     return weights | {"train/loss": started.callback_metrics["train/loss"]}
 
 
-def train_all_on_two(arguments: Sequence[str]) -> int:
-    """Do every training as one of two ranks; each keeps its weights in the folder that is given."""
-    (folder,) = map(Path, arguments)
-    ended = {name: trained(name, folder, devices=2) for name in TRAININGS}
-    torch.save(ended, folder / f"rank{os.environ['LOCAL_RANK']}.pt")
+def train_on_two(arguments: Sequence[str]) -> int:
+    """Do trainings as one of two ranks; each keeps its weights in the folder that is given.
+
+    Args:
+        arguments: The folder, and the names of the trainings.
+    """
+    folder, *names = arguments
+    ended = {name: trained(name, Path(folder), devices=2) for name in names}
+    torch.save(ended, Path(folder, f"rank{os.environ['LOCAL_RANK']}.pt"))
     return 0

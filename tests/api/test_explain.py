@@ -391,6 +391,7 @@ def test_what_is_no_model_is_refused() -> None:
         attnlight.explain(TwoHeads(True), TEXTS)
 
 
+@pytest.mark.slow
 def test_a_text_takes_seconds(checkpoint: Path) -> None:
     """Processor time, imports included, since other processes may share the core."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -95,12 +95,12 @@ class Base:
 
 def texts() -> TextBatch:
     random = torch.Generator().manual_seed(2)
-    tokens = torch.randint(4, 30, (40, 9), generator=random)
-    lengths = torch.randint(1, 10, (40, 1), generator=random)
+    tokens = torch.randint(4, 30, (20, 9), generator=random)
+    lengths = torch.randint(1, 10, (20, 1), generator=random)
     tokens = tokens.masked_fill(torch.arange(9) >= lengths, 0)
-    labels = torch.tensor([SETS[row % len(SETS)][0] for row in range(40)])
+    labels = torch.tensor([SETS[row % len(SETS)][0] for row in range(20)])
     return TextBatch(
-        torch.arange(40) + 7, tokens, tokens != 0, labels, allowed_classes=allowed_of(40)
+        torch.arange(20) + 7, tokens, tokens != 0, labels, allowed_classes=allowed_of(20)
     )
 
 

@@ -26,6 +26,7 @@ from attnlight.report.page import write_report
 from attnlight.tasks import AttentionTask
 from tests.commands import CONFIGS, QUIET, attnlight_on_one
 
+pytestmark = pytest.mark.slow
 RUN = "checkpoints/babi/run"
 SMALL = ["--model.net.hidden_size=12", "--model.net.embedding_size=16", "--trainer.max_epochs=8"]
 SMALL += ["--model.optimizer.learning_rate=0.01", "--trainer.logger=false"]

@@ -231,6 +231,7 @@ def test_worker_processes_load_the_same_batches() -> None:
 
 
 @pytest.mark.ddp
+@pytest.mark.slow
 def test_two_devices_read_what_one_reads(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.datamodules.counting", str(tmp_path), "2"]
     subprocess.run(command, cwd=REPOSITORY, timeout=180, check=True)

@@ -223,6 +223,7 @@ class TestLoaders:
             assert torch.equal(one.query, other.query)
             assert torch.equal(one.allowed_classes, other.allowed_classes)
 
+    @pytest.mark.slow
     def test_two_processes_prepare_one_corpus(self, corpus: Path) -> None:
         code = (
             "import json, sys; from attnlight.datamodules import PairDataModule\n"

@@ -192,6 +192,7 @@ def test_every_argument_shows_its_meaning() -> None:
     assert "Texts per training batch" in shown
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     def peak(size: int) -> float:
         command = [sys.executable, "-c", MEMORY, str(size), str(tmp_path)]

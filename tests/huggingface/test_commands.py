@@ -100,7 +100,7 @@ def test_fit_test_and_read_texts(
 def test_words(place: Path, name: str) -> None:
     run = f"words-{name}"
     assert fit(run, "--model.net.items=words", name=name) == 0
-    tests = "--tests=cheap,texts,faithfulness,attention_sinks"
+    tests = "--tests=predictions,texts,attention_sinks"
     assert main(["test", f"checkpoints/e/{run}", tests, *CPU, *QUIET]) == 0
     assert main(["report", f"checkpoints/e/{run}"]) == 0
     trained = attnlight.load(f"checkpoints/e/{run}")
@@ -126,7 +126,7 @@ def test_words(place: Path, name: str) -> None:
     assert [word.strip() for word in explained.items] == rows[0]["text"].split()
     batch = trained.encode([row["text"] for row in rows[:3]])
     assert attnlight.check(trained.model, batch) == []
-    results = attnlight.run(trained, [row["text"] for row in rows[:3]], tests="cheap")
+    results = attnlight.run(trained, [row["text"] for row in rows[:3]], tests="predictions")
     assert len(results.table("predictions")) == 3
 
 
@@ -202,6 +202,7 @@ def test_weights_that_have_changed(place: Path, capsys: pytest.CaptureFixture[st
         ("guided_mlp", "huggingface_pooled"),
     ],
 )
+@pytest.mark.slow
 def test_variants(place: Path, variant: str, model: str) -> None:
     base = place / f"checkpoints/e/base-{model}/best.ckpt"
     if not base.exists():
@@ -223,6 +224,7 @@ class TestTrainedElsewhere:
     def trained(self, place: Path) -> Path:
         return write_model(place / "trained", **NAMES)
 
+    @pytest.mark.slow
     def test_command(self, place: Path, trained: Path) -> None:
         command = ["test", "--model=huggingface_last", f"--model.net.path={trained}"]
         named = ["--data=films.yaml", "--experiment=elsewhere", "--tests=cheap"]

@@ -49,14 +49,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(write_model(place / name, name, **NAMES)) for name in ("bert", "llama")}
 
 
+SLOW = (("bert", "pieces"), ("llama", "words"), ("llama", "pieces"))
+
+
 @pytest.mark.parametrize(
     ("kind", "items"),
-    [
-        ("bert", "words"),
-        ("llama", "pieces"),
-        pytest.param("bert", "pieces", marks=pytest.mark.slow),
-        pytest.param("llama", "words", marks=pytest.mark.slow),
-    ],
+    [("bert", "words"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 @pytest.mark.parametrize("name", FILES)
 def test_it_runs_or_is_refused_in_one_sentence(

@@ -91,6 +91,7 @@ def test_reaches_what_slsqp_reaches() -> None:
     assert gaps.max() < 0.03
 
 
+@pytest.mark.slow
 def test_neither_batches_nor_padding_change_a_row() -> None:
     """Rows have random starts of their own, keyed by index and position."""
     model = decoders(32, 8, 3)

@@ -19,6 +19,7 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
+from attnlight.functional.adversary.exact import max_js_attention
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
 
@@ -163,6 +164,15 @@ def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
     least = weights.masked_fill(~mask, 2.0).argmin(-1)
     assert torch.equal(adversary.argmax(-1), least)
     assert (adversary.amax(-1) == 1).all()
+
+
+@pytest.mark.parametrize("bounds", [(-math.inf, 0.5), (0.5, math.inf)])
+def test_an_item_on_a_bound_is_within_it(bounds: tuple[float, float]) -> None:
+    weights, e = torch.tensor([[[0.45, 0.05, 0.5]], [[0.0, 0.5, 1.0]]], dtype=torch.float64)
+    low, high = torch.tensor(bounds, dtype=torch.float64).reshape(2, 1, 1)
+    attention, js = max_js_attention(weights, e, low, high, torch.ones(1, 3, dtype=torch.bool))
+    assert attention.tolist() == [[0, 1, 0]]
+    assert js[0].tolist() == pytest.approx(jensen_shannon(attention, weights[0]).tolist())
 
 
 class TestSeveralTolerances:
