@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnlight.batch import HasKeptStates
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
@@ -76,7 +77,7 @@ class FrozenBase:
                 f"the base {self.path} was trained with a vocabulary other than that of `data`: "
                 "give the `data` of its fit.yaml."
             )
-        if getattr(corpus, "encoding", None) is None and not corpus.matches_fingerprint(
+        if corpus.encoding is None and not corpus.matches_fingerprint(
             self.identity.corpus
         ):  # a corpus encoded with the model's vocabulary may be any corpus
             raise InputError(
@@ -120,7 +121,7 @@ class FrozenBase:
         print(f"{self.path}: evaluating {len(texts):,} {split} texts, once", file=sys.stderr)
         description = {"base": str(self.path), "split": split}
         model: Any = base.model
-        if hasattr(model, "keep_states"):
+        if isinstance(model, HasKeptStates):
             model.keep_states([texts])
         write_outputs(model.to(device), texts, folder, **description)
 

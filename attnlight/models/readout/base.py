@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasReadoutCost, TextBatch
 from attnlight.functional import (
     first_flip,
     max_js,
@@ -72,7 +72,7 @@ class Readout:
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
         self.affine = output.item_logits is not None
-        self.cheap: bool = getattr(model, "cheap_readout", False)
+        self.cheap = isinstance(model, HasReadoutCost) and model.cheap_readout
         self.by_programs = not self.affine or output.logits.shape[-1] > 2
 
     @cached_property
