@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -197,4 +197,147 @@ class LayeredModel(AttentionModel, Protocol):
     @property
     def attention_layers(self) -> Sequence[nn.Module]:
         """The numbered modules that compute the attention of each layer, in order of their calls."""
+        ...
+
+
+# What a model may have beyond `AttentionModel`; docs/guide.md says what each of it brings.
+
+
+@runtime_checkable
+class HasScope(Protocol):
+    """A model that says what its attention is of: a sentence for pages and the terminal."""
+
+    scope: str
+
+
+@runtime_checkable
+class HasReach(Protocol):
+    """A model or encoder whose states depend on `reach` items on either side; None: on all."""
+
+    @property
+    def reach(self) -> int | None:
+        """Number of items; None: all."""
+        ...
+
+
+@runtime_checkable
+class HasLeaveOneOut(Protocol):
+    """A model that deletes items faster than by encoding each shortened text."""
+
+    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+        """Logits (R, N, C) after each item is deleted; NaN off the mask."""
+        ...
+
+
+@runtime_checkable
+class HasTransformedStates(Protocol):
+    """A model that says what its attention sums, where its readout is not affine."""
+
+    def transformed_states(self, output: AttentionOutput) -> Tensor:
+        """Value vectors of the items of each head, (B, H, N, D)."""
+        ...
+
+
+@runtime_checkable
+class HasReadTokens(Protocol):
+    """A layered model that predicts from the last state of one token of each text."""
+
+    def read_tokens(self, batch: TextBatch) -> Tensor:
+        """The place of that token, (B,) long."""
+        ...
+
+
+@runtime_checkable
+class HasReadoutCost(Protocol):
+    """A model that says whether its readout may be evaluated tens of thousands of times for a row."""
+
+    cheap_readout: bool
+
+
+@runtime_checkable
+class HasParameterParts(Protocol):
+    """A network that names its parts."""
+
+    @property
+    def parameter_parts(self) -> Mapping[str, tuple[str, ...]]:
+        """The modules of each part by name, from the output down."""
+        ...
+
+
+@runtime_checkable
+class HasOwnParameters(Protocol):
+    """A network that starts from pretrained parameters."""
+
+    def draw_parameters(self) -> None:
+        """Draw all parameters anew, as of a network that nobody has trained."""
+        ...
+
+
+@runtime_checkable
+class HasPairwiseCost(Protocol):
+    """A model that says whether its output takes memory for each pair of the items of a text."""
+
+    pairwise: bool
+
+
+@runtime_checkable
+class HasKeptStates(Protocol):
+    """A model with a frozen encoder, which reads each text of some splits once."""
+
+    def keep_states(self, splits: Iterable[Any]) -> None:
+        """Keep the states of the texts of these splits."""
+        ...
+
+
+@runtime_checkable
+class HasTokenizer(Protocol):
+    """A model with a vocabulary of its own."""
+
+    def require_tokenizer(self, tokenizer: str | None) -> None:
+        """Raise an `InputError` unless a corpus is encoded by this tokenizer, a JSON."""
+        ...
+
+
+@runtime_checkable
+class HasWholeWords(Protocol):
+    """A model or dataset that says whether words of several tokens are items, (B, W, N)."""
+
+    whole_words: bool
+
+
+@runtime_checkable
+class HasGuide(Protocol):
+    """A network whose attention another model may supply, by a function of the batch; None: none does."""
+
+    guide: Callable[[TextBatch], Tensor] | None
+
+
+@runtime_checkable
+class HasStoredOptions(Protocol):
+    """A class of networks that adds to its options what a checkpoint needs to build it again."""
+
+    @staticmethod
+    def stored_options(options: dict[str, Any]) -> dict[str, Any]:
+        """The options to store."""
+        ...
+
+
+@runtime_checkable
+class HasEncoding(Protocol):
+    """A class of networks that read their weights when they are built, and their own tokens."""
+
+    @staticmethod
+    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> object:
+        """The `Encoding` of its texts."""
+        ...
+
+
+@runtime_checkable
+class HasWords(Protocol):
+    """A dataset that gives the words of its texts."""
+
+    index: Any
+
+    def words(self, position: int) -> list[str]:
+        """The words of the text at a position of the dataset."""
         ...

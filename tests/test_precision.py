@@ -19,6 +19,7 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.bases import Planted, classifier, save_base, trainer
+from tests.callbacks.every import every
 from tests.models.precision import require_bfloat16
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
@@ -29,25 +30,15 @@ Tests = dict[str, dict[str, Any]]
 FEW: dict[str, Any] = {
     "methods": ["attention", "occlusion", {"name": "integrated_gradients", "max_steps": 32}]
 }
-COMMON: Tests = {
-    "Predictions": {},
-    "ImportanceCorrelation": {},
+OPTIONS: Tests = {
     "AttentionPermutation": {"draws": 10},
-    "AdversarialAttention": {},
-    "SingleErasure": {},
-    "DecisionFlip": {},
-    "StateTokenAgreement": {},
-    "SaliencyAgreement": FEW,
-    "Faithfulness": FEW,
-    "Sanity": FEW,
+    **dict.fromkeys(("SaliencyAgreement", "Faithfulness", "Sanity"), FEW),
     "AttributionCost": {"repeats": 1, "methods": ["attention"]},
-    "Texts": {},
-}
-PLANTED: Tests = {
-    "EvidenceMass": {},
     "ImpermissibleMass": {"column": "evidence"},
     "Plausibility": {"column": "evidence", "methods": ["attention"]},
 }
+COMMON: Tests = {name: OPTIONS.get(name, {}) for name in every("random networks", "words", "time")}
+PLANTED: Tests = {name: OPTIONS.get(name, {}) for name in every("marks") if name not in COMMON}
 SIZES: dict[str, Any] = {"train_size": 8, "validation_size": 4, "test_size": 6}
 Built = tuple[AttentionTask, CorpusDataModule, Tests]
 

@@ -1,9 +1,11 @@
 """The package keeps to the bars of its structure, by the measures of `tests.structure`."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from attnlight import batch
 from tests import structure
 
 # Their arguments are what a corpus's YAML says, flat, as users' files have them.
@@ -47,3 +49,20 @@ def test_a_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert structure.circles() == [["a.py", "b/deep.py", "c.py"]]
     assert structure.attributes_by_name() == ["c.py:3 z"]
     assert structure.files_at_the_root() == ["a.py", "c.py", "d.py"]
+
+
+def test_the_guide_names_what_a_model_may_have() -> None:
+    guide = (structure.ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    rows = [
+        line for line in guide.splitlines() if re.search(r"\| .*`(Has|Layered)\w+`.* \|$", line)
+    ]
+    named = {name: row for row in rows for name in re.findall(r"`(Has\w+|LayeredModel)`", row)}
+    protocols = {name for name in vars(batch) if name.startswith("Has")} | {"LayeredModel"}
+    assert named.keys() == protocols - {"HasWords"}  # of datasets
+    for name, row in named.items():
+        kind = getattr(batch, name)
+        own = (
+            {*vars(kind), *kind.__annotations__} if name != "LayeredModel" else {"attention_layers"}
+        )
+        for member in own:
+            assert member.startswith("_") or f"`{member}" in row, (name, member)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnlight.batch import PAD, AttentionModel, AttentionOutput, TextBatch
@@ -131,6 +131,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
 
     sums = weights.sum(-1)[output.mask.any(-1)]
     several = output.mask.sum(-1) > 1
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
     promises: dict[str, Callable[[], bool]] = {
         "weights: those of a row do not sum to 1, or one is negative": lambda: (
             equal(sums, torch.ones_like(sums)) and not (weights < 0).any()
@@ -139,7 +140,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
             not (weights.masked_fill(mask, 0.0) != 0).any() and not (output.mask & ~real).any()
         ),
         "evaluation mode: two passes over one batch differ, or the model leaves this mode": lambda: (
-            same(model(batch)) and not any(m.training for m in getattr(model, "modules", list)())
+            same(model(batch)) and not any(m.training for m in modules)
         ),
         "order: the output of a text depends on its place, or on the other texts": lambda: (
             same(model(flipped)) and all(same(model(text)) for text in texts)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution import build_attributions
+from attnlight.batch import HasScope
 from attnlight.data.digests import digests
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
@@ -165,7 +166,7 @@ def _explanations(
                 )
                 if js[number].isfinite().all()
                 else None,
-                scope=getattr(reader.model, "scope", None),
+                scope=reader.model.scope if isinstance(reader.model, HasScope) else None,
                 verdict=verdict,
             )
         )

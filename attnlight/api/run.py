@@ -150,10 +150,9 @@ def run(
         ]
     network, chosen = network_of(reader), build_tests(tests)
     temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
-    source = getattr(reader, "path", None)  # of a network trained elsewhere, no run's
     names: tuple[str, ...] = ("python", type(network).__name__)
-    if isinstance(source, Path):
-        names = source.resolve().parts[-2:]
+    if isinstance(reader, TrainedModel) and reader.path is not None:
+        names = reader.path.resolve().parts[-2:]
     folder = Path(temporary.name, *names)
     given = GivenTexts(batches, texts, rows)
     if given.cut:

@@ -20,7 +20,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasWholeWords, HasWords, TextBatch
 from attnlight.errors import InputError, did_you_mean, one_line
 from attnlight.functional.readout.instances import row_texts
 from attnlight.storage.files import suggest_file
@@ -100,7 +100,7 @@ class External(Attribution):
             mask: Its tokens, (N,), or (S, N) of sentences or whole words.
         """
         split = self.split
-        if not (hasattr(split, "words") and hasattr(split, "index")):
+        if not isinstance(split, HasWords):
             raise InputError(
                 f"external: {self.file} cannot be compared with texts whose words are not known: their "
                 "dataset needs `index` and a method `words(position)`, as those of "
@@ -112,7 +112,7 @@ class External(Attribution):
         if not len(places):
             raise InputError(f"external: the method's `split` has no row {index}.")
         words: list[str] = split.words(int(places[0]))
-        if mask.ndim == 1 or getattr(split, "whole_words", False):
+        if mask.ndim == 1 or (isinstance(split, HasWholeWords) and split.whole_words):
             return words
         stops = mask.sum(-1).cumsum(0).tolist()
         return [" ".join(words[start:stop]) for start, stop in pairwise([0, *stops])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasReach, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.random import draw_keys
 from attnlight.probing.row_gradients import text_blocks, text_of_rows
@@ -58,7 +58,7 @@ def hidden_token_attribution(
         budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
     shape = len(batch), output.mask.shape[1]
     items = output.mask.new_zeros(shape).index_copy(0, text_of_rows(batch, output), output.mask)
-    size, reach = output.states.shape[-1], getattr(model, "reach", None)
+    size, reach = output.states.shape[-1], model.reach if isinstance(model, HasReach) else None
     shares = output.mask.new_zeros(*shape, shape[1], dtype=torch.float64)
     errors = shares.new_zeros(shape)
     for part, texts, _, length in text_blocks(batch, output, budget):

@@ -16,9 +16,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.functional import max_js, total_variation
 from attnlight.functional.adversary.local_search import most_evaluations
-from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
 
@@ -213,18 +211,14 @@ class AdversarialAttention(InterpretabilityTest):
             evaluations=self.evaluations,
             seed=self.seed,
         )
-        # The maximum that any attention can have; undefined for a single item.
-        original, reach = flatten_heads(output.weights, output.mask)
-        maximum = max_js(original, reach).reshape(worst_js.shape)
-        maximum = maximum.masked_fill((readout.lengths < 2)[:, None], torch.nan)
         by_head = {
             "worst_js": worst_js,
-            "worst_share": worst_js / maximum,
-            "worst_tvd": _head_tvd(readout, adversary),
+            "worst_share": worst_js / readout.max_js_by_head(),
+            "worst_tvd": readout.tvd_by_head(adversary),
             "upper_js": upper_js,
         }
         if candidates is not None:
-            search_tvd = _head_tvd(readout, candidates).masked_fill(search_js.isnan(), torch.nan)
+            search_tvd = readout.tvd_by_head(candidates).masked_fill(search_js.isnan(), torch.nan)
             by_head |= {
                 "search_js": search_js,
                 "search_tvd": search_tvd,
@@ -232,7 +226,7 @@ class AdversarialAttention(InterpretabilityTest):
             }
         columns = {name: values.mean(-1) for name, values in by_head.items()}
         if worst_js.shape[1] > 1:
-            columns["joint_js"] = _joint_js(readout, adversary, worst_js, self.epsilon)
+            columns["joint_js"] = readout.joint_js(adversary, worst_js, self.epsilon)
             columns |= {f"{name}_by_head": values for name, values in by_head.items()}
         curve = readout.worst_case_curve(EPSILONS) if self.frontier else None
         if curve is not None:
@@ -277,26 +271,3 @@ def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:
         place = choose(position[of_text].cpu().numpy(), 1, seed + text)
         chosen[of_text[position[of_text] == int(place[0])]] = True
     return chosen
-
-
-def _head_tvd(readout: Readout, attention: Tensor) -> Tensor:
-    """TVD (R, H) of the predictions when attention (R, H, N) replaces one head at a time."""
-    original, _ = flatten_heads(readout.output.weights, readout.output.mask)
-    pairs = torch.stack([attention.flatten(0, 1), original], dim=1).unsqueeze(1)
-    after, before = readout.by_head().candidates(pairs).softmax(-1).unbind(1)
-    return total_variation(after, before).reshape(attention.shape[:2])
-
-
-def _joint_js(readout: Readout, adversary: Tensor, js: Tensor, epsilon: float) -> Tensor:
-    """Mean JS (R,) of heads replaced in turn by adversaries (R, H, N) while TVD is within epsilon."""
-    weights, total = readout.output.weights.double(), torch.zeros_like(js[:, 0])
-    original = readout.candidates(weights.unsqueeze(2)).squeeze(1).softmax(-1)
-    for head in range(js.shape[1]):
-        candidate = weights.clone()
-        candidate[:, head] = adversary[:, head]
-        # An adversary's TVD is often epsilon up to rounding.
-        prediction = readout.candidates(candidate.unsqueeze(2)).squeeze(1).softmax(-1)
-        accepted = total_variation(prediction, original) <= epsilon * (1 + 1e-5)
-        weights = torch.where(accepted[:, None, None], candidate, weights)
-        total += torch.where(accepted, js[:, head], 0.0)
-    return total / js.shape[1]

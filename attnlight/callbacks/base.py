@@ -20,7 +20,7 @@ from torch import Tensor
 from torchmetrics import SumMetric
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasScope, TextBatch
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
@@ -306,8 +306,8 @@ def _model(around: Surroundings) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: around.hparams[name] for name in ("problem", "net") if name in around.hparams
     }
-    if scope := getattr(around.model, "scope", None):
-        found["scope"] = scope
+    if isinstance(around.model, HasScope) and around.model.scope:
+        found["scope"] = around.model.scope
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasOwnParameters, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
@@ -215,7 +215,7 @@ def initial_parameters(hparams: Mapping[str, Any], seed: int, draw: int) -> dict
         # The generator of the CPU alone: `torch.manual_seed` would reset those of GPUs too.
         torch.default_generator.manual_seed(int.from_bytes(digest[:7], "big"))
         model: Any = build_model(*(hparams[name] for name in _ARCHITECTURE))
-        if hasattr(model, "draw_parameters"):  # it starts from those of a pretrained model
+        if isinstance(model, HasOwnParameters):  # it starts from those of a pretrained model
             model.draw_parameters()
     return dict(model.named_parameters())
 

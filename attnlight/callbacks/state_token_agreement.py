@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasReach, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
@@ -99,7 +99,7 @@ class StateTokenAgreement(InterpretabilityTest):
     ) -> dict[str, Tensor]:
         """The columns of hidden token attribution."""
         model, longest = readout.model, int(readout.lengths.max())
-        unbounded = getattr(model, "reach", None) is None
+        unbounded = not isinstance(model, HasReach) or model.reach is None
         if unbounded and self.hidden_tokens == "local":
             return {name: torch.full((len(output.mask),), torch.nan) for name in self.measures[1:]}
         if unbounded and self.probes is None and longest > _LONG and not self._warned:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
 from attnlight.data.digests import digests
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.models.weights_digest import weights_digest
+from attnlight.reference.trained import TrainedModel
 
 Stage = Literal["val", "test", "predict"]
+
+
+@runtime_checkable
+class _HasFingerprint(Protocol):
+    """A datamodule that names its content."""
+
+    fingerprint: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +72,14 @@ class Surroundings:
     @property
     def hparams(self) -> dict[str, Any]:
         """The owner's hyperparameters; empty if it has none."""
-        return dict(getattr(self.owner, "hparams", None) or {})
+        known = isinstance(self.owner, LightningModule | TrainedModel)
+        return dict(self.owner.hparams) if known else {}
 
     @property
     def corpus_name(self) -> str:
         """Name of the corpus if the model was trained on another, else ""."""
-        return getattr(self.corpus, "recorded_as", None) or ""
+        known = isinstance(self.corpus, CorpusDataModule)
+        return (self.corpus.recorded_as if known else None) or ""
 
     @property
     def suffix(self) -> str:
@@ -90,7 +102,8 @@ class Surroundings:
 
         For a corpus that the model was not trained on also its name and the share of unknown words.
         """
-        origin = {"corpus": getattr(self.corpus, "fingerprint", None)}
+        known = isinstance(self.corpus, _HasFingerprint)
+        origin = {"corpus": self.corpus.fingerprint if known else None}
         origin["checkpoint_hash"] = checkpoint_hash(self.checkpoint)
         if origin["checkpoint_hash"] is None:
             origin["weights"] = self.weights()

@@ -113,7 +113,8 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
             section, content = "trainer", {"callbacks": content}
         config = _override(config, {section: _section(section, content, Path(), name)})
     config["model"], options = _set_nested(config.get("model", {}), options)
-    corpus = getattr(config.get("data"), "stem", None)
+    data = config.get("data")
+    corpus = data.stem if isinstance(data, _FileSection) else None
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     callbacks = _as_list(config["trainer"].get("callbacks"))

@@ -122,7 +122,7 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
         parsed = reader.parse_object({"data": content.get("data", content)})
     except InputError as error:
         raise InputError(f"{file} does not describe a corpus of texts to read: {error}") from error
-    sources = reader.instantiate_classes(parsed).data.sources
+    sources = reader.build(parsed).data.sources
     source = sources["test"] if stage == "test" else sources.get("validation", sources["train"])
     with tempfile.TemporaryDirectory() as scratch:
         rows = source.load(Path(scratch))

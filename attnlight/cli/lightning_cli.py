@@ -187,7 +187,7 @@ class AttnlightCLI(LightningCLI):
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
-        data: CorpusDataModule = parser.instantiate_classes(corpus).data
+        data: CorpusDataModule = parser.build(corpus).data
         config.corpus, name = None, config.corpus
         if self._pretrained is not None:
             kind, options = self._pretrained
@@ -237,7 +237,8 @@ class AttnlightCLI(LightningCLI):
         config.data = self._data
         super().instantiate_classes()
         plain[verb].pop("config", None)
-        for name, value in getattr(self.model, "resolved_args", {}).items():
+        resolved = self.model.resolved_args if isinstance(self.model, FromBase) else {}
+        for name, value in resolved.items():
             plain[verb].model.init_args[name] = value
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, RunConfig):

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
             parsed = reader.parse_args(["--data", str(file)])
         except InputError as error:
             raise InputError(f"{file} does not describe a corpus: {error}") from error
-        texts.append(reader.instantiate_classes(parsed).data.training_text)
+        texts.append(reader.build(parsed).data.training_text)
     text = CorpusText(texts)
     with replacing(output) as temporary:  # opened first, to refuse an invalid path before training
         vectors = train_word2vec(text, settings)

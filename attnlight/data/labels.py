@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ def read_labels(
         )
     # Labels that the corpus itself names, whether they occur or not.
     label_names: dict[Value, str] = dict(
-        enumerate(getattr(rows.features[str(source.label)], "names", ()))
+        enumerate(feature_names(rows.features[str(source.label)]) or ())
     )
     named = label_names or {value: str(value) for value in values}
     if source.classes is not None:
@@ -139,3 +139,11 @@ def some(values: Iterable[str]) -> str:
     """The first values, joined with commas."""
     shown = list(islice(values, _SHOWN + 1))
     return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "")
+
+
+def feature_names(feature: Any, of_lists: bool = False) -> list[str] | None:  # noqa: ANN401
+    """The names of classes that a feature of `datasets` has, or that its lists have; None without any."""
+    if of_lists:
+        feature = getattr(feature, "feature", feature)
+    names: list[str] | None = getattr(feature, "names", None)
+    return names

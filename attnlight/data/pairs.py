@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, list_element
-from attnlight.data.labels import some
+from attnlight.data.labels import feature_names, some
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError, did_you_mean
@@ -95,7 +95,7 @@ def read_candidates(
     counts, values = _ragged(rows, column)
     encoded = values.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy()
-    label_names = dict(enumerate(getattr(rows.features[str(source.label)], "names", None) or ()))
+    label_names = dict(enumerate(feature_names(rows.features[str(source.label)]) or ()))
     renamed = {
         value: name
         for name, given in (source.classes or {}).items()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,13 @@ from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+@runtime_checkable
+class HasColumns(Protocol):
+    """A table, such as a DataFrame, of any library."""
+
+    columns: Any
 
 
 @dataclass
@@ -50,8 +57,8 @@ class RawText:
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
         """The encoder of a datamodule's texts."""
-        rules: SentenceRules | None = getattr(datamodule, "sentence_rules", None)
-        features: TokenFeatures | None = getattr(datamodule, "token_features", None)
+        rules: SentenceRules | None = datamodule.sentence_rules
+        features: TokenFeatures | None = datamodule.token_features
         return cls(
             datamodule.tokenizer_json,
             list(datamodule.classes),
@@ -107,7 +114,7 @@ class RawText:
                 a query has no token, or a candidate is not a class.
         """
         for name, strings in (("texts", texts), ("queries", queries)):
-            if isinstance(strings, str | Mapping) or hasattr(strings, "columns"):
+            if isinstance(strings, str | Mapping | HasColumns):
                 raise InputError(
                     f"{name} is of type {type(strings).__name__}; expected a list of strings, such as "
                     "['a film']."

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
 
 from attnlight.batch import TextBatch
-from attnlight.data.raw_text import require_text
+from attnlight.data.labels import feature_names
+from attnlight.data.raw_text import HasColumns, require_text
 from attnlight.errors import InputError
 
+ARRAYS = (np.ndarray, np.generic, Tensor)  # whose values Python has types of its own for
 # What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
 COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
 _SYNONYMS = {"passage": "text", "tokens": "text"}
@@ -17,6 +22,22 @@ _EXPECTED = (
     "a list of texts, such as ['a film'], of pairs of text and label, or of mappings with `text`, or a "
     "table with the column `text`, such as pandas.read_csv(FILE)"
 )
+
+
+@runtime_checkable
+class _Dataset(Protocol):
+    """A `datasets.Dataset`, which is not imported to ask."""
+
+    features: Any
+
+
+@runtime_checkable
+class _DataFrame(HasColumns, Protocol):
+    """A DataFrame of pandas, which is not imported either."""
+
+    iloc: Any
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]: ...
 
 
 def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
@@ -32,15 +53,15 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     """
     if isinstance(data, Mapping):
         data = _rows_of_columns(data)
-    elif hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas is not imported to ask
+    elif isinstance(data, _DataFrame):
         data = data.to_dict("records")
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
         kind = f"the string {short(data)}" if isinstance(data, str) else f"of type {_kind(data)}"
         raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
     # Labels of a `datasets.Dataset` that are numbers count its own names.
-    features = getattr(data, "features", None)
+    features = data.features if isinstance(data, _Dataset) else None
     label = features.get("label") if isinstance(features, Mapping) else None
-    names = getattr(getattr(label, "feature", label), "names", None)
+    names = feature_names(label, of_lists=True)
     rows = list(data)
     if batches and all(isinstance(row, TextBatch) for row in rows):
         return rows
@@ -66,7 +87,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
         InputError: They are splits, or no such columns.
     """
     if any(
-        isinstance(column, Mapping) or hasattr(column, "columns") or hasattr(column, "column_names")
+        isinstance(column, Mapping | HasColumns) or hasattr(column, "column_names")
         for column in columns.values()
     ):
         split = "test" if "test" in columns else next(iter(columns))
@@ -115,7 +136,7 @@ def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]
             both = [other for other in given if _SYNONYMS.get(other, other) == column]
             raise InputError(f"{place} has both {' and '.join(both)}; remove one of them.")
         if column in COLUMNS or column == "label":  # NumPy's values and lists as Python's
-            found[column] = value.tolist() if hasattr(value, "tolist") else value
+            found[column] = value.tolist() if isinstance(value, ARRAYS) else value
     if "text" not in found:
         raise InputError(f"{place} has no `text`; its columns are {', '.join(map(str, given))}.")
     text, label = found["text"], found.get("label")

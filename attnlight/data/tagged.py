@@ -20,6 +20,7 @@ from attnlight.data.columns import (
     require_columns,
 )
 from attnlight.data.conll import LINE
+from attnlight.data.labels import feature_names
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
 
@@ -89,8 +90,7 @@ class TaggedReader:
             if not pyarrow.types.is_integer(element) or column == self.columns[0]:
                 expected = "strings" if column == self.columns[0] else "strings or whole numbers"
                 raise InputError(f"column {column} of {source} holds no lists of {expected}")
-            feature = rows.features[column]
-            names = getattr(getattr(feature, "feature", feature), "names", None)
+            names = feature_names(rows.features[column], of_lists=True)
             self.names[column] = None if names is None else list(names)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:

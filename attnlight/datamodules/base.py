@@ -15,7 +15,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
-from attnlight.batch import TextBatch
+from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
@@ -118,8 +118,8 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @override
     def setup(self, stage: str) -> None:
-        network = getattr(getattr(self.trainer, "lightning_module", None), "model", None)
-        whole_words = getattr(network, "whole_words", False)
+        network = getattr(self.trainer and self.trainer.lightning_module, "model", None)
+        whole_words = isinstance(network, HasWholeWords) and network.whole_words
         if whole_words != self.whole_words:
             self.whole_words = whole_words
             self._datasets.clear()

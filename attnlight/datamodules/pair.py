@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from attnlight.data.columns import is_text, list_element, require_columns
 from attnlight.data.documents import DocumentReader
+from attnlight.data.labels import feature_names
 from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
 from attnlight.data.parts import Part
 from attnlight.data.sources import Source
@@ -107,7 +108,7 @@ class PairDataModule(TextDataModule):
             source = replace(source, text=None, tokens=passage)
         if self.evidence is not None:
             rows = mark_evidence(rows, source, passage, self.evidence)
-        unnamed = getattr(rows.features[str(source.label)], "names", None) is None
+        unnamed = feature_names(rows.features[str(source.label)]) is None
         extend = classes is None and source.classes is None and unnamed
         classes, part = super().open_split(rows, source, classes)
         part.queries = DocumentReader(rows, queries, line_breaks=self.line_breaks)

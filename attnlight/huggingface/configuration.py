@@ -115,7 +115,7 @@ def require_single_label(config: PretrainedConfig, names: Sequence[str], where: 
             f"{config.num_labels}); expected a model that assigns one of several classes."
         )
     labels = {str(name).casefold() for name in config.id2label.values()}
-    task = str(getattr(config, "finetuning_task", None)).lower()
+    task = str(config.to_dict().get("finetuning_task")).lower()
     if task in _PAIR_TASKS or labels & {"entailment", "not_entailment"}:
         raise InputError(
             f"{where} was trained on pairs of texts ({', '.join(config.id2label.values())}): what it says of "

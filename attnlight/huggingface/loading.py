@@ -113,7 +113,7 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
             f"the model was trained to give {labels} classes, but the corpus in `data` has "
             f"{num_classes}."
         )
-    pooling = getattr(model.config, "classifier_pooling", "cls")  # ModernBERT's
+    pooling = model.config.to_dict().get("classifier_pooling", "cls")  # ModernBERT's
     if pooling != "cls":
         raise InputError(
             f"the model's head reads the {pooling} of all states (classifier_pooling), not one token: no "

@@ -125,7 +125,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
             self.attention_layers = []
         else:
             base.set_input_embeddings(nn.Identity())  # parameters that are not used stop DDP
-            if hasattr(base, "pooler"):
+            if "pooler" in dict(base.named_children()):
                 base.pooler = None
             self.encoder = TransformerEncoder(base, freeze)
         size = self.encoder.output_size

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from attnlight.batch import HasEncoding, HasGuide, HasStoredOptions
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.guided import apply_guide, leave_one_out_guided, no_guide
@@ -66,8 +67,9 @@ def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]
     options: dict[str, Any] = dict(net) if isinstance(net, Mapping) else asdict(net)
     if "class_path" in options:  # jsonargparse would instantiate a dict that has this key
         given = dict(options.get("init_args") or {})
-        stored = getattr(import_class(options["class_path"], nn.Module), "stored_options", dict)
-        return {CUSTOM: options["class_path"], "options": stored(given)}
+        kind: object = import_class(options["class_path"], nn.Module)
+        given = kind.stored_options(given) if isinstance(kind, HasStoredOptions) else given
+        return {CUSTOM: options["class_path"], "options": given}
     if CUSTOM in options or problem not in NETS:
         return options
     return asdict(group_of(NETS[problem], options))
@@ -91,7 +93,7 @@ def pretrained_network(
     if path is None or any(name is not None for name in trained_here):
         return None
     kind = import_class(path, nn.Module)
-    return (kind, dict(net["init_args"])) if hasattr(kind, "encoding_of") else None
+    return (kind, dict(net["init_args"])) if isinstance(kind, HasEncoding) else None
 
 
 def with_defaults(problem: str, net: Options) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
     """
     model: nn.Module = network(problem, net)(**model_options(problem, net, spec))
     if guided:
-        if not hasattr(model, "guide"):
+        if not isinstance(model, HasGuide):
             model.register_forward_pre_hook(apply_guide, with_kwargs=True)
             model.leave_one_out = partial(leave_one_out_guided, model)  # type: ignore[assignment]
         model.guide = no_guide  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasReach, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional._cpu import blocks
 from attnlight.models.deletion import leave_out, resumable
@@ -85,8 +85,8 @@ class ContextClassifier(nn.Module, ABC):
         """Number of items on either side on which a state depends; None: all."""
         if type(self).forward is not ContextClassifier.forward:
             return None
-        reach: int | None = getattr(getattr(self, f"{self.levels[-1]}encoder"), "reach", None)
-        return reach
+        encoder = getattr(self, f"{self.levels[-1]}encoder")
+        return encoder.reach if isinstance(encoder, HasReach) else None
 
     @property
     def parameter_parts(self) -> dict[str, tuple[str, ...]]:

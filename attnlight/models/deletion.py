@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from attnlight.batch import HasReach
 from attnlight.functional import masked_softmax, read
 from attnlight.models.attention import Attention, RandomAttention
 from attnlight.models.encoders import Encoder
@@ -38,7 +39,7 @@ def resumable(encoder: nn.Module, attention: Attention) -> bool:
     )
     scored = type(attention).forward is Attention.forward
     scored &= not isinstance(attention, RandomAttention)  # its scores are of tokens
-    return scored and (getattr(encoder, "reach", None) is not None or recurrent)
+    return scored and (recurrent or (isinstance(encoder, HasReach) and encoder.reach is not None))
 
 
 def leave_out(

@@ -7,6 +7,7 @@ from copy import deepcopy
 
 from torch import Tensor, nn
 
+from attnlight.batch import HasParameterParts
 from attnlight.errors import InputError
 
 
@@ -22,9 +23,9 @@ def part_names(model: nn.Module) -> dict[str, list[str]]:
     """
     names = [name for name, _ in model.named_parameters()]
     children = dict.fromkeys(name.partition(".")[0] for name in reversed(names))
-    prefixes: Mapping[str, tuple[str, ...]] | None = getattr(model, "parameter_parts", None)
-    if prefixes is None:
-        prefixes = {child: (child,) for child in children}
+    prefixes: Mapping[str, tuple[str, ...]] = {child: (child,) for child in children}
+    if isinstance(model, HasParameterParts):
+        prefixes = model.parameter_parts
     parts = {
         part: [name for name in names if f"{name}.".startswith(tuple(f"{m}." for m in modules))]
         for part, modules in prefixes.items()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
+from attnlight.batch import AttentionOutput, HasReadTokens, LayeredModel, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.flat_texts import SHARE, FlatTexts
@@ -34,7 +34,7 @@ def read_shares(model: LayeredModel, batch: TextBatch, output: AttentionOutput) 
     flat = FlatTexts.of(batch)
     if not rows_are_texts(batch, output):
         read = output.rows[:, 1]
-    elif hasattr(model, "read_tokens"):
+    elif isinstance(model, HasReadTokens):
         read = model.read_tokens(flat.batch)
     else:
         weights = flat.of_items(output.weights.double())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, TextBatch
 from attnlight.functional._cpu import blocks
 from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 from attnlight.probing.removal import keep_items
@@ -60,11 +60,9 @@ def left_out_logits(
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
         budget = CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
-    faster = getattr(model, "leave_one_out", None)
-    if faster is None:
-        return reencode(model, batch, output, budget)
-    logits: Tensor = faster(batch, output, budget)
-    return logits
+    if isinstance(model, HasLeaveOneOut):
+        return model.leave_one_out(batch, output, budget)
+    return reencode(model, batch, output, budget)
 
 
 def prediction_change(logits: Tensor, original: Tensor) -> Tensor:

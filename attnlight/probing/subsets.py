@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
 from attnlight.functional._cpu import blocks
 from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, last_places
@@ -88,7 +88,7 @@ def subset_logits(
     if budget is None:
         budget = CPU_TOKENS if rows.device.type == "cpu" else ACCELERATOR_TOKENS
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
-    guided = getattr(model, "guide", None) is not None
+    guided = isinstance(model, HasGuide) and model.guide is not None
     for block in blocks(lengths.tolist(), budget // width):
         part, source = keep_items(batch, texts[block], remaining[block])
         if replacement != "delete":

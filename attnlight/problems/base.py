@@ -84,6 +84,12 @@ class Problem(ABC):
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
         """The words for the problem's parts on pages."""
 
+    @classmethod
+    def several_instances(cls) -> bool:
+        """Whether a text has several instances, its parts, instead of being one."""
+        words = cls.words([])
+        return words.instance != words.cluster
+
     def update(
         self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
     ) -> None:

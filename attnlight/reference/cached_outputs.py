@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlight.batch import AttentionModel
+from attnlight.batch import AttentionModel, HasPairwiseCost
 from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError, one_line
 from attnlight.storage.files import named_errors, write_text
@@ -73,7 +73,8 @@ def _evaluate(
     """
     first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
     device = torch.device("cpu") if first is None else first.device
-    pairwise, on_cpu = getattr(model, "pairwise", False), device.type == "cpu"
+    pairwise = isinstance(model, HasPairwiseCost) and model.pairwise
+    on_cpu = device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
     if pairwise:
         budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS

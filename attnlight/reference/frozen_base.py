@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnlight.batch import HasKeptStates
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
@@ -76,8 +77,8 @@ class FrozenBase:
                 f"the base {self.path} was trained with a vocabulary other than that of `data`: "
                 "give the `data` of its fit.yaml."
             )
-        encoded = getattr(corpus, "encoding", None) is not None  # as the model's: any corpus may be
-        if not encoded and corpus.fingerprint != self.identity.corpus:
+        # A corpus encoded with the model's vocabulary may be any corpus.
+        if corpus.encoding is None and corpus.fingerprint != self.identity.corpus:
             raise InputError(
                 f"the base {self.path} was trained on another corpus or on other splits of it: "
                 f"expected {self.identity.corpus}, but `data` is {corpus.fingerprint}; give the "
@@ -116,7 +117,7 @@ class FrozenBase:
         print(f"{self.path}: evaluating {len(texts):,} {split} texts, once", file=sys.stderr)
         description = {"base": str(self.path), "split": split}
         model: Any = base.model
-        if hasattr(model, "keep_states"):
+        if isinstance(model, HasKeptStates):
             model.keep_states([texts])
         write_outputs(model.to(device), texts, folder, **description)
 

@@ -12,7 +12,7 @@ import torch
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.labels import some
-from attnlight.data.rows import COLUMNS
+from attnlight.data.rows import ARRAYS, COLUMNS
 from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import count_cut
 from attnlight.errors import InputError, did_you_mean
@@ -114,7 +114,7 @@ def _label_reader(classes: Sequence[str]) -> Callable[[Any, int], int]:
         by_value.setdefault(float(name), []).append(name)
 
     def number(label: Any, row: int) -> int:  # noqa: ANN401
-        label = label.item() if hasattr(label, "item") else label  # of NumPy or torch
+        label = label.item() if isinstance(label, ARRAYS) else label
         has = f"row {row} of the data has"
         if not isinstance(label, str) and str(label) in _MISSING:
             raise InputError(f"{has} no label ({label}): give one to each row or to none.")

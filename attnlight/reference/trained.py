@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import nn
@@ -20,6 +20,15 @@ from attnlight.reference.base_spec import read_base
 from attnlight.storage.files import read_yaml
 from attnlight.storage.model_folder import is_model_folder, tested_config
 from attnlight.storage.shipped import find_trained
+
+
+@runtime_checkable
+class _ReadsRawText(Protocol):
+    """A task of attnlight that has been trained or set up."""
+
+    problem: Problem
+    raw: RawText
+    hparams: Mapping[str, Any]
 
 
 def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
@@ -40,7 +49,7 @@ def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
 @contextmanager
 def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
     """Keep a network in evaluation mode, and yield the device of its parameters."""
-    training = getattr(model, "training", False)
+    training = isinstance(model, nn.Module) and model.training
     parameters = model.parameters() if isinstance(model, nn.Module) else ()
     device = next((values.device for values in parameters), torch.device("cpu"))
     try:
@@ -117,7 +126,7 @@ class TrainedModel:
         if isinstance(model, str | Path):
             return cls.load(model)
         network = network_of(model)
-        if not (hasattr(model, "problem") and hasattr(model, "raw")):
+        if not isinstance(model, _ReadsRawText):
             raise InputError(
                 f"{type(model).__name__} has no tokenizer to read raw text with: give a run's folder, "
                 "a checkpoint, or a task of attnlight."

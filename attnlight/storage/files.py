@@ -117,7 +117,7 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
     except FileNotFoundError:
         raise InputError(f"there is no file {path}{suggest_file(path)}.") from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or one_line(error)
+        reason = (error.strerror if isinstance(error, OSError) else None) or one_line(error)
         raise InputError(f"{path} is not readable YAML: {reason}.") from error
     content = parse_yaml(text, path, load)
     if not isinstance(content, dict):
@@ -200,10 +200,12 @@ def _count_nodes(text: str) -> int:
 
     anchored: dict[str, tuple[int, int]] = {}  # number of nodes, and depth of nesting
     parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same for open collections
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    for event in yaml.parse(text, Loader=loader):
         if len(parents) + parents[-1][2] > _MAX_DEPTH:
             raise RecursionError
-        anchor, nodes, depth = getattr(event, "anchor", None), 1, 0
+        anchor = event.anchor if isinstance(event, yaml.NodeEvent) else None
+        nodes, depth = 1, 0
         if isinstance(event, yaml.CollectionStartEvent):
             parents.append((anchor, 1, 1))
             continue

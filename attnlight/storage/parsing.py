@@ -9,6 +9,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
 
+from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
@@ -48,11 +49,18 @@ class OneSentenceParser(LightningArgumentParser):
         names: list[str] = super().add_class_arguments(*args, **(kwargs | {"sub_configs": False}))
         return names
 
+    def build(self, config: Namespace) -> Namespace:
+        """The objects that a parsed configuration describes."""
+        built: Namespace = self.instantiate(config)
+        return built
+
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # called by jsonargparse itself, which tries several types
             super().error(message, ex)
-        parsers = getattr(self._subcommands_action, "choices", None) or {"": self}
+        parsers = {"": self}
+        if self._subcommands_action is not None:
+            parsers = self._subcommands_action.choices or parsers
         options = [
             option for parser in parsers.values() for option in parser._option_string_actions
         ]
@@ -94,7 +102,9 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         prefix = f"{place}: " if place else ""
         module, _, kind = path.rpartition(".")
         valid = set(_grouped_options()) if path.startswith("attnlight.tasks.") else set()
-        for base in getattr(getattr(import_module(module), kind), "__mro__", ()):
+        found = getattr(import_module(module), kind)
+        bases: tuple[Any, ...] = found.__mro__ if isinstance(found, type) else ()
+        for base in bases:
             if "__init__" in vars(base) and base is not object:  # it may pass arguments on
                 valid.update(signature(base.__init__).parameters)
         hint = did_you_mean(name, valid - {"self", "args", "kwargs"})

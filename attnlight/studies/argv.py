@@ -28,7 +28,9 @@ def evaluations(
     `fit` records the validation split, unless an instance is a part of a text: several rows per text
     and epoch would take too much space.
     """
-    validation: dict[Stage, tuple[Path, ...]] = {"val": study.tests} if study.setup.target else {}
+    validation: dict[Stage, tuple[Path, ...]] = {}
+    if study.setup.several_instances:
+        validation["val"] = study.tests
     if run.base is None:
         return validation | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
     return validation | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
@@ -78,7 +80,7 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
     """The arguments of `attnlight` that evaluate a trained run: `validate` if needed, and `test`."""
     run_folder, (splits, names) = folder / run.name, evaluations(study, run)
     # The study draws the figures of a tagger.
-    shared: dict[str, bool] = {"figures": False} if study.setup.target else {}
+    shared: dict[str, bool] = {"figures": False} if study.setup.several_instances else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [

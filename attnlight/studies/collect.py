@@ -73,7 +73,7 @@ def collect(folder: StudyFolder) -> bool:
         return False
     folder.require_one_corpus(finished)
     study, first = folder.study, read_instances(folder, finished[0], "test")
-    _write_rows(folder, finished, CLUSTERS if first.clustered else TEXTS)
+    _write_rows(folder, finished, CLUSTERS if first.several_instances else TEXTS)
     words = study.setup.problem.words(list(first.classes), study.setup.target or "tokens")
     best: dict[str, Any] = {}
     for term in study.adversaries.lambdas:
@@ -93,9 +93,11 @@ def collect(folder: StudyFolder) -> bool:
         "problem": asdict(words),
         "selected": best.get(study.adversaries.term),
         "best": best,
-        "runs": [_entry(folder, run, state, first.clustered) for run, state in states.items()],
+        "runs": [
+            _entry(folder, run, state, first.several_instances) for run, state in states.items()
+        ],
     }
-    if first.clustered:
+    if first.several_instances:
         base = f"base-s{study.base.seeds[0]}"
         content |= {
             "task": words.problem,
@@ -108,7 +110,7 @@ def collect(folder: StudyFolder) -> bool:
     return True
 
 
-def _entry(folder: StudyFolder, run: PlannedRun, state: str, clustered: bool) -> dict[str, Any]:
+def _entry(folder: StudyFolder, run: PlannedRun, state: str, several: bool) -> dict[str, Any]:
     """The entry of a run in `study.json`."""
     names = ("name", "role", "seed", "base", "guide", "term", "context", "head")
     row: dict[str, Any] = {name: getattr(run, name) for name in names}
@@ -118,11 +120,11 @@ def _entry(folder: StudyFolder, run: PlannedRun, state: str, clustered: bool) ->
         return row
     row["epoch"], row["validation"] = validation(folder, run)
     row["told_by"] = folder.guide_run(run)
-    if clustered:
+    if several:
         row["epochs"] = read_json(folder.path / run.name / "status.json").get("epochs")
-    if clustered and run.base is not None:
+    if several and run.base is not None:
         row["heads"] = read_metadata(folder.record(run.name, "test", DIVERGENCE)).get("heads")
-    elif clustered:
+    elif several:
         instances = read_instances(folder, run, "val")
         prediction = instances.columns["prediction"][instances.values["tokens"]]
         counts = np.bincount(prediction, minlength=len(instances.classes))

@@ -43,7 +43,7 @@ class Instances:
             `found`, `matched` (whether a chunk of the labels, of the predictions, of both starts
             there); and of a variant `COMPARED`, `HEADS`, `agree`, `nll_base`, `choices` and
             `tau_rows` (whether share and tau are defined).
-        clustered: Whether an instance is a part of a text, not a complete text.
+        several_instances: Whether an instance is a part of a text, not a complete text.
         worst_case: The record of worst-case attention of a base on test texts, if there is one.
     """
 
@@ -52,7 +52,7 @@ class Instances:
     classes: Sequence[str]
     starts: NDArray[np.int64]
     values: Columns
-    clustered: bool
+    several_instances: bool
     worst_case: Record | None = None
 
     def measures(self) -> Measures:
@@ -78,7 +78,7 @@ class Instances:
         classes = len(self.classes)
         by_class = f1_by_class(self.columns["prediction"], self.label, classes)
         f1 = float(np.nanmean(by_class))
-        if self.clustered:
+        if self.several_instances:
             return measures | {"f1": f1} | means
         measures |= {"macro_f1": f1, "f1": float(by_class[1]) if classes == 2 else None}
         return measures | {name: means[name] for name in ("attention_js", "prediction_tvd")}
@@ -91,7 +91,7 @@ class Instances:
         import pandas as pd
 
         index = self.columns["index"]
-        if self.clustered:
+        if self.several_instances:
             sums = {"index": index[self.starts]}
             for name, column in self.values.items():
                 defined = np.where(np.isnan(column), 0.0, column.astype(np.float64))
@@ -119,14 +119,14 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     record = labels = read_record(path)
     columns, classes, index = record.columns, record.metadata["classes"], record.columns["index"]
     starts = np.flatnonzero(np.diff(index, prepend=index[:1] - 1))
-    clustered = study.setup.target is not None or len(starts) < len(index)
+    several = study.setup.several_instances or len(starts) < len(index)
     divergence = worst_case = None
     if run.base is not None:
         divergence = read_record(folder.record(run.name, stage, DIVERGENCE))
         columns = divergence.columns | columns
-        if clustered:
+        if several:
             labels = read_record(folder.record(run.base, stage, PREDICTIONS), [*KEY, "label"])
-    elif stage == "test" and not clustered:
+    elif stage == "test" and not several:
         worst = folder.record(run.name, stage, "adversarial_attention")
         worst_case = read_record(worst) if worst.is_file() else None
     for other in filter(None, (labels, divergence)):
@@ -160,4 +160,4 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
         probability = columns.get("probabilities", unknown)[place]
         losses = -np.log(np.maximum(probability.astype(np.float64), _SMALLEST))
         values[name] = np.where(target_class < 0, np.nan, losses)
-    return Instances(columns, label, classes, starts, values, clustered, worst_case)
+    return Instances(columns, label, classes, starts, values, several, worst_case)

@@ -87,7 +87,7 @@ def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
         if context == "query_key" and guide in _WITHOUT_PRIOR:
             continue
         name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
-        tagger_context = context if study.setup.target else None
+        tagger_context = context if study.setup.several_instances else None
         # The variant of the same seed, or else the first.
         guide_run = by_seed.get(seed, others[0].name) if guide == "other" else None
         base = f"base-s{study.base.seeds[0]}"

@@ -238,7 +238,7 @@ def _compare(folders: Sequence[StudyFolder], output: Path) -> None:
         name, runs = folder.study.condition, folder.runs.values()
         states = [folder.state(run) for run in runs if run.role == "adversary"]
         finished = set(states) == {"finished"} and (folder.path / JSON).is_file()
-        if finished and name and folder.study.setup.target:
+        if finished and name and folder.study.setup.several_instances:
             complete[name] = folder.path
     if complete:
         from attnlight.report.study.conditions import write_exclusivity

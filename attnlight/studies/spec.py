@@ -130,6 +130,11 @@ class Experiment:
     foreign: bool
     target: str | None
 
+    @property
+    def several_instances(self) -> bool:
+        """Whether a text has several instances, its parts, instead of being one."""
+        return self.problem.several_instances()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Study(StudyFile):
@@ -249,8 +254,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
     model, corpus = (section.get("init_args") or {} for section in sections.values())
     name = model.get("problem") or problem_of_task(sections["model"].get("class_path"))
     problem = problem_class(name or "classification")
-    words = problem.words([])
-    if words.instance != words.cluster:
+    if problem.several_instances():
         option = r"^--data\.(?:init_args\.)?target=(.*)"
         overrides = re.findall(option, "\n".join(options), re.MULTILINE)
         target = str([corpus.get("target", "tokens"), *overrides][-1])
@@ -261,7 +265,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
 def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     """Refuse a study with impossible runs; `place` locates its description for messages."""
     grid, bases, guides = study.adversaries, study.base.seeds, study.guides
-    target = study.setup.target
+    target, of_texts = study.setup.target, not study.setup.several_instances
     lambdas, first, released = grid.lambdas, (*bases, 0)[0], RELEASED in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
     tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"
@@ -269,9 +273,9 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         f"adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}": (
             has_adversaries and not lambdas
         ),
-        f"uniform: heads {tokens}": not target and study.uniform.heads,
-        f"guides: contexts {tokens}": not target and guides.contexts != ("full",),
-        f"adversaries: lambdas: {RELEASED} {tokens}": not target and released,
+        f"uniform: heads {tokens}": of_texts and study.uniform.heads,
+        f"guides: contexts {tokens}": of_texts and guides.contexts != ("full",),
+        f"adversaries: lambdas: {RELEASED} {tokens}": of_texts and released,
         f"{RELEASED} is the loss of target tokens, but that of the corpus is {target}": (
             released and target != "tokens"
         ),

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,12 +91,12 @@ class StudyFolder:
         """Path of a record of a run's best epoch.
 
         `fit` numbers records of validation by epoch; `validate`, which a study runs if an instance
-        is a part of a text (the experiment has a `target`), does not.
+        is a part of a text, does not.
 
         Raises:
             InputError: The checkpoint, from which the epoch is read, cannot be read.
         """
-        if stage == "val" and not self.study.setup.target:
+        if stage == "val" and not self.study.setup.several_instances:
             name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
         return self.path / run / "records" / stage / f"{name}.parquet"
 
@@ -106,7 +106,9 @@ class StudyFolder:
         A dot separates a group and its option.
         """
         path = self.path / run / "fit.yaml"
-        content = (read_yaml(path) if path.is_file() else {}).get(part) or {}
+        state = path.stat() if path.is_file() else None
+        fit = _fit_config(path, state.st_mtime_ns, state.st_size, state.st_ino) if state else {}
+        content = fit.get(part) or {}
         value: Any = content.get("init_args") or {}
         for name in option.split("."):
             value = (value or {}).get(name)
@@ -148,6 +150,12 @@ class StudyFolder:
             "the later run, and the same command trains it again, or give another --name"
         )
         require_one_corpus([self.record(run.name, "test", PREDICTIONS) for run in runs], complaint)
+
+
+@cache
+def _fit_config(path: Path, *_: int) -> dict[str, Any]:
+    """The configuration in a file; an unchanged file is not read again."""
+    return read_yaml(path)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import MeanMetric
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasKeptStates, HasTokenizer, TextBatch
 from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
@@ -166,12 +167,12 @@ class AttentionTask(pl.LightningModule):
     @override
     def setup(self, stage: str) -> None:
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
-        if hasattr(corpus, "tokenizer_json"):
+        if isinstance(corpus, CorpusDataModule):
             self.raw = RawText.of_corpus(corpus)
-            if hasattr(self.model, "require_tokenizer"):
+            if isinstance(self.model, HasTokenizer):
                 self.model.require_tokenizer(self.raw.tokenizer)
-        if hasattr(self.model, "keep_states") and hasattr(corpus, "splits"):
-            self.model.keep_states(map(corpus.dataset, corpus.splits))
+            if isinstance(self.model, HasKeptStates):
+                self.model.keep_states(map(corpus.dataset, corpus.splits))
         if stage == "fit" and hasattr(corpus, "dataset"):
             self.penalties.require_marks(corpus.dataset("train"))
         if stage != "fit" or self.trainer.ckpt_path:

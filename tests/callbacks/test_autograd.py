@@ -9,50 +9,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight import callbacks
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
-    AttentionPermutation,
     AttentionSinks,
     AttributionCost,
     BaseDivergence,
-    DecisionFlip,
-    EvidenceMass,
     Faithfulness,
     GradientSearch,
     HeadAblation,
-    ImpermissibleMass,
-    ImportanceCorrelation,
     InterpretabilityTest,
     MeasuredUse,
-    Plausibility,
-    Predictions,
-    SaliencyAgreement,
     Sanity,
-    SingleErasure,
-    StateTokenAgreement,
     Texts,
 )
 from attnlight.callbacks.hooks.text_columns import TextColumns
+from tests.callbacks.every import NEEDS, built, every
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
 TESTS: list[InterpretabilityTest] = [
-    AdversarialAttention(),
+    *built("marks"),
     AdversarialAttention(frontier=True, search=GradientSearch(starts=2, steps=3)),
-    AttentionPermutation(),
-    DecisionFlip(),
-    EvidenceMass(),
-    Faithfulness(),
     Faithfulness(replacement="attention"),
-    ImpermissibleMass(column="evidence"),
-    ImportanceCorrelation(),
-    Plausibility(),
-    Predictions(),
-    SingleErasure(),
-    SaliencyAgreement(),
-    StateTokenAgreement(),
 ]
 LAYERED: list[InterpretabilityTest] = [AttentionSinks(), HeadAblation(others=True)]
 
@@ -130,8 +109,6 @@ def test_texts(kind: str) -> None:
 
 
 def test_every_test_is_among_these() -> None:
-    named = (getattr(callbacks, name) for name in callbacks.__all__)
-    every = {kind for kind in named if issubclass(kind, InterpretabilityTest)}
     # Times differ, and measured use needs the planted corpus.
-    apart = {AttributionCost, BaseDivergence, InterpretabilityTest, MeasuredUse, Sanity, Texts}
-    assert {type(test) for test in TESTS + LAYERED} | apart == every
+    apart = {AttributionCost, BaseDivergence, MeasuredUse, Sanity, Texts}
+    assert {type(test) for test in TESTS + LAYERED} | apart == {*every(*NEEDS).values()}

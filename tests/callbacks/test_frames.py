@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -13,42 +14,34 @@ from torch import nn
 import attnlight
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import (
-    AdversarialAttention,
-    AttentionPermutation,
     BaseDivergence,
-    DecisionFlip,
-    EvidenceMass,
     Faithfulness,
     GradientSearch,
-    ImportanceCorrelation,
     InterpretabilityTest,
-    Plausibility,
-    Predictions,
-    SaliencyAgreement,
-    SingleErasure,
-    StateTokenAgreement,
 )
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
 from tests.bases import Planted, save_base, trainer
+from tests.callbacks.every import every
 from tests.models.taggers import sentences, tagger
 
 PACKAGE = str(Path(attnlight.__file__).parent)
 MOST = 8
 SEARCH = 12  # of an ascent, whose steps call the readout of a selection of rows
+OPTIONS: dict[str, dict[str, Any]] = {
+    "AttentionPermutation": {"draws": 5},
+    "AdversarialAttention": {
+        "epsilon": 0.05,
+        "frontier": True,
+        "search": GradientSearch(starts=1, steps=3),
+    },
+    "SingleErasure": {"released": True},
+    "ImpermissibleMass": {"column": "evidence"},
+    "Plausibility": {"methods": ["attention", "random"]},
+}
 TESTS = (
-    Predictions(),
-    ImportanceCorrelation(),
-    AttentionPermutation(draws=5),
-    AdversarialAttention(epsilon=0.05, frontier=True, search=GradientSearch(starts=1, steps=3)),
-    SingleErasure(released=True),
-    DecisionFlip(),
-    EvidenceMass(),
-    Faithfulness(),
+    *(kind(**OPTIONS.get(name, {})) for name, kind in every("marks").items()),
     Faithfulness(replacement="attention"),
-    Plausibility(["attention", "random"]),
-    SaliencyAgreement(),
-    StateTokenAgreement(),
 )
 _UNNAMED = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 

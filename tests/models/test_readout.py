@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional import random_rankings, total_variation
+from attnlight.functional import js_divergence, random_rankings, total_variation
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
@@ -91,6 +91,26 @@ def asked(both: tuple[Readout, Readout], request: pytest.FixtureRequest) -> tupl
 def test_candidates(asked: tuple[Readout, Readout]) -> None:
     affine, opaque = asked
     agree(affine.candidates(attentions(affine)), opaque.candidates(attentions(affine)))
+
+
+def test_heads_that_are_replaced_one_at_a_time(both: tuple[Readout, Readout]) -> None:
+    for readout in both:
+        output, attention = readout.output, attentions(readout, 1).squeeze(2)
+        before, ones = readout.logits.softmax(-1), torch.ones(attention.shape[:2]).double()
+        found, joint = readout.tvd_by_head(attention), readout.joint_js(attention, ones, 2)
+        for head in range(attention.shape[1]):
+            changed = output.weights.double().clone()
+            changed[:, head] = attention[:, head]
+            after = readout.candidates(changed.unsqueeze(2))[:, 0].softmax(-1)
+            agree(found[:, head], (after - before).abs().sum(-1) / 2)
+        agree(joint, torch.ones_like(joint))
+        largest = torch.full_like(found, torch.nan)
+        for row, mask in enumerate(output.mask):
+            if mask.sum() > 1:  # all weight on the lightest item, since JS is convex
+                for head, weights in enumerate(output.weights.double()[row, :, mask]):
+                    ends = torch.eye(len(weights), dtype=torch.float64)
+                    largest[row, head] = js_divergence(weights.expand_as(ends), ends).max()
+        torch.testing.assert_close(readout.max_js_by_head(), largest, equal_nan=True)
 
 
 def test_erased_items(asked: tuple[Readout, Readout]) -> None:

@@ -28,6 +28,12 @@ def test_monitors() -> None:
     assert Tagging.monitor == ("val/f1", "max")
 
 
+def test_only_taggers_have_several_instances_a_text() -> None:
+    sentences = problem_class("tests.tasks.sentences.Sentences")
+    several = {kind for kind in (*PROBLEMS.values(), sentences) if kind.several_instances()}
+    assert several == {Tagging, sentences}
+
+
 @pytest.mark.parametrize("kind", PROBLEMS.values())
 class TestDifference:
     base = spec(9, ["O", "B-NP"], features={"case": 3})

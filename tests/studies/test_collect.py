@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import yaml
 from attnlight.problems import problem_class
 from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
+from attnlight.storage.files import read_yaml
+from attnlight.studies import state
 from attnlight.studies.collect import CLUSTERS, collect
 from attnlight.studies.instances import read_instances
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
@@ -116,6 +119,22 @@ def test_entries_of_a_run(
     assert entry.pop("validation").keys() >= {"f1", "attention_js"}
     guide_run = {"told_by": lab.collected()["selected"]["run"]} if expected["guide"] else {}
     assert entry == {"name": name} | expected | guide_run
+
+
+def test_settings_are_read_once_a_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lab.run(TAGGER) == 0
+    read: Counter[Path] = Counter()
+
+    def counted(path: Path) -> dict[str, Any]:
+        read[path] += 1
+        return read_yaml(path)
+
+    monkeypatch.setattr(state, "read_yaml", counted)
+    state._fit_config.cache_clear()
+    folder = lab.study_folder(TAGGER)
+    assert collect(folder)
+    fitted = {folder.path / run / "fit.yaml": 1 for run in folder.runs}
+    assert {path: read[path] for path in fitted} == fitted
 
 
 def test_rows_and_validation_of_texts(lab: Lab) -> None:

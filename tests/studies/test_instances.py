@@ -35,7 +35,7 @@ def scores(label: np.ndarray, prediction: np.ndarray, classes: int) -> dict[str,
         classes=[str(number) for number in range(classes)],
         starts=np.arange(len(label)),
         values={"correct": prediction == label},
-        clustered=False,
+        several_instances=False,
     ).measures()
     assert (found.pop("attention_js"), found.pop("prediction_tvd")) == (None, None)
     return found

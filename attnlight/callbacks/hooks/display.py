@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import lightning.pytorch as pl
 import numpy as np
@@ -20,6 +20,14 @@ from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@runtime_checkable
+class _TakesImages(Protocol):
+    """A logger of images."""
+
+    def log_image(self, key: str, images: list[Any], step: int) -> None: ...
+
 
 FIGURE_ROWS = 200_000
 _NAMED = 5  # number of texts that a warning names
@@ -64,6 +72,10 @@ def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
     )
 
 
+def _enabled(logger: Any) -> bool:  # noqa: ANN401
+    return not getattr(logger.experiment, "disabled", False)
+
+
 def show_figure(
     trainer: pl.Trainer,
     stage: str,
@@ -78,9 +90,7 @@ def show_figure(
     """
     attached: list[Any] = trainer.loggers
     loggers = [  # W&B can be disabled
-        logger
-        for logger in attached
-        if hasattr(logger, "log_image") and not getattr(logger.experiment, "disabled", False)
+        logger for logger in attached if isinstance(logger, _TakesImages) and _enabled(logger)
     ]
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:

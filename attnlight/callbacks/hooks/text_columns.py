@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasWholeWords, HasWords, TextBatch
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
 from attnlight.callbacks.predictions import row_labels
 from attnlight.errors import InputError
@@ -31,12 +31,12 @@ class TextColumns:
     """
 
     def __init__(self, dataset: Any) -> None:  # noqa: ANN401
-        if not hasattr(dataset, "words"):
+        if not isinstance(dataset, HasWords):
             raise InputError(
                 f"{type(dataset).__name__} does not give the words of its texts: it needs a method "
                 "`words(position)`, as the corpora of attnlight.datamodules have it."
             )
-        self._dataset = dataset
+        self._dataset: Any = dataset
         self._order = np.argsort(dataset.index)
 
     def __call__(self, batch: TextBatch, output: AttentionOutput) -> dict[str, Any]:
@@ -53,7 +53,8 @@ class TextColumns:
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
         tokens = [self._dataset.words(int(place)) for place in places]
-        if getattr(self._dataset, "whole_words", False):  # each with what its first token has
+        if isinstance(self._dataset, HasWholeWords) and self._dataset.whole_words:
+            # Each word has what its first token has.
             first = {name: values[..., 0] for name, values in batch.extras.items()}
             batch = replace(
                 batch, tokens=batch.tokens[..., 0], mask=batch.mask[..., 0], extras=first

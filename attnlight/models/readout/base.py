@@ -10,13 +10,15 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasReadoutCost, TextBatch
 from attnlight.functional import (
     first_flip,
+    max_js,
     minimal_flip_set,
     permuted_logits,
     read,
     search_adversary,
+    total_variation,
     weight_gradient,
     worst_case_attention,
     worst_case_js,
@@ -70,7 +72,7 @@ class Readout:
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
         self.affine = output.item_logits is not None
-        self.cheap: bool = getattr(model, "cheap_readout", False)
+        self.cheap = isinstance(model, HasReadoutCost) and model.cheap_readout
         self.by_programs = not self.affine or output.logits.shape[-1] > 2
 
     @cached_property
@@ -210,6 +212,39 @@ class Readout:
         empty = (logits.sum(1, keepdim=True) - logits + head_bias).flatten(0, 1)
         output = self._rows_of_heads(items.unsqueeze(1), empty)
         return Readout(self.batch, output, self.model)
+
+    def tvd_by_head(self, attention: Tensor) -> Tensor:
+        """TVD (R, H) of the predictions when attention (R, H, N) replaces one head at a time."""
+        original, _ = flatten_heads(self.output.weights, self.output.mask)
+        pairs = torch.stack([attention.flatten(0, 1), original], dim=1).unsqueeze(1)
+        after, before = self.by_head().candidates(pairs).softmax(-1).unbind(1)
+        return total_variation(after, before).reshape(attention.shape[:2])
+
+    def max_js_by_head(self) -> Tensor:
+        """Maximum JS (R, H) in nats that any attention of a head can have; NaN for a single item."""
+        maximum = max_js(*flatten_heads(self.output.weights, self.output.mask))
+        maximum = maximum.reshape(self.output.weights.shape[:2])
+        return maximum.masked_fill((self.lengths < 2)[:, None], torch.nan)
+
+    def joint_js(self, attention: Tensor, js: Tensor, epsilon: float) -> Tensor:
+        """Mean JS (R,) over heads that are replaced in turn, as long as TVD is at most epsilon.
+
+        Args:
+            attention: The attention of each head, (R, H, N).
+            js: Its JS from the original, (R, H).
+            epsilon: Largest total variation distance between the predictions.
+        """
+        weights, total = self.output.weights.double(), torch.zeros_like(js[:, 0])
+        original = self.candidates(weights.unsqueeze(2)).squeeze(1).softmax(-1)
+        for head in range(js.shape[1]):
+            candidate = weights.clone()
+            candidate[:, head] = attention[:, head]
+            # An adversary's TVD is often epsilon up to rounding.
+            prediction = self.candidates(candidate.unsqueeze(2)).squeeze(1).softmax(-1)
+            accepted = total_variation(prediction, original) <= epsilon * (1 + 1e-5)
+            weights = torch.where(accepted[:, None, None], candidate, weights)
+            total += torch.where(accepted, js[:, head], 0.0)
+        return total / js.shape[1]
 
     def select(self, rows: Tensor) -> Readout:
         """The readout of the rows where `rows` (R,) bool holds, and of their texts."""
