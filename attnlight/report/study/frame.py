@@ -124,9 +124,9 @@ def read_study(folder: Path) -> Study:
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise InputError(f"{path} is of schema {schema}; this version reads schema {SCHEMA}.")
+    if "problem" not in content or "compat" in (content.get("best") or {}):
+        raise unmigrated(path)
     try:
-        if "problem" not in content or "compat" in (content.get("best") or {}):
-            raise unmigrated(path)
         runs = _read_runs(path, content["runs"])
         head = (content["study"], content["experiment"], content["corpus"], content["classes"])
         words, selected = Words(**content["problem"]), content["selected"] or None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from attnlight.problems import problem_class
 
 Rows = dict[str, NDArray[Any]]
 
@@ -58,6 +61,8 @@ class FakeStudy:
 
     def __init__(self, index: NDArray[Any], **head: Any) -> None:
         self.index = index
+        problem = problem_class(head.get("task", "classification"))
+        head["problem"] = asdict(problem.words(head["classes"], head.get("target", "tokens")))
         self.head = {"schema": 1, "study": "fake", "selected": None, "best": {}} | head
         self.runs: list[dict[str, Any]] = []
         self.rows: dict[str, Rows] = {}
