@@ -101,6 +101,7 @@ def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture
     assert str(verdict_of(Path(RUN))) == str(card)
 
 
+@pytest.mark.slow
 def test_the_same_words_everywhere(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
     capsys.readouterr()

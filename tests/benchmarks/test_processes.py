@@ -42,6 +42,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert not loaded & HEAVY
 
 
+@pytest.mark.slow
 def test_what_a_verb_imports_is_seen() -> None:
     # An option that is not there: the verb's modules are imported, then its parser stops.
     assert {"torch", "lightning"} <= modules_after("fit", "--no-such-option", status=2)

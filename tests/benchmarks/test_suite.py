@@ -67,6 +67,7 @@ def test_a_page_has_a_section_for_what_was_measured() -> None:
     assert with_tables(made, {"startup": RESULT}) == made
 
 
+@pytest.mark.slow
 def test_a_group_is_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr("tests.benchmarks.processes.help_cost.__defaults__", (1,))

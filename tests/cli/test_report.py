@@ -265,7 +265,11 @@ class TestErrors:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "absent"), [(["--help"], "torch matplotlib scipy"), (["RUN"], "lightning wandb")]
+    ("arguments", "absent"),
+    [
+        (["--help"], "torch matplotlib scipy"),
+        pytest.param(["RUN"], "lightning wandb", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_not_imported(folder: Path, arguments: list[str], absent: str) -> None:
     given = [str(folder) if word == "RUN" else word for word in arguments]

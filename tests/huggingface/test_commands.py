@@ -76,7 +76,7 @@ def fit(run: str, *options: str, model: str = "huggingface_last", name: str = "b
 
 
 @pytest.mark.parametrize("model", ["huggingface_last", "huggingface_pooled"])
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_fit_test_and_read_texts(
     place: Path, model: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +130,9 @@ def test_words(place: Path, name: str) -> None:
     assert len(results.table("predictions")) == 3
 
 
-@pytest.mark.parametrize(("model", "said"), [("last", True), ("pooled", False)])
+@pytest.mark.parametrize(
+    ("model", "said"), [("last", True), pytest.param("pooled", False, marks=pytest.mark.slow)]
+)
 def test_the_last_layer_is_named_on_every_page(
     place: Path, model: str, said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:

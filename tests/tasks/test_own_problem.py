@@ -102,6 +102,7 @@ def records_of(run: str, *tests: str) -> Path:
     return Path(f"runs/e/{run}/records/test")
 
 
+@pytest.mark.slow
 def test_all_tests_measure_each_sentence(here: Path) -> None:
     names = [path.stem for path in (CONFIGS / "tests").glob("*.yaml") if path.stem not in OTHERS]
     records = records_of("base", *names)

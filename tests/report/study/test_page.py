@@ -187,7 +187,7 @@ class TestCommand:
         assert "The study has no guided taggers." in text
         assert not list((folder / "report").glob("*.png"))
 
-    @pytest.mark.parametrize("target", ["marked", "sentence"])
+    @pytest.mark.parametrize("target", ["marked", pytest.param("sentence", marks=pytest.mark.slow)])
     def test_a_target_without_chunks_tells_accuracy(self, tmp_path: Path, target: str) -> None:
         few: dict[str, Any] = {"kl": (0.0, 0.1), "released": (), "sentences": 8, "heads": 1}
         fake = whole_tagger(seeds=1, variants=1, target=target, **few)
