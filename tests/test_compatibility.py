@@ -31,9 +31,10 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, trainer
+from tests.kept import archived
 
 HERE = Path(__file__).parent
-ALL = sorted((HERE.parent / "docs/results").rglob("fit.yaml"))
+ALL = sorted(archived().rglob("fit.yaml"))
 KEPT = [path for path in ALL if "    net:\n" not in path.read_text()]  # not in groups as today
 GUARD = HERE / "guard/expected"
 FIRST = HERE / "tasks/first_format"

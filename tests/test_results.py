@@ -4,6 +4,7 @@ import csv
 import importlib
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +21,10 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
 from attnlight.storage.compatibility import section
-from tests.kept import BLOCKS, DOCS, FRONT, PAGES, page
+from tests.kept import BLOCKS, DOCS, FRONT, PAGES, archived, page
 
 ROOT = DOCS.parent
-RECORDS = DOCS / "results"
+RECORDS = archived()
 build_results = importlib.import_module("build_results")
 importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
 planted, predictions, serrano = map(page, ("planted", "predictions", "serrano"))
@@ -84,7 +85,7 @@ def holds(saved: Any, given: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, str]:
-    blocks: dict[str, str] = build_results.blocks(RECORDS)
+    blocks: dict[str, str] = build_results.blocks(DOCS / "results", RECORDS)
     return blocks
 
 
@@ -94,7 +95,8 @@ def results_page(found: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monk
     copies = [tmp_path / path.name for path in build_results.PAGES]
     for path, copy in zip(build_results.PAGES, copies, strict=True):
         shutil.copyfile(path, copy)
-    monkeypatch.setattr(build_results, "blocks", lambda records: found)
+    monkeypatch.setattr(build_results, "blocks", lambda records, runs: found)
+    monkeypatch.setattr(build_results, "unpacked", lambda records: nullcontext(RECORDS))
     monkeypatch.setattr(build_results, "draw_tables", lambda tables, folder: None)
     monkeypatch.setattr(build_results, "PAGES", copies)
     return tmp_path
@@ -153,7 +155,7 @@ class TestPage:
         assert sorted(set(links)) == sorted(build_results.NAMES)
 
     def test_names_the_command_of_every_experiment(self) -> None:
-        commands = (RECORDS / "commands.md").read_text()
+        commands = (DOCS / "results/commands.md").read_text()
         for study in (pairs.STUDY, saliency.STUDY):
             assert f"configs/studies/{study}.yaml" in commands
         for name in archive_runs.NEEDED.keys() - archive_runs.STUDIED.keys():
@@ -176,7 +178,9 @@ class TestPage:
         assert rows.cell("planted", "negated", "planted with negation, no encoder").value <= 0.6
 
     def test_records_are_small(self) -> None:
-        assert sum(path.stat().st_size for path in RECORDS.rglob("*") if path.is_file()) < 35e6
+        files = [path for path in (DOCS / "results").rglob("*") if path.is_file()]
+        assert len(files) <= 120
+        assert sum(path.stat().st_size for path in files) < 20e6
 
     def test_changed_records_change_the_table(
         self, experiment: Path, found: dict[str, str]
@@ -402,7 +406,7 @@ class TestImportance:
         assert importance.significant(np.array([[np.nan]])) is None
 
     def test_published_figures_of_every_model(self) -> None:
-        published = yaml.safe_load((RECORDS / "published.yaml").read_text())
+        published = yaml.safe_load((DOCS / "results/published.yaml").read_text())
         for name in importance.MODELS:
             wanted = 1 if name.endswith("scaled_dot") else 2
             assert {len(values) for values in published["tau"][name].values()} == {wanted}

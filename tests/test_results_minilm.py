@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from attnlight.records import read_record
-from tests.kept import DOCS, page
+from tests.kept import DOCS, archived, page
 
 minilm, archive, tables, findings = map(page, ("minilm", "archive", "tables", "findings"))
-RECORDS = DOCS / "results"
+RECORDS = archived()
 NAMES = list(minilm.MODELS)
-ARCHIVE = archive.Archive(RECORDS, yaml.safe_load((RECORDS / "published.yaml").read_text("utf-8")))
+ARCHIVE = archive.Archive(
+    RECORDS, yaml.safe_load((DOCS / "results/published.yaml").read_text("utf-8"))
+)
 TABLES = {
     name: findings.Tables({"t": tables.table(rows(ARCHIVE), 1)})
     for name, rows in {
@@ -129,7 +131,7 @@ def test_nothing_is_said_without_runs(tmp_path: Path) -> None:
 
 
 def test_names_the_commands() -> None:
-    text = (RECORDS / "minilm.md").read_text("utf-8")
+    text = (DOCS / "results/minilm.md").read_text("utf-8")
     for plan in re.findall(r"attnlight study (configs/studies/\w+\.yaml)", text):
         assert (DOCS.parent / plan).is_file()
     assert {f"configs/studies/{name}.yaml" in text for name in minilm.STUDIES} == {True}

@@ -20,7 +20,7 @@ from attnlight.records import read_metadata
 from attnlight.statistics.seed_bootstrap import seed_interval
 from attnlight.storage.compatibility import section
 from attnlight.studies.spec import read_studies
-from tests.kept import BLOCKS, DOCS, page, write_kept
+from tests.kept import BLOCKS, DOCS, archived, page, write_kept
 from tests.report.fake import Rows
 from tests.test_results import holds, logged_by_test, names
 from tests.test_results_measures import resampled_rows
@@ -28,11 +28,11 @@ from tests.test_results_measures import resampled_rows
 pairs, archive, archive_runs = map(page, ("pairs", "archive", "archive_runs"))
 findings, measures, tables = map(page, ("findings", "measures", "tables"))
 predictions = page("predictions")
-RECORDS = DOCS / "results"
+RECORDS = archived()
 CONFIGS = DOCS.parent / "configs"
 RUNS = sorted(path.parent for path in RECORDS.glob(f"{pairs.STUDY}-*/seed*/fit.yaml"))
 TEXTS = sorted(path.parent for path in RECORDS.glob("jain_wallace_texts-*/seed*/fit.yaml"))
-PUBLISHED = yaml.safe_load((RECORDS / "published.yaml").read_text())
+PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text())
 MODEL = f"{pairs.STUDY}-babi_1_bilstm_additive"
 OTHERS = [MODEL.replace("bilstm", encoder) for encoder in ("cnn", "average")]
 OTHERS.append(OTHERS[1].replace("additive", "scaled_dot"))

@@ -14,12 +14,12 @@ from scipy.stats import kendalltau, permutation_test, spearmanr
 
 from attnlight.statistics.bootstrap import bootstrap_means
 from attnlight.studies.spec import read_studies
-from tests.kept import BLOCKS, DOCS, page, write_kept
+from tests.kept import BLOCKS, archived, page, write_kept
 from tests.report.fake import Rows, write_record
 
 saliency, pairs, archive, archive_runs = map(page, ("saliency", "pairs", "archive", "archive_runs"))
 findings, tables = map(page, ("findings", "tables"))
-RECORDS = DOCS / "results"
+RECORDS = archived()
 RUNS = sorted(path.parent for path in RECORDS.glob(f"{saliency.STUDY}-*/seed*/fit.yaml"))
 PLANTED = f"{saliency.STUDY}-planted_bilstm"
 SST = f"{saliency.STUDY}-sst_bilstm"
