@@ -9,6 +9,8 @@
     python docs/build_results.py --unpack FOLDER
                                             write the archived folders of runs and studies below
                                             FOLDER, where `attnlight report` can read them
+    python docs/build_results.py --pack FOLDER
+                                            archive unpacked folders again, after a change by hand
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone; each place is on one of `PAGES`. A sentence that its tables no
@@ -22,6 +24,7 @@ import argparse
 import difflib
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import eq
@@ -44,7 +47,7 @@ from results_page import (
     texts,
 )
 from results_page.archive import Archive
-from results_page.archive_runs import archive_runs
+from results_page.archive_runs import archive_folders, archive_runs
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
 from results_page.packed import pack, unpack, unpacked
@@ -177,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
     parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="write the run folders, only")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="archive these folders, only")
     arguments = parser.parse_args(argv)
     with unpacked(RECORDS) as runs:
         if arguments.keep is not None:
@@ -184,6 +188,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             pack(runs, RECORDS)
             if (figure := pruthi.draw(Archive(runs, {}))) is not None:
                 (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
+        if arguments.pack is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                archive_folders(arguments.pack, Path(folder))
+                pack(Path(folder), RECORDS)
+            return 0
         if arguments.unpack is not None:
             unpack(RECORDS, arguments.unpack)
             return 0

@@ -190,6 +190,8 @@ class TestArchivedRuns:
         tau = pq.read_table(kept)["tau_attention_loo"].to_numpy()
         np.testing.assert_allclose(tau, correlations(seed=9)["tau_attention_loo"], rtol=2.0**-10)
         assert (root / "sst_average_vectors/seed2").is_dir()
+        archive_runs.archive_folders(root, tmp_path / "again")
+        assert_same_folders(root, tmp_path / "again")
 
     def test_of_studies_what_their_tables_need_is_kept(self, tmp_path: Path) -> None:
         conditions(tmp_path / "runs", sentences=20)

@@ -140,6 +140,17 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
     return left_out
 
 
+def archive_folders(root: Path, target: Path) -> None:
+    """Archive the folders of runs and studies that were unpacked below a root, maybe changed."""
+    for run in sorted(path.parent for path in root.glob("*/seed*/fit.yaml")):
+        archive_run(run, target / run.relative_to(root))
+    for path in sorted(root.glob(f"*/{importance.AGREEMENT}")):
+        bits = significant_bits(path.parent.name, path.stem)
+        _write(read_table(path), target / path.relative_to(root), bits)
+    for path in sorted(root.glob(f"{studies.FOLDER}/*/study.json")):
+        archive_study(path.parent, target / path.parent.relative_to(root))
+
+
 def _lacking(run: Path, tests: Iterable[str]) -> str:
     """What a run lacks to be archived; empty if nothing."""
     path = run / "status.json"
