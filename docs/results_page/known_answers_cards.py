@@ -52,6 +52,7 @@ def archive_cards(runs: Path, target: Path) -> list[str]:
                 | {name: getattr(card[line], name) for name in COLUMNS}
             )
     frame = pd.DataFrame(rows).sort_values([*KEYS, "line"])
+    frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
     frame.to_parquet(target, index=False, compression="zstd")
     return left_out
 
