@@ -225,4 +225,4 @@ def _many_values(table: pa.Table, path: str) -> bool:
     values = table[path.partition(".list.")[0]]
     while pa.types.is_nested(values.type):
         values = pc.list_flatten(values)
-    return pc.count_distinct(values).as_py() > _DISTINCT
+    return bool(pc.count_distinct(values).as_py() > _DISTINCT)
