@@ -31,6 +31,7 @@ SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
 # What the runs of Serrano & Smith's models were given beside their files in configs/experiments.
 LEARNING_RATE, EPOCHS = 1e-3, {"rnn": 8, "conv": 8, "none": 15}
 OTHER_EPOCHS = {"yelp_flan_conv": 15, "20_newsgroups_flan_rnn": 5, "20_newsgroups_han_rnn": 5}
+AS_RELEASED = f"{pairs.STUDY}-babi_1_cnn_additive_"
 TAUS = [("tau with gradient", "tau_attention_input_gradient")]
 TAUS += [("tau with leave-one-out", "tau_attention_loo")]
 
@@ -173,7 +174,7 @@ def rows_of_means() -> list[tuple[str, str, tuple[str, ...], str, str, str]]:
             row = (*words, "all")
             found.append(("adversary", heading, row, name, "adversarial_attention", column))
     for name, model in pairs.MODELS.items():
-        if name in STUDIED and not pairs.resized(name) and "compat" not in name:
+        if name in STUDIED and not (pairs.resized(name) or name.startswith(AS_RELEASED)):
             words = (*map(str, model.words.values()),)
             test = "attention_permutation"
             found.append(("pairs", "median TVD", words, name, test, "median_tvd"))
