@@ -8,7 +8,7 @@
                                                   archive the cards of the study verdict_card first,
                                                   after `test` and `validate RUN --tests card` of each
 
-Scores of the trained models come from docs/results/known_answers.csv; the measures that may be used
+Scores of the trained models come from docs/results/known_answers.parquet; the measures that may be used
 with a threshold are written to attnlight/report/verdict/deciders.yaml, the figure to docs/figures.
 
 The prose of the page is written by hand; the tables between `<!-- NAME: begin -->` and
@@ -53,8 +53,8 @@ from attnlight.statistics.bootstrap import bootstrap_means
 from attnlight.storage.files import write_text
 
 HERE = Path(__file__).parent
-PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.csv"
-CARDS = HERE / "results/known_answers_cards.csv"
+PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.parquet"
+CARDS = HERE / "results/known_answers_cards.parquet"
 FIGURE, DECIDERS = (
     HERE / "figures/known_answers.png",
     HERE.parent / "attnlight/report/verdict/deciders.yaml",

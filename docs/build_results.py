@@ -3,8 +3,14 @@
     python docs/build_results.py            write the tables into the pages, and draw figures of them
     python docs/build_results.py --check    fail where the pages and the records differ
     python docs/build_results.py --keep checkpoints
-                                            archive the runs below checkpoints/ first, and draw
+                                            archive the runs below checkpoints/ first, each in
+                                            place of that of its name and seed, and draw
                                             docs/figures/pruthi.png
+    python docs/build_results.py --unpack FOLDER
+                                            write the archived folders of runs and studies below
+                                            FOLDER, where `attnlight report` can read them
+    python docs/build_results.py --pack FOLDER
+                                            archive unpacked folders again, after a change by hand
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone; each place is on one of `PAGES`. A sentence that its tables no
@@ -18,6 +24,7 @@ import argparse
 import difflib
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import eq
@@ -40,9 +47,10 @@ from results_page import (
     texts,
 )
 from results_page.archive import Archive
-from results_page.archive_runs import archive_runs
+from results_page.archive_runs import archive_folders, archive_runs
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
+from results_page.packed import pack, unpack, unpacked
 from results_page.tables import Row, table
 
 from attnlight.errors import InputError
@@ -103,17 +111,21 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
 }
 
 
-def blocks(records: Path) -> dict[str, str]:
+def blocks(records: Path, runs: Path) -> dict[str, str]:
     """Every table of the pages, and the sentences about them, by the name of its place.
+
+    Args:
+        records: docs/results.
+        runs: The root of the folders that are packed in it.
 
     Raises:
         InputError: Records are missing or inconsistent.
     """
     published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
-    archive = Archive(records, published)
+    archive = Archive(runs, published)
     content = {name: table(rows(archive), left) for name, (rows, left) in TABLES.items()}
     content |= claims.serrano_tables(serrano.read_models(archive), published)
-    content |= studies.study_blocks(records / studies.FOLDER, published)
+    content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / cards.FOLDER)
     for place in minilm.LEFT_OUT:
@@ -167,13 +179,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the pages of results from their records.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
+    parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="write the run folders, only")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="archive these folders, only")
     arguments = parser.parse_args(argv)
-    if arguments.keep is not None:
-        print("".join(f"{line}\n" for line in archive_runs(arguments.keep, RECORDS)), end="")
-        published = yaml.safe_load((RECORDS / "published.yaml").read_text(encoding="utf-8"))
-        if (figure := pruthi.draw(Archive(RECORDS, published))) is not None:
-            (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
-    content = blocks(RECORDS)
+    with unpacked(RECORDS) as runs:
+        if arguments.keep is not None:
+            print("".join(f"{line}\n" for line in archive_runs(arguments.keep, runs)), end="")
+            pack(runs, RECORDS)
+            if (figure := pruthi.draw(Archive(runs, {}))) is not None:
+                (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
+        if arguments.pack is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                archive_folders(arguments.pack, Path(folder))
+                pack(Path(folder), RECORDS)
+            return 0
+        if arguments.unpack is not None:
+            unpack(RECORDS, arguments.unpack)
+            return 0
+        content = blocks(RECORDS, runs)
     if not arguments.check:
         draw_tables(Tables(content), HERE / "figures")
     return put(PAGES, content, arguments.check)

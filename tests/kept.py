@@ -7,7 +7,9 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
@@ -26,6 +28,18 @@ BLOCKS = {name: text.strip("\n") + "\n" for name, text in PLACE.findall(PAGE)}
 def page(name: str) -> ModuleType:
     """A module of docs/results_page."""
     return importlib.import_module(f"results_page.{name}")
+
+
+@cache
+def _unpacked() -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory()  # removed when Python ends
+    page("packed").unpack(DOCS / "results", Path(folder.name))
+    return folder
+
+
+def archived() -> Path:
+    """The root of the archived run and study folders, unpacked once a session."""
+    return Path(_unpacked().name)
 
 
 def write_kept(root: Path, experiment: str, records: Mapping[str, Rows], *, seed: int = 0) -> Path:

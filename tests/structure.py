@@ -170,8 +170,9 @@ class Trace:
 def study_page() -> Trace:
     """The trace of writing the page of a kept study."""
     from attnlight.report.study import write_study
+    from tests.kept import archived
 
-    study = ROOT / "docs/results/studies/wiegreffe_pinter_sst"
+    study = archived() / "studies/wiegreffe_pinter_sst"
     trace = Trace()
     with tempfile.TemporaryDirectory() as folder:
         trace.run(lambda: write_study(study, Path(folder)))

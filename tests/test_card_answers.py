@@ -1,6 +1,5 @@
 """The verdict card judged on docs/known_answers.md, by loops over the archived answers."""
 
-import csv
 import importlib
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ def rows_of(block: str) -> list[dict[str, str]]:
 
 
 def archived() -> list[dict[str, str]]:
-    with build.CARDS.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    rows: list[dict[str, str]] = pd.read_parquet(build.CARDS).astype(str).to_dict("records")
+    return rows
 
 
 def tally(rows: list[dict[str, str]]) -> dict[str, int]:
@@ -177,15 +176,15 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_the_archive_has_answers_with_what_they_are_judged_against(runs: Path) -> None:
-    target = runs / "cards.csv"
+    target = runs / "cards.parquet"
     (left_out,) = cards.archive_cards(runs, target)
     assert "base-s9 has not all tests" in left_out
-    ranks, smallest = pd.read_csv(target).to_dict("records")
+    ranks, smallest = pd.read_parquet(target).to_dict("records")
     assert (ranks["seed"], ranks["line"], ranks["answer"]) == (8, "ranks", "yes")
     assert (ranks["judged_by"], ranks["words"], ranks["value"]) == ("words", 0.2, 1.0)
     assert (smallest["line"], smallest["answer"], smallest["texts"]) == ("smallest_set", "no", 100)
     assert (smallest["judged_by"], smallest["states"]) == ("states", 0.9)
-    both = cards.judged(cards.graded(pd.read_csv(target)))
+    both = cards.judged(cards.graded(pd.read_parquet(target)))
     assert (both["follow"], both["do not"]) == (1, 1)
     assert (both["decided"], both["right"]) == ("1.00 (2 of 2)", "0.00 (0 of 2)")
     assert both["wrong yes"] == "1.00 (1 of 1)"

@@ -1,23 +1,27 @@
-"""What is kept of run folders is enough for the page, and unfinished runs are left alone."""
+"""What is archived of run folders is enough for the pages, small, and unpacked as it was."""
 
 import json
-from dataclasses import replace
-from itertools import combinations, product
+from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from scipy.stats import kendalltau
 
 from attnlight.errors import InputError
-from tests.kept import page, serrano_records, write_kept
+from attnlight.records import read_metadata
+from tests.kept import DOCS, archived, page, serrano_records, write_kept
 from tests.report.fake import Rows
+from tests.report.study.fake import conditions
 
 importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
-claims, serrano, tables = map(page, ("claims", "serrano", "tables"))
+packed, planted, predictions, serrano = map(page, ("packed", "planted", "predictions", "serrano"))
+pairs, saliency, studies = map(page, ("pairs", "saliency", "studies"))
 NAME = "ag_news_han_rnn"
 
 
@@ -37,13 +41,6 @@ def correlations(n: int = 30, seed: int = 0, scores: bool = True) -> Rows:
     return rows
 
 
-def agreement(experiment: Any) -> dict[str, Any]:
-    """What the page says of how far the seeds of an experiment agree."""
-    (row,) = importance.reliability({"one": experiment}, {"one": {}})
-    found: dict[str, Any] = row
-    return found
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Three seeds of an arm of SST."""
@@ -53,66 +50,117 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
 
 
-class TestKeep:
+def assert_same_folders(first: Path, second: Path) -> None:
+    """Both have the same files, and records with the same columns, values and metadata."""
+    files, others = (
+        {path.relative_to(root) for path in root.rglob("*.*") if path.is_file()}
+        for root in (first, second)
+    )
+    assert files == others
+    for place in files:
+        if place.suffix != ".parquet":
+            assert (first / place).read_text() == (second / place).read_text()
+            continue
+        ours, theirs = (pq.read_table(root / place) for root in (first, second))
+        assert ours.schema.metadata == theirs.schema.metadata
+        assert ours.column_names == theirs.column_names
+        pd.testing.assert_frame_equal(ours.to_pandas(), theirs.to_pandas())
+
+
+class TestPacked:
+    def test_folders_are_unpacked_as_they_were(self, runs: Path, tmp_path: Path) -> None:
+        """Records of other texts than those predicted, a study, and a file of several seeds."""
+        rows = {x: y[::3] for x, y in serrano_records()["single_erasure"].items()}
+        write_kept(runs, NAME, serrano_records() | {"single_erasure": rows})
+        conditions(runs, sentences=8)
+        root, records = tmp_path / "root", tmp_path / "records"
+        records.mkdir()
+        assert archive_runs.archive_runs(runs, root) == []
+        packed.pack(root, records)
+        names = sorted(path.stem for path in records.iterdir())
+        assert names == ["jain_wallace", "serrano_smith", "wiegreffe_pinter"]
+        packed.unpack(records, tmp_path / "again")
+        assert_same_folders(root, tmp_path / "again")
+
+    def test_each_key_is_there_once(self, tmp_path: Path) -> None:
+        write_kept(tmp_path / "root", NAME, serrano_records(n=12))
+        packed.pack(tmp_path / "root", tmp_path)
+        table = pq.read_table(tmp_path / "serrano_smith.parquet")
+        assert table["index"].to_pylist() == [*range(12)]
+        assert {"test/predictions/label", "test/decision_flip/length"} <= {*table.column_names}
+        files = json.loads(table["files"][0].as_py())
+        assert yaml.safe_load(files["fit.yaml"])["seed_everything"] == 0
+        assert files["logs/version_0/metrics.csv"].startswith("epoch,val/accuracy")
+        assert table["files"].null_count == 11
+
+    def test_keys_that_are_there_twice_are_refused(self, tmp_path: Path) -> None:
+        run = write_kept(tmp_path, NAME, serrano_records(n=12))
+        path = run / "records/test/decision_flip.parquet"
+        pq.write_table(pq.read_table(path).take([0, 0, 1]), path)
+        with pytest.raises(InputError, match="has a key twice"):
+            packed.pack(tmp_path, tmp_path)
+
+    def test_a_record_that_lacks_rows_is_refused(self, tmp_path: Path) -> None:
+        write_kept(tmp_path / "root", NAME, serrano_records(n=12))
+        packed.pack(tmp_path / "root", tmp_path)
+        path = tmp_path / "serrano_smith.parquet"
+        pq.write_table(pq.read_table(path).slice(0, 9), path)
+        with pytest.raises(InputError, match="has 9 of 12 rows"):
+            packed.unpack(tmp_path, tmp_path / "again")
+
+    def test_archived_results_are_small_and_few(self) -> None:
+        files = [path for path in (DOCS / "results").rglob("*") if path.is_file()]
+        assert len(files) <= 120
+        assert sum(path.stat().st_size for path in files) < 20e6
+
+
+class TestArchivedRuns:
     def test_the_page_is_the_same_from_what_is_kept(self, tmp_path: Path) -> None:
         for encoder in ("rnn", "conv"):
             name = f"ag_news_han_{encoder}"
             run = write_kept(tmp_path / "runs", name, serrano_records(seed=len(encoder)))
             archive_runs.archive_run(run, tmp_path / "kept" / name / "seed0")
-        published: dict[str, Any] = {"serrano_accuracy": {}}
-        whole, small = (archive.Archive(tmp_path / x, published) for x in ("runs", "kept"))
+        whole, small = (
+            archive.Archive(tmp_path / x, {"serrano_accuracy": {}}) for x in ("runs", "kept")
+        )
         assert list(serrano.accuracy(whole)) == list(serrano.accuracy(small))
-        found = [claims.serrano_tables(serrano.read_models(x), published) for x in (whole, small)]
-        assert found[0] == found[1]
 
-    def test_columns_that_the_page_does_not_need_are_left_out(self, tmp_path: Path) -> None:
+    def test_columns_and_lines_that_no_page_reads_are_left_out(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "runs", NAME, serrano_records())
+        log = run / "logs/version_0/metrics.csv"
+        log.write_text("epoch,step,train/loss,val/loss,val/accuracy\n0,9,0.5,,\n0,19,,0.4,0.5\n")
         archive_runs.archive_run(run, tmp_path / "kept")
+        assert (tmp_path / "kept/logs/version_0/metrics.csv").read_text() == (
+            "epoch,val/loss,val/accuracy\n0,0.4,0.5\n"
+        )
         names = pq.read_schema(tmp_path / "kept/records/test/predictions.parquet").names
         assert names == ["index", "position", "prediction", "label"]
         names = pq.read_schema(tmp_path / "kept/records/test/decision_flip.parquet").names
         assert "removed_count_random_first" in names
         assert "removed_fraction_attention" not in names
-
-    def test_path_of_the_machine_is_left_out(self, tmp_path: Path) -> None:
-        run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        archive_runs.archive_run(run, tmp_path / "kept")
         assert "root: checkpoints" in (tmp_path / "kept/fit.yaml").read_text()
 
-    @pytest.mark.parametrize("name", ["sst_bilstm", "imdb_cnn", "sst_average", "planted_none"])
-    def test_what_an_experiment_needs(self, name: str) -> None:
-        wanted = archive_runs.NEEDED[name]
-        assert ("attention_permutation" in wanted) == (name in ("sst_bilstm", "planted_none"))
-        assert ("adversarial_attention" in wanted) == (name != "planted_none")
+    @pytest.mark.parametrize(
+        ("name", "record", "bits"),
+        [
+            ("sst_bilstm", "importance_correlation", 10),
+            ("sst_bilstm", "predictions", 24),
+            ("saliency-sst_bilstm", "faithfulness", 12),
+            (pairs.BABI[0], "importance_correlation", 12),
+        ],
+    )
+    def test_values_have_few_bits(self, name: str, record: str, bits: int) -> None:
+        assert archive_runs.significant_bits(name, record) == bits
+        values = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+        values[3, 1] = np.nan
+        columns = [pa.array(values[:, 0]), pa.FixedSizeListArray.from_arrays(values.ravel(), 2)]
+        table = archive_runs.rounded(pa.table({"a": columns[0], "b": columns[1]}), bits)
+        found = np.stack(table["b"].to_pylist())
+        np.testing.assert_allclose(found, values, rtol=2.0**-bits)
+        mantissa, _ = np.frexp(found[:, 0])
+        assert (mantissa * 2**bits % 1 == 0).all()
+        assert table["a"].to_pylist() == found[:, 0].tolist()
 
-    def test_worst_cases_are_kept_without_the_predictions(self, tmp_path: Path) -> None:
-        """Two texts of two items and one of one, which is left out of the table."""
-        run = write_kept(tmp_path / "runs", NAME, serrano_records())
-        (run / "status.json").write_text(json.dumps({"state": "finished"}))
-        pq.write_table(pa.table({"index": [0], "tokens": [["a"]]}), run / "predictions.parquet")
-        columns = {
-            "index": [0, 1, 2],
-            "items": [2, 5, 1],
-            "before": [0.0, 0.5, 0.0],
-            "now": [0.25, 0.5, 0.0],
-            "upper": [0.5, 0.5, 0.0],
-            "before_ms": [2.0, 4.0, 1.0],
-            "now_ms": [20.0, 10.0, 1.0],
-        }
-        pq.write_table(pa.table(columns), run / serrano.WORST_CASE)
-        assert archive_runs.archive_runs(tmp_path / "runs", tmp_path / "results") == []
-        kept_run = tmp_path / "results" / NAME / "seed0"
-        assert not (kept_run / "predictions.parquet").exists()
-        (row,) = serrano.several_classes(archive.Archive(tmp_path / "results", {}))
-        assert [*row.values()][:4] == ["AG News", "HANrnn", 2, "4"]
-        means = [float(cell.split(" ")[0]) for cell in [*row.values()][4:]]
-        assert means == [0.25, 0.375, 0.5, 0.5, 0.125, 0.5, 0.0, 3, 15]
-
-    def test_every_experiment_needs_something(self) -> None:
-        assert all(archive_runs.NEEDED.values())
-
-
-class TestKeepAll:
     def test_unfinished_runs_are_left_alone_and_named(self, runs: Path, tmp_path: Path) -> None:
         one, two = (runs / f"sst_average_vectors/seed{seed}" for seed in (0, 1))
         (one / "status.json").write_text(json.dumps({"state": "running"}))
@@ -128,103 +176,101 @@ class TestKeepAll:
         folder = tmp_path / "results/sst_average_vectors"
         assert [path.name for path in folder.iterdir()] == ["seed2"]  # one run agrees with nobody
 
-    def test_agreement_is_kept_beside_the_runs(self, runs: Path, tmp_path: Path) -> None:
-        assert archive_runs.archive_runs(runs, tmp_path / "results") == []
-        folder = tmp_path / "results/sst_average_vectors"
-        names = sorted(path.name for path in folder.iterdir())
-        assert names == [importance.AGREEMENT, "seed0", "seed1", "seed2"]
-        types = {
-            pq.read_schema(folder / importance.AGREEMENT).field(x).type
-            for x in importance.WITH_ITSELF
-        }
-        assert types == {pa.float32()}
-        record = pq.read_schema(folder / "seed0/records/test/importance_correlation.parquet")
-        assert not any(name.startswith("scores") for name in record.names)
+    def test_runs_replace_those_of_their_name_and_seed(self, runs: Path, tmp_path: Path) -> None:
+        root = tmp_path / "results"
+        archive_runs.archive_runs(runs, root)
+        kept = root / "sst_average_vectors/seed0/records/test/importance_correlation.parquet"
+        other = write_kept(
+            tmp_path / "new",
+            "sst_average_vectors",
+            {"importance_correlation": correlations(seed=9)},
+        )
+        assert archive_runs.archive_runs(tmp_path / "new", root) == []
+        assert read_metadata(kept) == read_metadata(other / kept.relative_to(kept.parents[2]))
+        tau = pq.read_table(kept)["tau_attention_loo"].to_numpy()
+        np.testing.assert_allclose(tau, correlations(seed=9)["tau_attention_loo"], rtol=2.0**-10)
+        assert (root / "sst_average_vectors/seed2").is_dir()
+        archive_runs.archive_folders(root, tmp_path / "again")
+        assert_same_folders(root, tmp_path / "again")
 
-    def test_agreement_is_kept_of_every_model_with_two_scored_seeds(self, tmp_path: Path) -> None:
-        for name, seeds in (("imdb_cnn", (1, 2)), ("imdb_average", (1,)), (f"{NAME}", (0, 1))):
-            for seed in seeds:
-                records = (
-                    serrano_records(seed=seed)
-                    if name == NAME
-                    else {
-                        "importance_correlation": correlations(seed=seed),
-                        "adversarial_attention": correlations(seed=seed, scores=False),
-                    }
-                )
-                write_kept(tmp_path / "runs", name, records, seed=seed)
-        assert archive_runs.archive_runs(tmp_path / "runs", tmp_path / "results") == []
-        found = sorted((tmp_path / "results").glob(f"*/{importance.AGREEMENT}"))
-        assert [path.parent.name for path in found] == ["imdb_cnn"]
+    def test_of_studies_what_their_tables_need_is_kept(self, tmp_path: Path) -> None:
+        conditions(tmp_path / "runs", sentences=20)
+        assert archive_runs.archive_runs(tmp_path / "runs", tmp_path / "kept") == []
+        for place in (tmp_path / "runs").glob("*/study.parquet"):
+            kept = tmp_path / "kept" / studies.FOLDER / place.parent.name / place.name
+            assert {*pq.read_schema(kept).names} <= {*studies.CURVES}
+        whole, small = (
+            studies.study_blocks(root, {"wiegreffe_pinter": {}})
+            for root in (tmp_path / "runs", tmp_path / "kept" / studies.FOLDER)
+        )
+        assert whole.keys() == small.keys()
 
 
-class TestReliability:
-    @pytest.fixture
-    def experiment(self, runs: Path, tmp_path: Path) -> Any:
+class TestAgreement:
+    def test_of_seeds_against_a_loop(self, runs: Path, tmp_path: Path) -> None:
         archive_runs.archive_runs(runs, tmp_path / "results")
-        return archive.Experiment.read(tmp_path / "results", "sst_average_vectors")
-
-    @pytest.mark.parametrize("score", ["attention", "input_gradient", "loo"])
-    def test_cell_against_a_loop(self, runs: Path, experiment: Any, score: str) -> None:
+        experiment = archive.Experiment.read(tmp_path / "results", "sst_average_vectors")
+        (row,) = importance.reliability({"one": experiment}, {"one": {}})
         place = "records/test/importance_correlation.parquet"
         lists = [
-            pq.read_table(runs / f"sst_average_vectors/seed{seed}" / place)[f"scores_{score}"]
+            pq.read_table(runs / f"sst_average_vectors/seed{seed}" / place)["scores_loo"]
             for seed in range(3)
         ]
-        pairs = []
+        means = []
         for first, second in combinations([values.to_pylist() for values in lists], 2):
             both = [pair for pair in zip(first, second, strict=True) if len(pair[0]) > 1]
-            pairs.append(np.mean([kendalltau(a, b).statistic for a, b in both]))
-        cell = agreement(experiment)[importance.WITH_ITSELF[f"tau_{score}"]]
-        mean, least, most = (tables.number(x, 2) for x in (np.mean(pairs), min(pairs), max(pairs)))
-        assert cell.startswith(f"{mean} [")
-        assert cell.endswith(f"], pairs {least} to {most}")
+            means.append(np.mean([kendalltau(a, b).statistic for a, b in both]))
+        cell = row[importance.WITH_ITSELF["tau_loo"]]
+        assert cell.startswith(f"{np.mean(means):.2f} [")
+        assert cell.endswith(f"], pairs {min(means):.2f} to {max(means):.2f}")
 
-    def test_other_runs_than_those_kept_are_refused(self, experiment: Any) -> None:
-        for changed in ({"folders": experiment.folders[:2]}, {"name": "sst_bilstm"}):
-            with pytest.raises(InputError, match="compares other runs"):
-                agreement(replace(experiment, **changed))
-
-    def test_nothing_kept_is_a_dash(self, tmp_path: Path) -> None:
+    def test_of_one_seed_is_a_dash(self, tmp_path: Path) -> None:
         write_kept(tmp_path, "sst_bilstm", {"importance_correlation": correlations()})
-        found = agreement(archive.Experiment.read(tmp_path, "sst_bilstm"))
-        nothing = dict.fromkeys(["texts", *importance.WITH_ITSELF.values()])
-        assert found == {"seeds": 1, **nothing}
-
-    def test_arms_show_it_beside_tau(self, experiment: Any, tmp_path: Path) -> None:
-        theirs = dict.fromkeys(("gradient", "loo", "gradient_loo"), "0.5")
-        published = {"tau_overall": {"sst_bilstm": theirs, "sst_average": theirs}}
-        experiments = archive.Archive(tmp_path / "none", published)
-        for pair in importance.ARMS.values():
-            experiments |= dict.fromkeys(pair, experiment)
-        rows = list(importance.arms(experiments))
-        found = agreement(experiment)
-        for words in importance.WITH_ITSELF.values():
-            cells = {"BiLSTM": found[words], "average encoder": found[words]}
-            own = [row for row in rows if row["tau between"] == words]
-            assert len(own) == 2
-            assert all(
-                row.items() >= (cells | {"seeds": 3, "difference": None}).items() for row in own
-            )
-
-    def test_rows_are_models_and_one_seed_is_a_dash(self, experiment: Any, tmp_path: Path) -> None:
-        write_kept(tmp_path / "one", "sst_cnn", {"importance_correlation": correlations()})
-        one = archive.Experiment.read(tmp_path / "one", "sst_cnn")
-        experiments = dict.fromkeys(importance.MODELS, one) | {"sst_average": experiment}
-        lines = tables.table(importance.reliability(experiments), 3).splitlines()[2:]
-        cells = [agreement(experiment)[x] for x in importance.WITH_ITSELF.values()]
-        assert lines[2] == f"| SST | average | additive | 3 | 30 | {' | '.join(cells)} |"
-        assert all("| 1 | – | – | – | – | – |" in line for line in lines[:2] + lines[3:])  # noqa: RUF001
+        one = archive.Experiment.read(tmp_path, "sst_bilstm")
+        (row,) = importance.reliability({"one": one}, {"one": {}})
+        assert row == {"seeds": 1, **dict.fromkeys(["texts", *importance.WITH_ITSELF.values()])}
 
 
-def test_tau_by_the_scale_of_the_vectors(tmp_path: Path) -> None:
-    tau = [correlations(seed=seed, scores=False) for seed in range(2)]
-    for name in importance.SCALED:
-        for seed, end in product(range(2), ("", importance.WIDER)):
-            write_kept(tmp_path, name + end, {"importance_correlation": tau[seed]}, seed=seed)
-    rows = list(importance.by_scale(archive.Archive(tmp_path, {})))
-    mean = np.mean([rows["tau_attention_loo"].mean() for rows in tau])
-    assert [row["initial scale"] for row in rows] == ["0.1", "0.3"] * 3
-    first = {"encoder": "BiLSTM", "initial scale": "0.1", "seeds": 2, "epochs chosen": "2 / 2"}
-    assert rows[0].items() >= (first | {"validation accuracy": "0.600 ± 0.000"}).items()
-    assert rows[1]["tau, attention, leave-one-out"].startswith(f"{mean:.2f} (")
+class TestExperiment:
+    def other_seed(self, folder: Path) -> None:
+        (folder / "seed1").rename(folder / "seed7")
+
+    def other_configuration(self, folder: Path) -> None:
+        path = folder / "seed1/fit.yaml"
+        path.write_text(path.read_text() + "trainer: 1\n")
+
+    def part_of_the_split(self, folder: Path) -> None:
+        path = folder / "seed0/records/test/predictions.parquet"
+        record = pq.read_table(path)
+        text = record.schema.metadata[b"attnlight"]
+        text = text.replace(b'"partial": false', b'"partial": true')
+        pq.write_table(record.replace_schema_metadata({b"attnlight": text}), path)
+
+    @pytest.mark.parametrize(
+        ("damage", "said"),
+        [
+            (other_seed, "was trained with seed 1"),
+            (other_configuration, "differ in more than their seed"),
+            (part_of_the_split, "whole test split"),
+        ],
+    )
+    def test_other_runs_are_refused(
+        self, damage: Callable[..., None], said: str, tmp_path: Path
+    ) -> None:
+        for seed in range(2):
+            write_kept(tmp_path, NAME, serrano_records(seed=seed), seed=seed)
+        damage(self, tmp_path / NAME)
+        with pytest.raises(InputError, match=said):
+            archive.Experiment.read(tmp_path, NAME).test("predictions")
+
+    def test_no_run_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="holds no seed"):
+            archive.Archive(tmp_path, {})["sst_bilstm"]
+
+    def test_every_experiment_has_its_seeds(self) -> None:
+        seeds: dict[str, list[int]] = {}
+        for run in archived().glob("*/seed*"):
+            seeds.setdefault(run.parent.name, []).append(int(run.name.removeprefix("seed")))
+        assert {*planted.NAMES, *predictions.TEXT, *serrano.MODELS, *importance.MODELS} <= {*seeds}
+        assert all(len(seeds[name]) == 3 for name in (*planted.NAMES, *predictions.TAGGERS))
+        assert sorted(seeds["sst_bilstm"]) == [*range(5)]

@@ -1,7 +1,5 @@
 """The statistics of the results page are what they are called."""
 
-import csv
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +7,15 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from seqeval.metrics import f1_score
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 
-from attnlight.records import read_metadata, read_record
 from attnlight.statistics.bootstrap import MeanInterval
-from tests.kept import DOCS, page, write_kept
+from tests.kept import page, write_kept
 from tests.report.fake import write_record
 from tests.statistics.naive_seeds import half_width
 
 archive, measures = map(page, ("archive", "measures"))
 predictions, tables = map(page, ("predictions", "tables"))
-TAGGED = sorted(run for x in predictions.TAGGERS for run in (DOCS / "results" / x).glob("seed*"))
 
 
 def resampled_rows(n: int) -> list[NDArray[np.intp]]:
@@ -163,20 +158,3 @@ class TestPredictions:
         (held,), drawn = predictions.chunk_f1(archive.Experiment.read(tmp_path, "conll2000_text"))
         assert held == pytest.approx(2 / 7)
         assert sorted(set(drawn[:, 0])) == pytest.approx([0, 2 / 7, 2 / 4])
-
-    @pytest.mark.parametrize("run", TAGGED, ids=lambda run: f"{run.parent.name}-{run.name}")
-    def test_chunk_f1_is_seqeval_s_and_what_the_run_logged(self, run: Path) -> None:
-        path = run / "records/test/predictions.parquet"
-        columns, names = read_record(path).columns, read_metadata(path)["classes"]
-        rows = zip(*(columns[x].tolist() for x in ("index", "label", "prediction")), strict=True)
-        sentences = [[*group] for _, group in groupby(rows, key=lambda row: row[0])]
-        there, found = (
-            [[names[row[part]] for row in sentence] for sentence in sentences] for part in (1, 2)
-        )
-        experiment = archive.Experiment.read(DOCS / "results", run.parent.name)
-        said = predictions.chunk_f1(experiment)[0][experiment.folders.index(run)]
-        assert said == pytest.approx(f1_score(there, found), abs=1e-12)
-        with (run / "logs/version_1/metrics.csv").open() as file:
-            logged = [row["test/f1"] for row in csv.DictReader(file) if row["test/f1"]]
-        assert said == pytest.approx(float(logged[-1]), abs=1e-6)
-        assert len(there) == 2_012

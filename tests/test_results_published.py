@@ -14,7 +14,6 @@ published_cells = page("published_cells")
 PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text(encoding="utf-8"))
 CELLS = published_cells.published_cells(PUBLISHED)
 CONFIGS = DOCS.parent / "configs"
-REFERENCE = DOCS.parents[1] / "shared/reference/jain_wallace_cells.md"
 PLANNED = {  # runs that no configuration has yet
     "wiegreffe_pinter_ag_news",
     *(
@@ -99,30 +98,3 @@ def test_what_is_no_figure_is_refused() -> None:
     wrong = PUBLISHED | {"serrano_accuracy": {"yelp_han_rnn": "63 %"}}
     with pytest.raises(InputError, match=r"serrano_smith\.yelp\.han_rnn\.accuracy is '63 %'"):
         published_cells.published_cells(wrong)
-
-
-@pytest.mark.skipif(not REFERENCE.is_file(), reason="needs the notes on Jain & Wallace's files")
-def test_every_figure_of_their_result_files_is_a_cell() -> None:
-    corpora = dict(
-        zip(
-            ("20 Newsgroups", "AG News", "bAbI 1", "bAbI 2", "bAbI 3", "SNLI"),
-            ("20_newsgroups_sports", "ag_news_pair", "babi_1", "babi_2", "babi_3", "snli"),
-            strict=True,
-        )
-    )
-    words = {"tanh": "additive", "dot": "scaled_dot"}
-    measures = ("accuracy", "f1", "gradient", "loo", "gradient_loo")
-    expected = {}
-    for part in REFERENCE.read_text(encoding="utf-8").split("\n## ")[1:]:
-        corpus = next(name for words, name in corpora.items() if part.startswith(words))
-        for line in re.findall(r"^\| (?:BiLSTM|CNN|average) .*", part, re.MULTILINE):
-            encoder, attention, *figures = (cell.strip() for cell in line.strip("| ").split("|"))
-            model = f"jain_wallace.{corpus}.{encoder.lower()}_{words[attention]}"
-            expected |= dict(zip((f"{model}.{x}" for x in measures), figures, strict=False))
-            search = figures[len(measures) :] and figures[-1].split(" / ")
-            ends = [""] if len(search) == 1 else [".0", ".1"]
-            expected |= {f"{model}.search{end}": x for end, x in zip(ends, search, strict=False)}
-    expected = {name: re.sub(r"(?<!\d)\.", "0.", x) for name, x in expected.items() if x != "-"}
-    of_texts = [name for name in expected if "20_newsgroups" in name or "ag_news" in name]
-    assert len(of_texts) == 82
-    assert expected == {name: printed(cell) for name, cell in by_id().items() if name in expected}

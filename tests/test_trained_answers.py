@@ -146,9 +146,9 @@ def test_the_archive_is_of_means_over_texts(tmp_path: Path) -> None:
             rows = {"index": np.arange(3), "position": np.zeros(3, np.int64)}
             write_record(target, rows | {measure: values[measure]}, test=test, measures=[measure])
         (folder / "status.json").write_text(json.dumps({"state": state}))
-    (left_out,) = trained.archive_checkpoints(tmp_path, tmp_path / "found.csv")
+    (left_out,) = trained.archive_checkpoints(tmp_path, tmp_path / "found.parquet")
     assert "base-s1 is failed" in left_out
-    (row,) = pd.read_csv(tmp_path / "found.csv").to_dict("records")
+    (row,) = pd.read_parquet(tmp_path / "found.parquet").to_dict("records")
     assert row == {
         "setting": "short_1_none",
         "treatment": "plain",

@@ -1,7 +1,8 @@
 """The archived records behind the page.
 
-`docs/results/<experiment>/seed<k>/` has the layout of a run folder, so that `attnlight report` can
-read it: fit.yaml, logs/, records/test/, and the necessary columns of `attnlight predict`.
+`<experiment>/seed<k>/`, unpacked from docs/results by `packed`, has the layout of a run folder, so
+that `attnlight report` can read it: fit.yaml, logs/, records/test/, and the necessary columns of
+`attnlight predict`.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Experiment:
 
 
 class Archive(dict[str, Experiment]):
-    """Every experiment that has a run below docs/results, by name, and the published figures."""
+    """Every experiment that has a run below a root, by name, and the published figures."""
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
         names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})

@@ -1,11 +1,13 @@
-"""Archives runs in docs/results: of each record the columns that the page needs."""
+"""Archives runs: of each record the columns that the page needs, in few digits."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attnlight.records import record_columns
-from attnlight.records.parquet import open_writer, read_table
+from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
-from attnlight.storage.files import replacing, write_text
+from attnlight.storage.files import write_text
 from results_page import (
     importance,
     minilm,
@@ -35,12 +37,18 @@ KEYS = ("index", "position", "prediction")
 TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
 _ARMS = [name for names in importance.ARMS.values() for name in names]
 _WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
-_CLASSIFIERS = (*predictions.TEXT, *planted.NAMES, *planted.MINIMAL)
+_SIZES = [name for name in pairs.MODELS if pairs.resized(name)]  # whose accuracy alone is shown
+_PAIRS = [name for name in pairs.MODELS if name not in _SIZES]
 # Columns by test that the page needs of each experiment; a later line wins.
 NEEDED: dict[str, dict[str, Columns]] = {}
 for _experiments, _test, _columns in (
-    (_CLASSIFIERS, "predictions", None),
-    (_CLASSIFIERS, "attention_permutation", None),
+    (predictions.TEXT, "predictions", (*KEYS, "label", "probabilities")),
+    ((*planted.NAMES, *planted.MINIMAL), "predictions", (*KEYS, "label")),
+    (
+        (*predictions.TEXT, *planted.NAMES),
+        "attention_permutation",
+        (*KEYS, "max_attention", "median_tvd", "flip_rate"),
+    ),
     ((*_ARMS, *_WIDER), "importance_correlation", TAU),
     (importance.MODELS, "importance_correlation", (*TAU, *importance.P_VALUES)),
     (importance.MODELS, "adversarial_attention", (*KEYS, *importance.JS)),
@@ -50,10 +58,10 @@ for _experiments, _test, _columns in (
     ((*pairs.MODELS, *texts.MODELS), "predictions", (*KEYS, "label")),
     ((*pruthi.MODELS, *pruthi.REASONS), "predictions", (*KEYS, "label")),
     (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
-    ((*pairs.MODELS, *texts.MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
-    ((*pairs.MODELS, *texts.MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
-    (pairs.MODELS, "attention_permutation", (*KEYS, "median_tvd")),
-    (texts.MODELS, "attention_permutation", (*KEYS, "median_tvd", "max_attention")),
+    (pruthi.REASONED, "impermissible_mass", (*KEYS, "mass")),
+    ((*_PAIRS, *texts.MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
+    ((*_PAIRS, *texts.MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
+    ((*_PAIRS, *texts.MODELS), "attention_permutation", (*KEYS, "median_tvd")),
     (
         pairs.BABI,
         "evidence_mass",
@@ -84,10 +92,23 @@ STUDIED = {
     **saliency.MODELS,
     **minilm.MODELS,
 }
+# Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
+# digit changes. In all others quantiles, ties or digits do.
+_COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
+_COARSE |= {"plausibility", "state_token_agreement", "head_ablation"}
+# On bAbI the taus are ranked.
+_RANKED = {(name, "importance_correlation") for name in pairs.BABI}
+
+
+def significant_bits(name: str, record: str) -> int:
+    """Significant bits of the floats in a record of an experiment or study."""
+    if record in _COARSE and (name, record) not in _RANKED:
+        return 10
+    return 12 if name in STUDIED or record == "study" else 24
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
-    """Replace the archived records in docs/results by those of the runs below a folder.
+    """Replace the archived folders below `records` by those of the runs below another folder.
 
     Returns:
         A line for each run that was left out as unfinished.
@@ -97,13 +118,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
         scored = []
         folders = (path for kind in _RUNS for path in (runs / name).glob(f"{kind}*"))
         for run in sorted(folders):
-            path = run / "status.json"
-            status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
-            lacking = f"was not tested by {', '.join(untested)}" if untested else ""
-            if status.get("state") != "finished":
-                lacking = f"is {status['state']}" if status else "has no status.json"
-            if lacking:
+            if lacking := _lacking(run, tests):
                 left_out.append(f"{run} {lacking}: not archived.")
                 continue
             archive_run(run, records / name / run.name.replace(*_RUNS[::-1]))
@@ -112,10 +127,12 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
             # Only the agreement is archived, since the scores are many times as large.
-            types = dict.fromkeys(importance.WITH_ITSELF, np.float32)
-            taus = agreement(read_scores(scored))[["index", "first", "second", *types]]
-            table = pa.Table.from_pandas(taus.astype(types), preserve_index=False)
-            _write(rounded(table.replace_schema_metadata()), records / name / importance.AGREEMENT)
+            taus = agreement(read_scores(scored))[
+                ["index", "first", "second", *importance.WITH_ITSELF]
+            ]
+            table = pa.Table.from_pandas(taus, preserve_index=False)
+            bits = significant_bits(name, Path(importance.AGREEMENT).stem)
+            _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT, bits)
     for path in sorted(runs.glob("*/study.json")):
         if path.parent.name in NEEDED.keys() - {*minilm.STUDIES}:  # bases are archived above
             continue
@@ -123,20 +140,39 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
     return left_out
 
 
-def archive_run(run: Path, target: Path) -> None:
-    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`.
+def archive_folders(root: Path, target: Path) -> None:
+    """Archive the folders of runs and studies that were unpacked below a root, maybe changed."""
+    for run in sorted(path.parent for path in root.glob("*/seed*/fit.yaml")):
+        archive_run(run, target / run.relative_to(root))
+    for path in sorted(root.glob(f"*/{importance.AGREEMENT}")):
+        bits = significant_bits(path.parent.name, path.stem)
+        _write(read_table(path), target / path.relative_to(root), bits)
+    for path in sorted(root.glob(f"{studies.FOLDER}/*/study.json")):
+        archive_study(path.parent, target / path.parent.relative_to(root))
 
-    The values of a run of `STUDIED` are `rounded`, an error of 1/4000 of each text's value.
-    """
+
+def _lacking(run: Path, tests: Iterable[str]) -> str:
+    """What a run lacks to be archived; empty if nothing."""
+    path = run / "status.json"
+    status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if status.get("state") != "finished":
+        return f"is {status['state']}" if status else "has no status.json"
+    untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
+    return f"was not tested by {', '.join(untested)}" if untested else ""
+
+
+def archive_run(run: Path, target: Path) -> None:
+    """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`."""
     shutil.rmtree(target, ignore_errors=True)
     config = (run / "fit.yaml").read_text(encoding="utf-8")
     # The path on the machine that trained the run is irrelevant.
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
-    write_text(target / "fit.yaml", f"# yamllint disable-file\n{config}")  # style is PyYAML's
+    write_text(target / "fit.yaml", config)
     name = run.parent.name
     logs = "version_0" if name in saliency.MODELS else "version_*"  # the others are of `test`
     for source in run.glob(f"logs/{logs}/metrics.csv"):
-        write_text(target / source.relative_to(run), source.read_text(encoding="utf-8"))
+        if logged := evaluated(source.read_text(encoding="utf-8")):
+            write_text(target / source.relative_to(run), logged)
     places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
     places[serrano.WORST_CASE] = None
     if (run / saliency.SANITY).exists():
@@ -153,20 +189,27 @@ def archive_run(run: Path, target: Path) -> None:
             table = table.replace_schema_metadata(
                 {key: text.replace(root, b"") for key, text in texts} or None
             )
-            if name in STUDIED:
-                types = (pa.float32() if pa.types.is_floating(x) else x for x in table.schema.types)
-                fields = (x.with_type(t) for x, t in zip(table.schema, types, strict=True))
-                table = rounded(table.cast(pa.schema(fields, table.schema.metadata)))
-            _write(table, target / place)
+            _write(table, target / place, significant_bits(name, Path(place).stem))
     if name in STUDIED:
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
+
+
+def evaluated(logged: str) -> str:
+    """The lines and columns of metrics.csv that validation or a test has written."""
+    head, *lines = csv.reader(io.StringIO(logged))
+    shown = [x for x, name in enumerate(head) if name.startswith(("epoch", "val/", "test/"))]
+    measured = [x for x in shown if head[x] != "epoch"]
+    lines = [line for line in lines if any(line[x] for x in measured)]
+    text = io.StringIO()
+    rows = ([line[x] for x in shown] for line in (head, *lines))
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue() if lines else ""
 
 
 def archive_study(study: Path, target: Path) -> None:
     """Copy the files of a study from which its report can be written.
 
-    Values are `rounded`, an error of 1/4000 of each value, negligible in means over all texts. Of a
-    tagger's conditions only the columns of the curves are copied.
+    Of a tagger's conditions only the columns of the curves are copied.
     """
     table = read_table(study / "study.parquet")
     text = (study / "study.json").read_text(encoding="utf-8")
@@ -175,40 +218,34 @@ def archive_study(study: Path, target: Path) -> None:
         names = studies.CURVES if head["options"] else table.column_names
         names = [name for name in names if name in table.column_names]
         table = table.select(names).replace_schema_metadata()
-    _write(rounded(table), target / "study.parquet")
+    _write(table, target / "study.parquet", significant_bits(study.name, "study"))
     write_text(target / "study.json", text)
 
 
-def rounded(table: pa.Table) -> pa.Table:
-    """The table with each float32, or list of them, rounded to 12 significant bits, half to even."""
+def _write(table: pa.Table, target: Path, bits: int) -> None:
+    """Write a table with floats of so many significant bits."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rounded(table, bits), target)
+
+
+def rounded(table: pa.Table, bits: int) -> pa.Table:
+    """The table with each float, or list of them, of so many significant bits, half to even."""
     for place, name in enumerate(table.column_names):
-        column = table[name].combine_chunks()
-        values = column.values if pa.types.is_list(column.type) else column
-        if values.type == pa.float32():
-            mantissa, exponent = np.frexp(np.array(values.fill_null(0)))
-            nearest = np.ldexp(np.round(mantissa * 2**12), exponent - 12)
-            values = pa.array(nearest, values.type, mask=np.array(values.is_null()))
-            if pa.types.is_list(column.type):
-                nulls = column.is_null()
-                values = pa.ListArray.from_arrays(column.offsets, values, mask=nulls)
-            table = table.set_column(place, name, values)
+        table = table.set_column(place, name, _rounded(table[name].combine_chunks(), bits))
     return table
 
 
-def _write(table: pa.Table, target: Path) -> None:
-    """Write a table compactly: floats as byte streams, the ascending index as differences."""
-    with replacing(target) as temporary:
-        pq.write_table(table, temporary)
-        schema = pq.ParquetFile(temporary).schema
-        leaves = [schema.column(place) for place in range(len(schema))]
-        floats = [leaf.path for leaf in leaves if leaf.physical_type == "FLOAT"]
-        encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
-        with open_writer(
-            temporary,
-            table.schema,
-            compression="zstd",
-            compression_level=19,
-            use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],
-            column_encoding=encoding,
-        ) as writer:
-            writer.write_table(table)
+def _rounded(values: pa.Array, bits: int) -> pa.Array:
+    """Floats, or floats in lists, rounded to so many significant bits; other values as they are."""
+    kind, missing = values.type, values.is_null()
+    if pa.types.is_fixed_size_list(kind):
+        inner = _rounded(values.values, bits)
+        return pa.FixedSizeListArray.from_arrays(inner, kind.list_size, mask=missing)
+    if pa.types.is_list(kind):
+        inner = _rounded(values.values, bits)
+        return pa.ListArray.from_arrays(values.offsets, inner, mask=missing)
+    if not pa.types.is_floating(kind):
+        return values
+    mantissa, exponent = np.frexp(np.array(values.fill_null(0), np.float32))
+    nearest = np.ldexp(np.round(mantissa * 2**bits), exponent - bits)
+    return pa.array(nearest, pa.float32(), mask=np.array(missing))

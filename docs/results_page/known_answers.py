@@ -1,6 +1,6 @@
 """Scores of the tests by models that were trained and whose use of words is measured.
 
-The study `known_answers` trains them; docs/results/known_answers.csv has a row for each checkpoint,
+The study `known_answers` trains them; docs/results/known_answers.parquet has a row for each checkpoint,
 with the mean of each measure over its texts.
 """
 
@@ -19,10 +19,9 @@ import yaml
 from attnlight.figures import describe
 from attnlight.records import read_record
 from attnlight.statistics.bootstrap import MeanInterval, defined_mean
-from attnlight.statistics.scoring import Bools, Scored, may_decide, rank_correlation
-from attnlight.storage.files import write_text
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_studies
+from results_page.scoring import Bools, Scored, may_decide, rank_correlation
 from results_page.tables import DASH, Row, interval, number, table
 
 STUDY = "known_answers"
@@ -61,7 +60,7 @@ def archive_checkpoints(runs: Path, target: Path) -> list[str]:
         rows.append(row)
     if rows:
         frame = pd.DataFrame(rows).sort_values(list(KEYS))
-        write_text(target, frame.to_csv(index=False))
+        frame.to_parquet(target, index=False, compression="zstd")
     return left_out
 
 
@@ -97,8 +96,8 @@ class Checkpoints:
 
     @classmethod
     def read(cls, path: Path) -> Checkpoints:
-        """The checkpoints of a CSV file."""
-        return cls(pd.read_csv(path))
+        """The checkpoints of a file."""
+        return cls(pd.read_parquet(path))
 
     def groups(self, label: str, frame: pd.DataFrame | None = None) -> tuple[Bools, Bools]:
         """Which checkpoints follow use, and which do not, (n,) each; the others are in neither."""

@@ -1,6 +1,6 @@
 """The verdict card judged on known answers that were trained after its rules were fixed.
 
-The study `verdict_card` trains them; docs/results/known_answers_cards.csv has a row for each of them
+The study `verdict_card` trains them; docs/results/known_answers_cards.parquet has a row for each of them
 and each line of the card that answers yes or no, with both labels and which of them the line is judged
 against.
 """
@@ -16,7 +16,6 @@ import pandas as pd
 from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
 from attnlight.statistics.bootstrap import defined_mean
-from attnlight.storage.files import write_text
 from results_page.known_answers import BOUNDS, KEYS, LABELS
 from results_page.tables import DASH, Row, table
 
@@ -53,7 +52,8 @@ def archive_cards(runs: Path, target: Path) -> list[str]:
                 | {name: getattr(card[line], name) for name in COLUMNS}
             )
     frame = pd.DataFrame(rows).sort_values([*KEYS, "line"])
-    write_text(target, frame.to_csv(index=False, float_format="%.6g"))
+    frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
+    frame.to_parquet(target, index=False, compression="zstd")
     return left_out
 
 
@@ -124,5 +124,5 @@ def by_kind(cards: pd.DataFrame) -> Iterator[Row]:
 
 def card_blocks(path: Path) -> dict[str, str]:
     """The parts of the page, by the name of their place."""
-    cards = pd.read_csv(path)
+    cards = pd.read_parquet(path)
     return {"cards": table(shares(cards), 2), "cards_settings": table(by_kind(cards))}

@@ -99,6 +99,13 @@ def conditions(plan: Path = PLAN) -> dict[str, Condition]:
 
 
 MODELS = conditions()
+
+
+def resized(name: str) -> bool:
+    """Whether a condition differs from another in the number of its training texts alone."""
+    return MODELS[name].size not in _SIZES.values()
+
+
 BABI = [name for name in MODELS if "babi" in name and not name.endswith("_released")]
 
 

@@ -63,7 +63,10 @@ def conditions(studies: Iterable[str] = CORPORA, plans: Path = _PLANS) -> dict[s
 
 MODELS = conditions()
 REASONS = conditions([_REASONS])
-DECEIVED = [name for name, model in (MODELS | REASONS).items() if model.weight != REMOVED]
+DECEIVED, REASONED = (
+    [name for name, model in models.items() if model.weight != REMOVED]
+    for models in (MODELS, REASONS)
+)
 
 
 def deception(archive: Archive) -> Iterator[Row]:

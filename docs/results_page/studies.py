@@ -1,7 +1,7 @@
 """The tables of each archived study, with the published figures.
 
-`docs/results/studies/<name>/` contains only a study's study.json and study.parquet, so that
-`attnlight report` can read it.
+`studies/<name>/`, unpacked from docs/results by `packed`, contains only a study's study.json and
+study.parquet, so that `attnlight report` can read it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = "studies"  # below docs/results
 CORPORA = {"sst_": "sst", "imdb_": "imdb", "20_newsgroups_sports_": "20_newsgroups_sports"}
 # Columns from which the curves of a study's conditions are computed.
 CURVES = (
-    *("run", "index", "tokens", "choices", "correct", "nll_gold"),
+    *("run", "index", "tokens", "choices", "correct"),
     *("attention_js_share", "prediction_tvd"),
 )
 _TABLE2 = {

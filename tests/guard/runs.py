@@ -9,8 +9,9 @@ from pathlib import Path
 
 from attnlight.report.study.conditions import write_exclusivity
 from tests.commands import CONFIGS, CPU, QUIET
+from tests.kept import archived
 
-STUDIES = Path(__file__).parents[2] / "docs/results/studies"
+STUDIES = archived() / "studies"
 ALL = ["-c", f"{CONFIGS}/tests/all.yaml"]
 DIVERGENCE = ["-c", f"{CONFIGS}/tests/base_divergence.yaml"]
 FIT = [

@@ -1,0 +1,228 @@
+"""Run folders packed into a parquet file for each page, and unpacked to be read.
+
+A file of docs/results has a row for each key (`folder`, `index`, `position`) of its runs, whatever
+the number of records that contain it. A column is named after its record (`test/decision_flip/length`)
+and null in rows that the record does not contain. `files`, in a folder's first row, is JSON: the
+text of each other file (configuration, metrics, status), and columns, rows and metadata of each
+record.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from attnlight.errors import InputError
+from attnlight.records.parquet import open_writer, read_table
+from attnlight.storage.files import replacing
+
+KEYS = ("index", "position", "prediction")  # alike in all records of a run
+FOLDER, FILES = "folder", "files"
+# The page of a folder by the start of its path, which is the name of its file.
+PAGES = {
+    "jain_wallace_": "pairs",
+    "saliency-": "saliency",
+    "pruthi_": "pruthi",
+    "minilm": "minilm",
+    "studies/minilm": "minilm",
+    "planted": "planted",
+    "conll2000_": "chunking",
+    "studies/chunking": "chunking",
+    "studies/exclusivity": "chunking",
+    "studies/": "wiegreffe_pinter",
+    "sst_": "jain_wallace",
+    "imdb_": "jain_wallace",
+    "": "serrano_smith",
+}
+_DISTINCT = 2**12  # a column of fewer values is a dictionary
+_SUFFIX = ".parquet"
+
+
+def pack(root: Path, records: Path) -> None:
+    """Replace the packed files in `records` by the folders of runs and studies below `root`."""
+    tables: dict[str, list[pa.Table]] = {}
+    for folder in _folders(root):
+        page = next(page for start, page in PAGES.items() if folder.startswith(start))
+        tables.setdefault(page, []).append(_folder_table(root, folder))
+    for path in records.glob(f"*{_SUFFIX}"):
+        if path.stem in {*PAGES.values()} - tables.keys():
+            path.unlink()
+    for page, parts in tables.items():
+        _write(pa.concat_tables(parts, promote_options="permissive"), records / f"{page}{_SUFFIX}")
+
+
+def unpack(records: Path, root: Path) -> None:
+    """Write the folders of all packed files in `records` below `root`.
+
+    Raises:
+        InputError: A record does not have its rows.
+    """
+    for page in sorted({*PAGES.values()}):
+        if (path := records / f"{page}{_SUFFIX}").is_file():
+            table = read_table(path)
+            starts = np.flatnonzero(table[FILES].is_valid())
+            for start, stop in pairwise([*starts.tolist(), len(table)]):
+                _unpack_folder(table.slice(start, stop - start), root)
+
+
+@contextmanager
+def unpacked(records: Path) -> Iterator[Path]:
+    """The root of the folders of all packed files, until the block ends."""
+    with tempfile.TemporaryDirectory() as root:
+        unpack(records, Path(root))
+        yield Path(root)
+
+
+def _folders(root: Path) -> list[str]:
+    """Folders of runs and of studies, and those of experiments with a file of their own."""
+    runs = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
+    shared = {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
+    return sorted(path.relative_to(root).as_posix() for path in runs | shared)
+
+
+def _folder_table(root: Path, folder: str) -> pa.Table:
+    """The rows of a folder, a column for each of its records' columns."""
+    nested = folder.count("/")  # an experiment's folder contains those of its runs
+    found = (root / folder).rglob("*.*") if nested else (root / folder).glob("*.*")
+    files: dict[str, Any] = {}
+    tables: dict[str, pa.Table] = {}
+    for path in sorted(found):
+        place = path.relative_to(root / folder).as_posix()
+        if path.suffix != _SUFFIX:
+            files[place] = path.read_text(encoding="utf-8")
+            continue
+        table = tables[place] = _plain(read_table(path))
+        marks = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
+        files[place] = {"columns": table.column_names, "rows": len(table), "metadata": marks}
+    joined = _joined(tables) if len(tables) > 1 else dict(_named(*tables.popitem()))
+    rows = len(next(iter(joined.values())))
+    text = json.dumps(files, ensure_ascii=False)
+    first = pa.array([text, *[None] * (rows - 1)], pa.string())
+    return pa.table({FOLDER: pa.array([folder] * rows), FILES: first, **joined})
+
+
+def _named(place: str, table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """The columns of a record by their packed names; the keys have their own."""
+    for name in table.column_names:
+        yield name if name in KEYS else f"{_prefix(place)}{name}", table[name]
+
+
+def _prefix(place: str) -> str:
+    return f"{place.removeprefix('records/').removesuffix(_SUFFIX)}/"
+
+
+def _joined(tables: Mapping[str, pa.Table]) -> dict[str, pa.ChunkedArray]:
+    """The columns of several records of a run, a row for each key."""
+    keys = {place: _sort_keys(place, table) for place, table in tables.items()}
+    every = np.unique(np.concatenate([*keys.values()]))
+    columns: dict[str, pa.ChunkedArray] = {}
+    for place, table in tables.items():
+        rows = np.searchsorted(keys[place], every).clip(max=len(table) - 1)
+        missing = keys[place][rows] != every
+        for name, column in _named(place, table.take(pa.array(rows, mask=missing))):
+            columns[name] = pc.coalesce(columns[name], column) if name in columns else column
+    return columns
+
+
+def _sort_keys(place: str, table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A number for each row, ascending, from its index and position."""
+    index = table["index"].to_numpy().astype(np.int64)
+    positions = table["position"].to_numpy() if "position" in table.column_names else 0
+    keys: np.ndarray[Any, np.dtype[np.int64]] = (index << 32) + positions
+    if (np.diff(keys) <= 0).any():
+        raise InputError(f"{place} has a key twice, or its keys do not ascend.")
+    return keys
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table with floats in single precision, NaN where null."""
+    types = [_plain_type(field.type) for field in table.schema]
+    fields = (field.with_type(x) for field, x in zip(table.schema, types, strict=True))
+    table = table.cast(pa.schema(fields, table.schema.metadata))
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_floating(table[name].type):
+            table = table.set_column(place, name, table[name].fill_null(float("nan")))
+    return table
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    return pa.float32() if pa.types.is_floating(kind) else kind
+
+
+def _unpack_folder(table: pa.Table, root: Path) -> None:
+    """Write the files of a folder from its rows."""
+    folder = root / table[FOLDER][0].as_py()
+    files: dict[str, Any] = json.loads(table[FILES][0].as_py())
+    records = {place for place, content in files.items() if isinstance(content, dict)}
+    for place, content in files.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        if place not in records:
+            (folder / place).write_text(content, encoding="utf-8")
+            continue
+        names = {
+            name if name in KEYS else f"{_prefix(place)}{name}": name for name in content["columns"]
+        }
+        part = table.select([*names]).rename_columns([*names.values()])
+        if len(records) > 1:
+            own = [part[name].is_valid() for name in part.column_names if name not in KEYS]
+            part = part.filter(_any(own))
+        if len(part) != content["rows"]:
+            raise InputError(f"{folder / place} has {len(part)} of {content['rows']} rows.")
+        marks = content["metadata"] or None
+        pq.write_table(part.replace_schema_metadata(marks), folder / place, compression="none")
+
+
+def _any(masks: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Where any of the masks is true."""
+    first, *others = masks
+    for mask in others:
+        first = pc.or_(first, mask)
+    return first
+
+
+def _write(table: pa.Table, target: Path) -> None:
+    """Write a table compactly: floats of many values as byte streams, indices as differences."""
+    table = table.combine_chunks()
+    with replacing(target) as temporary:
+        pq.write_table(table.slice(0, 1), temporary)
+        schema = pq.ParquetFile(temporary).schema
+        leaves = [schema.column(place) for place in range(len(schema))]
+        floats = [
+            leaf.path
+            for leaf in leaves
+            if leaf.physical_type == "FLOAT" and _many_values(table, leaf.path)
+        ]
+        encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
+        with open_writer(
+            temporary,
+            table.schema,
+            compression="zstd",
+            compression_level=19,
+            data_page_size=2**24,
+            write_statistics=False,
+            use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],
+            column_encoding=encoding,
+        ) as writer:
+            writer.write_table(table, row_group_size=len(table))
+
+
+def _many_values(table: pa.Table, path: str) -> bool:
+    """Whether the values of a leaf are too many for a dictionary."""
+    values = table[path.partition(".list.")[0]]
+    while pa.types.is_nested(values.type):
+        values = pc.list_flatten(values)
+    return bool(pc.count_distinct(values).as_py() > _DISTINCT)

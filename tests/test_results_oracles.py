@@ -1,0 +1,396 @@
+"""Figures of the pages, recomputed from the archived records by loops, scipy, seqeval and torchmetrics."""
+
+import csv
+import io
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from numpy.typing import NDArray
+from scipy.stats import binomtest, kendalltau, rankdata, spearmanr, t
+from seqeval.metrics import f1_score
+from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+
+from attnlight.data.planted import PlantedSpec
+from attnlight.records import read_metadata, read_record
+from tests.kept import BLOCKS, DOCS, archived, page
+
+modules = ("archive_runs", "findings", "importance", "minilm", "pairs", "planted", "predictions")
+archive_runs, findings, importance, minilm, pairs, planted, predictions = map(page, modules)
+pruthi, saliency, serrano = map(page, ("pruthi", "saliency", "serrano"))
+TABLES, CONFIGS = findings.Tables(BLOCKS), DOCS.parent / "configs"
+STUDIED = archive_runs.STUDIED
+SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
+# What the runs of Serrano & Smith's models were given beside their files in configs/experiments.
+LEARNING_RATE, EPOCHS = 1e-3, {"rnn": 8, "conv": 8, "none": 15}
+OTHER_EPOCHS = {"yelp_flan_conv": 15, "20_newsgroups_flan_rnn": 5, "20_newsgroups_han_rnn": 5}
+AS_RELEASED = f"{pairs.STUDY}-babi_1_cnn_additive_"
+TAUS = [("tau with gradient", "tau_attention_input_gradient")]
+TAUS += [("tau with leave-one-out", "tau_attention_loo")]
+
+
+def runs(name: str = "*") -> list[Path]:
+    """The archived run folders of an experiment, by seed."""
+    found = sorted(archived().glob(f"{name}/seed*/fit.yaml"))
+    assert found, name
+    return [path.parent for path in found]
+
+
+@cache
+def columns(run: Path, test: str) -> dict[str, NDArray[Any]]:
+    """The columns of a record, floats in double precision."""
+    found = read_record(run / f"records/test/{test}.parquet").columns
+    return {x: y.astype(np.float64) if y.dtype.kind == "f" else y for x, y in found.items()}
+
+
+def logged_by_test(run: Path) -> dict[str, str]:
+    """What `attnlight test` logged, of all times that it was called."""
+    logged: dict[str, str] = {}
+    for path in sorted(run.glob("logs/version_*/metrics.csv")):
+        for row in csv.DictReader(io.StringIO(path.read_text())):
+            if row.get("test/accuracy"):
+                logged |= {name: value for name, value in row.items() if value}
+    return logged
+
+
+def holds(saved: Any, given: Any) -> bool:
+    """Whether a saved configuration says what was given; beside it, it names every default."""
+    if isinstance(given, dict):
+        return all(
+            all(any(holds(one, part) for one in saved[name[:-1]]) for part in parts)
+            if name.endswith("+")  # appended to what other files give
+            else name in saved and holds(saved[name], parts)
+            for name, parts in given.items()
+        )
+    return bool(saved == given)
+
+
+def given_to(name: str) -> tuple[Any, Any, Any]:
+    """Model, data and trainer as configured for an experiment or the condition of a study."""
+    options: dict[str, Any] = {}
+    path = CONFIGS / f"experiments/{SCALED.get(name, name)}.yaml"
+    if name in pairs.MODELS:
+        plan = yaml.safe_load(pairs.PLAN.read_text())
+        condition = plan["conditions"][name.partition("-")[2]]
+        path = pairs.PLAN.parent / condition.get("experiment", plan["experiment"])
+        options = condition.get("options", {})
+    given = yaml.safe_load(path.read_text())
+    model, data = (
+        yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
+    )
+    if name in SCALED:
+        model["init_args"]["net"]["embedding_scale"] = 0.3
+    if name in serrano.MODELS:
+        model["init_args"]["optimizer"]["learning_rate"] = LEARNING_RATE
+        epochs = OTHER_EPOCHS.get(name, EPOCHS[name.rpartition("_")[2]])
+        given["trainer"]["max_epochs"] = epochs
+    if name in pairs.MODELS:
+        model["init_args"]["net"] |= options.get("model", {}).get("net", {})
+        data["init_args"] |= options.get("data", {})
+    return model, data, given["trainer"]
+
+
+class TestRuns:
+    def test_their_measures_have_the_means_that_the_run_logged(self) -> None:
+        """torchmetrics and the tests computed these from unrounded values."""
+        compared: set[str] = set()
+        for run in runs():
+            logged = logged_by_test(run)
+            for test in archive_runs.NEEDED[run.parent.name] if logged else ():
+                for name, values in columns(run, test).items():
+                    theirs = float(logged.get(key := f"test/{test}/{name}", "nan"))
+                    if values.ndim == 1 and not np.isnan(theirs) and not np.isnan(values).all():
+                        compared.add(key)
+                        ours = np.nanmean(values)
+                        assert ours == pytest.approx(theirs, abs=2e-4, rel=2e-4), (run, key)
+            if "test/accuracy" in logged and "predictions" in archive_runs.NEEDED[run.parent.name]:
+                found = columns(run, "predictions")
+                right = (found["prediction"] == found["label"]).mean()
+                assert right == pytest.approx(float(logged["test/accuracy"]), abs=1e-5)
+        assert {f"test/importance_correlation/{column}" for _, column in TAUS} <= compared
+        assert {
+            "test/adversarial_attention/worst_js",
+            "test/decision_flip/minimal_count",
+        } <= compared
+
+    def test_they_are_of_the_commands_configuration(self) -> None:
+        """Otherwise the commands on the page would no longer give these records."""
+        found = [run for run in runs() if run.parent.name not in STUDIED.keys() - pairs.MODELS]
+        for run in found:
+            saved = yaml.safe_load((run / "fit.yaml").read_text())
+            model, data, trainer = given_to(run.parent.name)
+            assert holds(saved["model"], model), run
+            assert holds(saved["data"], data), run
+            assert holds(saved["trainer"], trainer), run
+            assert saved["root"] == "checkpoints"
+
+    def test_planted_texts_are_those_of_the_configuration(self) -> None:
+        for name in planted.NAMES:
+            run = runs(name)[0]
+            data = yaml.safe_load((run / "fit.yaml").read_text())["data"]["init_args"]
+            fields = PlantedSpec.__dataclass_fields__
+            spec = PlantedSpec(**{x: value for x, value in data.items() if x in fields})
+            (texts,) = spec.draw(2, data["test_size"])
+            stored = pd.read_parquet(run / "predictions.parquet")
+            words = [word for text in stored["tokens"] for word in text]
+            assert words == [spec.words[token] for token in texts.tokens]
+            assert np.concatenate([*stored["evidence"]]).tolist() == texts.evidence.tolist()
+            assert stored["label"].tolist() == texts.labels.tolist()
+
+    def test_models_are_accurate_enough_to_be_tested(self) -> None:
+        for table, column, name, least in (
+            ("accuracy", "accuracy", "SST, sentences", 0.76),
+            ("accuracy", "F1 of the positive class", "IMDb, 7 to 399 words", 0.87),
+            ("planted", "all", "planted with negation, BiLSTM", 0.95),
+            ("chunking", "F1, test", "BiLSTM below `residual`", 0.925),
+        ):
+            assert TABLES.cell(table, column, name).value >= least, name
+
+    def test_pages_count_them(self) -> None:
+        for study, models, place in (
+            (pairs.STUDY, pairs.MODELS, "pairs_open_finding"),
+            (saliency.STUDY, saliency.MODELS, "saliency_open_finding"),
+        ):
+            planned = sum(model.seeds for model in models.values())
+            said = BLOCKS[place].replace("\n", " ")
+            assert f"{len(runs(f'{study}-*'))} of the {planned} planned runs" in said
+
+
+def rows_of_means() -> list[tuple[str, str, tuple[str, ...], str, str, str]]:
+    """Table, heading, words of the row, experiment, test and column of mean cells."""
+    found = []
+    for name in importance.MODELS:
+        words = (*importance.MODELS[name].values(),)
+        for heading, column in TAUS:
+            found.append(("tau", heading, words, name, "importance_correlation", column))
+        for heading, column in (("worst JS", "worst_js"), ("JS of the search", "search_js")):
+            row = (*words, "all")
+            found.append(("adversary", heading, row, name, "adversarial_attention", column))
+    for name, model in pairs.MODELS.items():
+        if name in STUDIED and not (pairs.resized(name) or name.startswith(AS_RELEASED)):
+            words = (*map(str, model.words.values()),)
+            test = "attention_permutation"
+            found.append(("pairs", "median TVD", words, name, test, "median_tvd"))
+    for name in pairs.BABI:
+        words = (*map(str, pairs.MODELS[name].words.values()), "all")
+        found.append(("pairs_evidence", "AUPRC", words, name, "evidence_mass", "auprc"))
+    for name, words in (predictions.TEXT | planted.NAMES).items():
+        cells = {"flip rate": "flip_rate", "maximum attention": "max_attention"}
+        for heading, column in cells.items():
+            row = ("permutation", heading, (words,), name, "attention_permutation", column)
+            found.append(row)
+    for name, words in minilm.MODELS.items():
+        for heading, column in TAUS:
+            test = "importance_correlation"
+            found.append(("minilm_jain_wallace", heading, (words,), name, test, column))
+    for ablation in ("uniform", "shuffled", "off"):
+        cells = {
+            "TVD, last layer": f"tvd_last_{ablation}",
+            "TVD, all layers": f"tvd_all_{ablation}",
+        }
+        for heading, column in cells.items():
+            row = ("minilm_control", heading, (ablation,), "minilm_last", "head_ablation", column)
+            found.append(row)
+    for name in ("saliency-sst_bilstm", "saliency-planted_none", "saliency-hatexplain_bilstm"):
+        words = (*map(str, saliency.MODELS[name].words.values()),)
+        for label in ("attention", "integrated_gradients"):
+            row = (*words, saliency.METHODS[label])
+            column = f"excess_comprehensiveness_{label}"
+            found.append(
+                ("saliency_faithfulness", "comprehensiveness", row, name, "faithfulness", column)
+            )
+    for name in pruthi.DECEIVED:
+        model = pruthi.MODELS[name]
+        encoder = {"none": "embedding", "bilstm": "BiLSTM"}[model.encoder]
+        words = (pruthi.CORPORA[model.corpus], encoder, model.weight)
+        if name.startswith(("pruthi_pronoun", "pruthi_occupation")):
+            test = "impermissible_mass"
+            found.append(("pruthi", "deleted", words, name, test, "accuracy_delete"))
+    return found
+
+
+def test_cells_are_means_over_texts_and_seeds() -> None:
+    """A mean over seeds of each seed's mean over the texts that it defines."""
+    for table, heading, words, name, test, column in rows_of_means():
+        if name == "imdb_bilstm" and heading == "maximum attention":
+            continue
+        means = [np.nanmean(columns(run, test)[column]) for run in runs(name)]
+        cell = TABLES.cell(table, heading, *words)
+        # Two decimals or three; clusters of rows weigh alike to a digit.
+        step = 0.51 * 10.0 ** -len(cell.number.partition(".")[2])
+        assert cell.value == pytest.approx(np.mean(means), abs=step + 2e-4), (table, words, heading)
+
+
+def test_a_row_of_taus_has_the_interval_of_its_seeds() -> None:
+    for name, words in importance.MODELS.items():
+        row = TABLES.rows("tau", *words.values())[0]
+        column = TAUS[0][1]
+        means = [np.nanmean(columns(run, "importance_correlation")[column]) for run in runs(name)]
+        by_seed = [float(x) for x in row["each seed"].split(" / ")]
+        assert by_seed == pytest.approx(means, abs=0.0051)
+        if len(means) > 2:  # at least Student's t over the seeds' means
+            half = t.ppf(0.975, len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means))
+            cell = findings.Cell(row["tau with gradient"])
+            assert cell.low <= np.mean(means) - half + 0.0051
+            assert cell.high >= np.mean(means) + half - 0.0051
+
+
+def test_agreement_of_seeds_is_the_mean_over_pairs() -> None:
+    for name, words in importance.MODELS.items():
+        path = archived() / name / importance.AGREEMENT
+        row = TABLES.rows("reliability", *words.values())[0]
+        for column, heading in importance.WITH_ITSELF.items() if path.is_file() else ():
+            pairs_of = pd.read_parquet(path).groupby(["first", "second"])[column].mean()
+            assert float(row[heading].split()[0]) == pytest.approx(pairs_of.mean(), abs=0.0051)
+
+
+@pytest.mark.parametrize("name", predictions.TEXT)
+def test_accuracy_and_auroc_are_torchmetrics(name: str) -> None:
+    found = [columns(run, "predictions") for run in runs(name)]
+    areas = [
+        float(binary_auroc(torch.tensor(x["probabilities"][:, 1]), torch.tensor(x["label"])))
+        for x in found
+    ]
+    words = predictions.TEXT[name]
+    assert TABLES.cell("accuracy", "AUROC", words, "here").value == pytest.approx(
+        np.mean(areas), abs=6e-4
+    )
+    right = np.mean([x["label"] == x["prediction"] for x in found])
+    assert TABLES.cell("accuracy", "accuracy", words, "here").value == pytest.approx(
+        right, abs=6e-4
+    )
+
+
+def test_evidence_is_torchmetrics_average_precision() -> None:
+    # Where weights are near 0, the page ties those that rounding orders.
+    for name, tied in {"planted_none": 0.0, "planted_bilstm": 0.005}.items():
+        areas = []
+        for run in runs(name):
+            texts = pd.read_parquet(run / "predictions.parquet")
+            for heads, signs in zip(texts["attention"], texts["evidence"], strict=True):
+                scores, relevant = torch.tensor(heads[0].copy()), torch.tensor(signs.copy() != 0)
+                if relevant.any():
+                    areas.append(float(binary_average_precision(scores, relevant.int())))
+        cell = TABLES.cell("evidence", "AUPRC of the model's", planted.NAMES[name], "all")
+        assert cell.value == pytest.approx(np.mean(areas), abs=6e-4 + tied)
+
+
+def test_chunk_f1_is_seqeval_s_and_what_the_run_logged() -> None:
+    for name, (words, _) in predictions.TAGGERS.items():
+        scores = []
+        for run in runs(name):
+            path = run / "records/test/predictions.parquet"
+            found, names = columns(run, "predictions"), read_metadata(path)["classes"]
+            parts = (found[x].tolist() for x in ("index", "label", "prediction"))
+            sentences = [[*x] for _, x in groupby(zip(*parts, strict=True), key=lambda x: x[0])]
+            gold, guessed = (
+                [[names[row[part]] for row in sentence] for sentence in sentences]
+                for part in (1, 2)
+            )
+            scores.append(f1_score(gold, guessed))
+            assert scores[-1] == pytest.approx(float(logged_by_test(run)["test/f1"]), abs=1e-6)
+        rows = [row for row in TABLES.rows("chunking") if row["model"] == words]
+        assert any(
+            findings.Cell(row["F1, test"]).value == pytest.approx(np.mean(scores), abs=6e-4)
+            for row in rows
+        )
+
+
+def test_reasons_are_spearman_s_correlations() -> None:
+    """The partial one correlates what linear regression on chance's rank leaves over."""
+    name = f"{pairs.STUDY}-babi_1_bilstm_additive"
+    found: dict[str, list[float]] = {"nothing": [], "chance": []}
+    for run in runs(name):
+        evidence, worst = columns(run, "evidence_mass"), columns(run, "adversarial_attention")
+        values = [evidence["mass"], worst["worst_js"], evidence["chance"]]
+        values[1] = np.where(np.isnan(worst["search_js"]), np.nan, values[1])
+        defined = (evidence["proven"] == 1) & ~np.isnan(values).any(axis=0)
+        mass, js, chance = (x[defined] for x in values)
+        found["nothing"].append(spearmanr(mass, js).statistic)
+        design = np.stack([np.ones(len(mass)), rankdata(chance)], axis=1)
+        ranks = [rankdata(x) for x in (mass, js)]
+        left = [x - design @ np.linalg.lstsq(design, x)[0] for x in ranks]
+        found["chance"].append(np.corrcoef(*left)[0, 1])
+    words = (*pairs.MODELS[name].words.values(),)
+    for fixed, values in found.items():
+        cell = TABLES.cell("pairs_reasons", "worst JS", *words, fixed)
+        assert cell.value == pytest.approx(np.mean(values), abs=0.0051)
+
+
+def test_the_most_faithful_methods_find_the_evidence() -> None:
+    taus, labels = (
+        [],
+        [x for x in saliency.METHODS if x not in ("random", "attention_contribution")],
+    )
+    for run in (run for name in saliency.PLANTED for run in runs(name)):
+        right, faith = columns(run, "plausibility"), columns(run, "faithfulness")
+        known = [x for x in labels if f"auprc_{x}" in right]
+        auprc = [np.nanmean(right[f"auprc_{x}"]) for x in known]
+        found = [np.nanmean(faith[f"excess_comprehensiveness_{x}"]) for x in known]
+        taus.append(kendalltau(auprc, found).statistic)
+    cell = TABLES.cell("saliency_right", "Kendall's tau", "comprehensiveness", "all")
+    assert cell.value == pytest.approx(np.mean(taus), abs=0.0051)
+
+
+class TestSerrano:
+    @pytest.fixture(params=["yelp_han_none", "ag_news_flan_rnn"])
+    def model(self, request: pytest.FixtureRequest) -> Any:
+        (run,) = runs(request.param)
+        rows = columns(run, "decision_flip") | columns(run, "single_erasure")
+        return rows, (*serrano.MODELS[request.param].values(),)
+
+    def listwise(self, rows: dict[str, Any]) -> list[int]:
+        never = [rows[f"never_flips_{name}"] for name in serrano.ALL]
+        places = range(len(rows["length"]))
+        return [x for x in places if rows["length"][x] > 1 and not any(n[x] for n in never)]
+
+    def test_shares_removed_against_a_loop(self, model: Any) -> None:
+        rows, words = model
+        several = [x for x in range(len(rows["length"])) if rows["length"][x] > 1]
+        for never, places in (("left out", self.listwise(rows)), ("as 1", several)):
+            row = TABLES.rows("serrano_fraction", *words, never)[0]
+            assert row["texts"] == f"{len(places):,}"
+            for name, heading in (("attention", "attention"), ("gradient", "gradient")):
+                shares = [
+                    1.0
+                    if rows[f"never_flips_{name}"][x]
+                    else rows[f"removed_count_{name}"][x] / rows["length"][x]
+                    for x in places
+                ]
+                mean, median = (findings.Cell(x).value for x in row[heading].split("; "))
+                assert mean == pytest.approx(np.mean(shares), abs=0.0051)
+                assert median == pytest.approx(np.median(shares), abs=0.0051)
+
+    def test_excess_and_last_against_a_loop(self, model: Any) -> None:
+        rows, words = model
+        places = self.listwise(rows)
+        least = np.mean([rows["minimal_count"][x] for x in places])
+        counts = np.mean([rows["removed_count_gradient"][x] for x in places])
+        last = 100 * np.mean([rows["needs_all_attention"][x] for x in places])
+        found = TABLES.cell("serrano_excess", "gradient", *words).value
+        assert found == pytest.approx(counts - least, abs=0.0051)
+        assert TABLES.cell("serrano_last", "attention", *words).value == pytest.approx(
+            last, abs=0.051
+        )
+
+    def test_first_items_are_compared_by_mcnemar_s_test(self, model: Any) -> None:
+        _, words = model
+        raw = []
+        for name in serrano.MODELS:
+            rows = columns(runs(name)[0], "single_erasure")
+            first, second = rows["flip_top_gradient_x_attention"], rows["flip_top_attention"]
+            only = [int((first > second).sum()), int((second > first).sum())]
+            raw.append(binomtest(min(only), sum(only)).pvalue if any(only) else 1.0)
+        order = np.argsort(raw)
+        steps = [raw[k] * (len(raw) - i) for i, k in enumerate(order)]
+        adjusted = dict(zip(order, np.minimum(np.maximum.accumulate(steps), 1), strict=True))
+        place = [(*x.values(),) for x in serrano.MODELS.values()].index(words)
+        p = adjusted[place]
+        said = TABLES.rows("serrano_first", *words)[0]["p"]
+        assert said == ("< 0.001" if p < 0.001 else f"{p:.3f}")
