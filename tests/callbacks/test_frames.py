@@ -117,6 +117,6 @@ def test_the_divergence_from_a_base_is_few_frames_deep(tmp_path: Path) -> None:
 
 def test_the_readout_alone_knows_whether_it_is_affine() -> None:
     """Item logits are only written, for programs outside."""
-    modules = Path(PACKAGE, "callbacks").glob("*.py")
+    modules = Path(PACKAGE, "callbacks").rglob("*.py")
     reading = [path.stem for path in modules if ".item_logits" in path.read_text(encoding="utf-8")]
     assert reading == ["prediction_writer"]

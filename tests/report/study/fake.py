@@ -61,8 +61,6 @@ class FakeStudy:
 
     def __init__(self, index: NDArray[Any], **head: Any) -> None:
         self.index = index
-        problem = problem_class(head.get("task", "classification"))
-        head["problem"] = asdict(problem.words(head["classes"], head.get("target", "tokens")))
         self.head = {"schema": 1, "study": "fake", "selected": None, "best": {}} | head
         self.runs: list[dict[str, Any]] = []
         self.rows: dict[str, Rows] = {}
@@ -82,7 +80,10 @@ class FakeStudy:
     def write(self, folder: Path) -> Path:
         """Write study.json and study.parquet, rows in an order of their own."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "study.json").write_text(json.dumps(self.head | {"runs": self.runs}))
+        problem = problem_class(self.head.get("task", "classification"))
+        words = asdict(problem.words(self.head["classes"], self.head.get("target", "tokens")))
+        content = {"problem": words} | self.head | {"runs": self.runs}
+        (folder / "study.json").write_text(json.dumps(content))
         order = np.random.default_rng(1).permutation(len(self.index))
         names = [name for name in self.rows for _ in order]
         columns: dict[str, Any] = {"run": pa.array(names).dictionary_encode()}
@@ -189,7 +190,13 @@ class FakeTagging(FakeStudy):
         validation = {"f1": f1, "accuracy": 0.5 + f1 / 2, "nll_gold": nll + 0.02}
         validation |= {"attention_js": js, "prediction_tvd": tvd if js is not None else None}
         validation |= {"nll_base": None if role == "base" else nll}
-        known = {"context": None, "head": None, "epoch": 7, "epochs": 12, "heads": None}
+        known = {
+            "context": "full" if role == "guide" else None,
+            "head": None,
+            "epoch": 7,
+            "epochs": 12,
+            "heads": None,
+        }
         known |= {"ignorant": 0.62} if role == "base" else {}
         self.add_run(name, role, state, validation, **known | entry)
         if state == "finished":

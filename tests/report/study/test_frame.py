@@ -14,7 +14,7 @@ from attnlight.data.targets import TargetName
 from attnlight.errors import InputError
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.texts import texts
-from tests.report.study.fake import COUNTS, SUMS, FakeStudy, FakeTagging, FakeTexts, whole
+from tests.report.study.fake import COUNTS, SUMS, FakeStudy, FakeTexts, whole
 from tests.report.study.fake import whole_tagger as tagger
 
 
@@ -184,13 +184,6 @@ class TestTaggers:
         assert (study.facts, study.words.quality) == (facts, "chunk F1")
         guided = study.finished("guide", guide="other", context="full")
         assert list(guided["model"]) == ["other-s0", "other-s1", "other-s2"]
-
-    def test_a_probe_reads_the_base_encoder_unless_told_otherwise(self, tmp_path: Path) -> None:
-        fake = FakeTagging(8)
-        fake.add("base-s0", "base")
-        fake.add("guide-base-s0", "guide", guide="base")
-        study = read_study(fake.write(tmp_path))
-        assert list(study.planned("guide")["context"]) == ["full"]
 
     def test_damaged_rows_are_named(self, tmp_path: Path) -> None:
         path = tagger(sentences=8).write(tmp_path) / "study.parquet"
