@@ -25,6 +25,14 @@ def test_nothing_lies_loose() -> None:
     assert structure.files_at_the_root() == ["__init__.py", "__main__.py", "batch.py", "errors.py"]
 
 
+def test_no_files_import_each_other() -> None:
+    assert structure.circles() == []
+
+
+def test_few_attributes_are_asked_for_by_name() -> None:
+    assert len(structure.attributes_by_name()) <= 20
+
+
 def test_classes_have_at_most_two_ancestors_of_the_package(classes: list[type]) -> None:
     assert [cls for cls in classes if structure.ancestors(cls) > 3] == []
 

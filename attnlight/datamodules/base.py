@@ -10,6 +10,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
@@ -22,13 +23,13 @@ from attnlight.data.features import TokenFeatures
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
+from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
-from attnlight.datamodules.fingerprint import fingerprint_of, folder_of
-from attnlight.datamodules.loading import loader
+from attnlight.datamodules.fingerprint import fingerprint
 from attnlight.datamodules.prepared_format import check_splits
 from attnlight.errors import InputError, require_at_least
 
@@ -39,8 +40,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     """A corpus that is written to disk once and then read by memory map.
 
     A subclass describes what determines the content (`recipe`) and writes it (`build`); all else is
-    implemented here: `prepared_format` says what the folder holds, `fingerprint` what it is called,
-    and `loading` which batches a device reads.
+    implemented here: `prepared_format` says what the folder holds, `fingerprint` what it is called.
 
     Args:
         batch_size: Texts per training batch on each device.
@@ -177,7 +177,15 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
-        return fingerprint_of(self)
+        # Included only if used: a corpus without them is the same corpus.
+        used: dict[str, Any] = {"marks": self.marks} if self.marks else {}
+        used |= {} if self.encoding is None else {"encoding": self.encoding.identity()}
+        return fingerprint(type(self).__name__, self.recipe() | used)
+
+    @property
+    def _folder(self) -> Path:
+        """The folder of the corpus in the cache."""
+        return self.cache / f"{type(self).__name__.lower()}-{self.fingerprint}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
@@ -191,9 +199,8 @@ class CorpusDataModule(LightningDataModule, ABC):
                 `marks` has words that the corpus lacks, or `build` raises for its source.
         """
         if self._prepared is None:
-            folder = folder_of(self, self.fingerprint)
-            prepare_once(folder, self._write)
-            self._prepared = folder
+            prepare_once(self._folder, self._write)
+            self._prepared = self._folder
         return self._prepared
 
     def _write(self, folder: Path) -> None:
@@ -203,8 +210,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.
-        target = folder_of(self, self.fingerprint)
-        print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
+        print(f"{self.corpus_name}: {counts}; prepared in {self._folder}", file=sys.stderr)
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:
@@ -294,18 +300,50 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, determined by seed and epoch."""
-        return loader(self, "train", training=True)
+        return self._loader("train", training=True)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Each validation text once; in fit on several devices, repeats fill the last batch."""
         # In fit, DDP broadcasts buffers at each forward, so all ranks need as many batches.
         fitting = self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
-        return loader(self, "validation", pad=fitting)
+        return self._loader("validation", pad=fitting)
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
         """Each test text exactly once over all devices."""
-        return loader(self, "test")
+        return self._loader("test")
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
         """Each text of `predict_split` exactly once over all devices."""
-        return loader(self, self.predict_split)
+        return self._loader(self.predict_split)
+
+    def _loader(
+        self, split: str, training: bool = False, pad: bool = False
+    ) -> DataLoader[TextBatch]:
+        """This device's share of the batches of a split.
+
+        Args:
+            split: The split.
+            training: Batches of similar lengths, determined by seed and epoch; else each text once.
+            pad: Give all devices the same number of batches, by marked repeats.
+
+        Raises:
+            InputError: The corpus lacks the split, or there are more devices than texts.
+        """
+        dataset, trainer = self.dataset(split), self.trainer
+        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        if len(dataset) < world:
+            raise InputError(
+                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
+                "devices: use at most one device per text."
+            )
+        lengths, size = dataset.shapes, self.eval_batch_size
+        return DataLoader(
+            dataset=dataset,
+            sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
+            if training
+            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
+            batch_size=None,  # the sampler yields whole batches
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )

@@ -21,7 +21,7 @@ from attnlight.report.measure_bounds import measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
-from results_page.archive import Archive
+from results_page.archive import Archive, Experiment
 from results_page.importance import PAIRS, significant
 from results_page.measures import resampled_quantile, resampled_rank_correlations
 from results_page.predictions import BINS, measured
@@ -147,9 +147,8 @@ def readings(
             row[heading] = f"{interval(column_mean(tau, column))} ({share})"
             row[f"published#{key}"] = published.get(key)
         row["median TVD"] = column_mean(archive[name].test("attention_permutation"), "median_tvd")
-        js = archive[name].test("adversarial_attention")
-        bounds = {heading: on_searched(js, column) for heading, column in JS.items()}
-        bounds["worst less search"] = js["worst_js"] - js["search_js"]
+        bounds = {heading: searched(archive[name], column) for heading, column in JS.items()}
+        bounds["worst less search"] = bounds["worst JS"] - bounds["JS of the search"]
         limits = measure_bounds("js")
         row |= {x: seeds_then_instances(bound, bounds=limits) for x, bound in bounds.items()}
         yield row | {"search, published": published.get("search")}
@@ -177,9 +176,14 @@ def shuffled(archive: Archive) -> Iterator[Row]:
                 ours = dict.fromkeys(ours, "")
 
 
-def on_searched(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
-    """A column of a test, of worst-case attention only where the search is among its candidates."""
-    return np.where(np.isnan(columns.get("search_js", 0.0)), np.nan, columns[name])
+def searched(model: Experiment, column: str) -> NDArray[Any]:
+    """A column of worst-case attention where the published search was run, else NaN, (S, n)."""
+    found = model.test("adversarial_attention", partial=True)
+    values = np.where(np.isnan(found["search_js"]), np.nan, found[column])
+    texts = model.test("predictions")["index"]
+    whole = np.full((len(values), len(texts)), np.nan)
+    whole[:, np.searchsorted(texts, found["index"])] = values
+    return whole
 
 
 def evidence(archive: Archive) -> Iterator[Row]:
@@ -219,7 +223,13 @@ def reasons(archive: Archive) -> Iterator[Row]:
         proven = columns[PROVEN] == 1
         mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
         values = {
-            heading: np.where(proven, on_searched(archive[name].test(test), column), np.nan)
+            heading: np.where(
+                proven,
+                searched(archive[name], column)
+                if test == "adversarial_attention"
+                else archive[name].test(test)[column],
+                np.nan,
+            )
             for heading, (test, column) in READINGS.items()
         }
         row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}
