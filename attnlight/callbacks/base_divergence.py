@@ -150,10 +150,9 @@ class BaseDivergence(InterpretabilityTest):
 
             outputs = self._reference.outputs(corpus, _MATCHED_ON, device)
             texts, model = corpus.dataset(_MATCHED_ON), around.model
-            place = around.rank, around.world_size
             divergences = torch.zeros(heads, heads, dtype=torch.double, device=device)
             with using_split(_MATCHED_ON):
-                for positions in OnceSampler(texts.lengths, _TEXTS, *place, pairs=_PAIRS):
+                for positions in OnceSampler(texts.lengths, _TEXTS, *around.place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
                     base, _ = self._base_outputs(outputs, output)
                     broken = broken_rows(output)

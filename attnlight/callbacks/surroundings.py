@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -37,15 +36,13 @@ class Surroundings:
         owner: The task or the `TrainedModel` that has the network.
         model: The network.
         strategy: Its device, and what ranks do together: `broadcast`, `barrier`, `reduce`.
-        rank: Number of this process.
-        world_size: Number of processes.
+        place: Number of this process, and number of processes.
         epoch: The epoch of `fit`; None outside of it.
         corpus: The datamodule; None: texts were given without one.
         dataset: The texts that are read; None before the loop starts.
         limited: Whether only some batches of the dataset are read.
         limit: The Trainer's limit of batches, a number or a share; None: all.
         checkpoint: The file that the weights were read from, if there is one.
-        temporary: The folder if it is to be deleted with this object.
     """
 
     folder: Path
@@ -53,15 +50,23 @@ class Surroundings:
     owner: Any
     model: Any
     strategy: Strategy
-    rank: int = 0
-    world_size: int = 1
+    place: tuple[int, int] = (0, 1)
     epoch: int | None = None
     corpus: Any = None
     dataset: Any = None
     limited: bool = False
     limit: float | None = None
     checkpoint: str | Path | None = None
-    temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+        return self.place[0]
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes."""
+        return self.place[1]
 
     @property
     def classes(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def trainer_surroundings(
         trainer: The trainer.
         module: The task.
         reading: Whether the loop has started, so that there are texts. The folder is then temporary
-            under `fast_dev_run`, and the same on all ranks.
+            under `fast_dev_run`, the same on all ranks, and deleted with the result.
     """
     known: Any = trainer
     stage: Stage = STAGES[known.state.fn.value]
@@ -42,18 +43,19 @@ def trainer_surroundings(
         number = numbers[0] if isinstance(numbers, list) else numbers
         texts = {"dataset": loader.dataset, "limited": number < len(loader)}
     limit = getattr(known, f"limit_{stage}_batches")
-    return Surroundings(
+    around = Surroundings(
         folder=folder,
         stage=stage,
         owner=module,
         model=getattr(module, "model", None),
         strategy=trainer.strategy,
-        rank=trainer.global_rank,
-        world_size=trainer.world_size,
+        place=(trainer.global_rank, trainer.world_size),
         epoch=trainer.current_epoch if trainer.state.fn == TrainerFn.FITTING else None,
         corpus=getattr(trainer, "datamodule", None),
         limit=None if isinstance(limit, float) and limit == 1.0 else limit,  # 1 is one batch
         checkpoint=trainer.ckpt_path,
-        temporary=temporary,
         **texts,
     )
+    if temporary is not None:
+        weakref.finalize(around, temporary.cleanup)
+    return around
