@@ -13,6 +13,7 @@ import torch
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata, read_pieces, read_record, record_columns
 from attnlight.records.parquet import open_writer, read_table
+from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT
 from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from attnlight.studies.selection import chosen_epoch
 from tests.damage import DAMAGES, folder_for_all, without_rights
@@ -21,7 +22,11 @@ from tests.report.fake import rows_of, write_record
 
 def save_checkpoint(path: Path) -> Path:
     content = {
-        CHECKPOINT_KEY: {"format": 1, "tokenizer": "words " * 50, "classes": ["no", "yes"]},
+        CHECKPOINT_KEY: {
+            "format": CHECKPOINT_FORMAT,
+            "tokenizer": "words " * 50,
+            "classes": ["no", "yes"],
+        },
         "state_dict": {"weight": torch.arange(300.0), "bias": torch.ones(3)},
         "epoch": 3,
     }

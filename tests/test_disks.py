@@ -21,9 +21,9 @@ from attnlight.__main__ import main
 from attnlight.records import read_record
 from attnlight.storage.checkpoints import read_checkpoint
 from attnlight.storage.files import read_json, read_yaml
+from tests.cli.test_export import write_run
 from tests.commands import CONFIGS, in_forks
 from tests.studies.conftest import MINIMAL
-from tests.test_export import write_run
 from tests.test_mistakes import BEST, FIT, RUN, content, corpus, described
 
 UNPRIVILEGED = 77

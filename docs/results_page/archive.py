@@ -70,7 +70,11 @@ class Experiment:
                 raise InputError(f"{folder} was trained with seed {seed}.")
             if _without_nulls(config) != _without_nulls(configs[0]):
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
-            epochs = pd.read_csv(folder / "logs/version_0/metrics.csv").dropna(subset="val/loss")
+            # A resumed run goes on in another file; those of `test` have no epochs.
+            files = [pd.read_csv(path) for path in sorted(folder.glob("logs/*/metrics.csv"))]
+            epochs = (
+                pd.concat(files).dropna(subset="val/loss").drop_duplicates("epoch", keep="last")
+            )
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
         curves = pd.concat(logged, names=["seed", "epoch"])
         curves.columns = curves.columns.str.removeprefix("val/")

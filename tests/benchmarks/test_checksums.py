@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from attnlight.data.prepared import checksum, find_damage, prepare_once
+from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT
 from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
 from tests.benchmarks.measuring import clock
 
@@ -31,7 +32,7 @@ def test_a_prepared_file(tmp_path: Path) -> None:
 
 def test_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "a.ckpt"
-    content = {CHECKPOINT_KEY: {"format": 1}, "weight": torch.randn(BYTES // 4)}
+    content = {CHECKPOINT_KEY: {"format": CHECKPOINT_FORMAT}, "weight": torch.randn(BYTES // 4)}
     AtomicCheckpointIO().save_checkpoint(content, path)
     unchecked = seconds(lambda: torch.load(path, weights_only=True))
     assert seconds(lambda: read_checkpoint(path)) - unchecked < BOUND

@@ -138,7 +138,11 @@ def _report(here: Path, folder: Path) -> Values:
 PARTS: dict[str, Callable[[Path], Values]] = {
     **{corpus: partial(fitted, corpus=corpus) for corpus in runs.BASES},
     **{f"{corpus}_kept": partial(tested, corpus=corpus) for corpus in runs.BASES},
-    **{path.name: partial(study, name=path.name) for path in sorted(runs.STUDIES.iterdir())},
+    **{
+        path.name: partial(study, name=path.name)
+        for path in sorted(runs.STUDIES.iterdir())
+        if (EXPECTED / f"{path.name}.parquet").exists()
+    },
     "conditions": conditions,
     "docs": docs,
 }

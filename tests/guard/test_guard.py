@@ -13,7 +13,7 @@ from tests.guard.values import Values, differences
 
 RENAMED = yaml.safe_load((running.HERE / "renamed.yaml").read_text(encoding="utf-8"))
 SHOWN = 40  # lines of a failure
-QUICK = {"docs", "conditions", "wiegreffe_pinter_sst", "exclusivity_conll2000-sentence-text-pos"}
+QUICK = {"docs", "conditions", "wiegreffe_pinter_sst"}
 SLOW = {part: pytest.mark.slow for part in running.PARTS if part not in QUICK}
 
 

@@ -65,7 +65,7 @@ trainer:
     - class_path: attnlight.callbacks.Predictions
 model:
   class_path: attnlight.tasks.AttentionClassifier
-  init_args: {encoder: bilstm, attention: additive}
+  init_args: {net: {encoder: bilstm, attention: additive}}
 data:
   class_path: attnlight.datamodules.TextDataModule
   init_args: {path: SetFit/sst5, name: null}

@@ -25,8 +25,9 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.figures.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.compare import write_comparison
+from attnlight.report.verdict import claims as verdict_claims
 from attnlight.report.verdict.card import Verdict, verdict_of
-from attnlight.report.verdict.claims import ANSWERS, Draft, Estimate, rules, tested
+from attnlight.report.verdict.claims import ANSWERS, Draft, Estimate, rules
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -609,13 +610,13 @@ def test_after_a_claim_that_fails_none_is_made_with_less_confidence() -> None:
         replicates = np.where(np.arange(1_000) < outside, 0.7, 0.9)
         return Draft(name, ANSWERS, estimate=Estimate(0.9, replicates, 500), bounds=(0.5, 0.8))
 
-    claims = tested([draft("words", 19), draft("ranks", 14)])
+    claims = verdict_claims.tested([draft("words", 19), draft("ranks", 14)])
     assert {name: claim.answer for name, claim in claims.items()} == {
         "ranks": "not shown",
         "words": "not shown",
     }
     assert claims["words"].interval[0] == 0.7  # at 97.5 %, as of two claims
-    alone = tested([draft("words", 19)])["words"]
+    alone = verdict_claims.tested([draft("words", 19)])["words"]
     assert (alone.answer, alone.interval) == ("yes", (0.9, 0.9))
 
 

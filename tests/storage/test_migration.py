@@ -19,6 +19,7 @@ from attnlight.storage.migration import require_migrated
 from attnlight.tasks import AttentionClassifier, ChunkTagger, SeedVariant
 from tests.bases import Planted, save_base
 from tests.commands import ROOT
+from tests.kept import archived
 from tests.report.fake import write_run
 
 TASKS, CALLBACKS = "attnlight.tasks", "attnlight.callbacks"
@@ -104,7 +105,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 def test_studies(
     change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = ROOT / "docs/results/studies/minilm_last/study.json"
+    kept = archived() / "studies/minilm_last/study.json"
     content = json.loads(kept.read_text()) | change
     content = {name: value for name, value in content.items() if value is not None}
     (tmp_path / "study.json").write_text(json.dumps(content))
