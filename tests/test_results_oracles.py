@@ -308,8 +308,9 @@ def test_reasons_are_spearman_s_correlations() -> None:
     found: dict[str, list[float]] = {"nothing": [], "chance": []}
     for run in runs(name):
         evidence, worst = columns(run, "evidence_mass"), columns(run, "adversarial_attention")
-        values = [evidence["mass"], worst["worst_js"], evidence["chance"]]
-        values[1] = np.where(np.isnan(worst["search_js"]), np.nan, values[1])
+        js = dict(zip(worst["index"], worst["worst_js"], strict=True))  # of the texts searched
+        searched = [js.get(index, np.nan) for index in evidence["index"]]
+        values = [evidence["mass"], np.array(searched), evidence["chance"]]
         defined = (evidence["proven"] == 1) & ~np.isnan(values).any(axis=0)
         mass, js, chance = (x[defined] for x in values)
         found["nothing"].append(spearmanr(mass, js).statistic)
