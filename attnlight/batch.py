@@ -269,7 +269,7 @@ class HasOwnParameters(Protocol):
     """A network that starts from pretrained parameters."""
 
     def draw_parameters(self) -> None:
-        """Draw all parameters anew, as of a network that nobody has trained."""
+        """Draw all parameters anew, the pretrained ones included, as for an untrained network."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What tests ask of whoever runs them."""
+"""What a test knows of its run: folder, stage, model, texts and processes."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Program(NamedTuple):
 def solve(programs: Sequence[Program]) -> list[Vector] | None:
     """The solution (n,) of each program; None if the solver fails.
 
-    Several are solved as one with a block of each, which takes a third of the time.
+    Several are solved as one block-diagonal program, which takes a third of the time.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import block_diag

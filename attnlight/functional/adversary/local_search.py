@@ -206,7 +206,7 @@ def _improved(
     chosen, programs = np.flatnonzero(active & np.isfinite(logits).all((1, 2))), []
     for start in chosen:
         point, instance.logits = points[start, mask], logits[start]
-        # JS is flat at the original attention, from which the least overlap leads away.
+        # The gradient of JS is 0 at the original attention: minimise the overlap with it instead.
         flat = np.allclose(point, instance.weights)
         costs = instance.weights if flat else -instance.slope(point)
         limits = (point - radius[start]).clip(min=0.0), (point + radius[start]).clip(max=1.0)

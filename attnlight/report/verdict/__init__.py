@@ -1,1 +1,1 @@
-"""The card of a run: claims, drafts of evidence, and what each is decided by."""
+"""The card of a run: its claims, their evidence, and the rules that decide them."""
