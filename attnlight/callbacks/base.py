@@ -271,7 +271,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         recorder = self.finish(attached_tests(trainer))
         if recorder is None:
             return
-        path, scalars = recorder.path, {}
+        path, stage, scalars = recorder.path, recorder.around.stage, {}
         if trainer.is_global_zero:
             scalars = interval_scalars(path, self.measures)
             scalars["non_finite"] = float(read_metadata(path)["non_finite"])
@@ -279,10 +279,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             # Every rank has the same value; Lightning neither averages nor warns of such a metric.
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
             metric.update(value)
-            key = f"{recorder.stage}/{self.name}/{name}"
+            key = f"{stage}/{self.name}/{name}"
             pl_module.log(key, metric.to(pl_module.device), metric_attribute=key)
         if self.figures and trainer.is_global_zero:
-            show_figure(trainer, recorder.stage, self.name, path, self.figure)
+            show_figure(trainer, stage, self.name, path, self.figure)
 
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end

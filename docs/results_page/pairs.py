@@ -147,7 +147,10 @@ def readings(
             row[heading] = f"{interval(column_mean(tau, column))} ({share})"
             row[f"published#{key}"] = published.get(key)
         row["median TVD"] = column_mean(archive[name].test("attention_permutation"), "median_tvd")
-        bounds = {heading: searched(archive[name], column) for heading, column in JS.items()}
+        bounds = {
+            heading: searched(archive[name], "adversarial_attention", column)
+            for heading, column in JS.items()
+        }
         bounds["worst less search"] = bounds["worst JS"] - bounds["JS of the search"]
         limits = measure_bounds("js")
         row |= {x: seeds_then_instances(bound, bounds=limits) for x, bound in bounds.items()}
@@ -176,13 +179,13 @@ def shuffled(archive: Archive) -> Iterator[Row]:
                 ours = dict.fromkeys(ours, "")
 
 
-def searched(model: Experiment, column: str) -> NDArray[Any]:
-    """A column of worst-case attention where the published search was run, else NaN, (S, n)."""
-    found = model.test("adversarial_attention", partial=True)
-    values = np.where(np.isnan(found["search_js"]), np.nan, found[column])
+def searched(model: Experiment, test: str, column: str) -> NDArray[Any]:
+    """A column (S, n) of a test; NaN on texts that it left out, or without the published search."""
+    found = model.test(test, partial=True)
     texts = model.test("predictions")["index"]
-    whole = np.full((len(values), len(texts)), np.nan)
-    whole[:, np.searchsorted(texts, found["index"])] = values
+    whole = np.full((len(found[column]), len(texts)), np.nan)
+    without = np.isnan(found.get("search_js", 0.0))
+    whole[:, np.searchsorted(texts, found["index"])] = np.where(without, np.nan, found[column])
     return whole
 
 
@@ -223,13 +226,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
         proven = columns[PROVEN] == 1
         mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
         values = {
-            heading: np.where(
-                proven,
-                searched(archive[name], column)
-                if test == "adversarial_attention"
-                else archive[name].test(test)[column],
-                np.nan,
-            )
+            heading: np.where(proven, searched(archive[name], test, column), np.nan)
             for heading, (test, column) in READINGS.items()
         }
         row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}

@@ -32,10 +32,8 @@ class EpochRecorder:
 
     Attributes:
         around: Who runs it.
-        stage: The running loop.
         instances: Dataset rows of the texts to record without a limit of batches, (n,): from the
             dataset's `index` or, without one, from 0 to its length less one.
-        split: The dataset of the running loop.
         writer: Writes this rank's shard.
     """
 
@@ -49,14 +47,14 @@ class EpochRecorder:
         seed: int = 0,
         target: Path | None = None,
     ) -> None:
-        self.around, self.stage, self.split = around, around.stage, around.dataset
+        self.around = around
         if target is None:
-            target = Path("records", self.stage + around.suffix, f"{name}.parquet")
+            target = Path("records", around.stage + around.suffix, f"{name}.parquet")
         else:
             target = target.with_stem(target.stem + around.suffix)
         self.path = around.folder / target
-        index = getattr(self.split, "index", None)
-        index = range(len(self.split)) if index is None else index
+        index = getattr(around.dataset, "index", None)
+        index = range(len(around.dataset)) if index is None else index
         instances = np.asarray(index, dtype=np.int64)
         self._chosen: Tensor | None = None
         if max_instances is not None and max_instances < len(instances):
@@ -65,7 +63,7 @@ class EpochRecorder:
         self.instances = instances
         self._expected = None if around.limited else instances
         self._metadata = dict(metadata) | {
-            "stage": self.stage,
+            "stage": around.stage,
             "checkpoint": Path(around.checkpoint).name if around.checkpoint else None,
             "partial": around.limited or self._chosen is not None,
         }
