@@ -49,7 +49,9 @@ EPSILON = 0.01  # the adversary's tolerance
 require_close = partial(assert_close, rtol=0, atol=1e-5, check_dtype=False)
 
 
-def permutation(repetitions: int = 3, corpus: CorpusDataModule | None = None) -> Measured:
+def permutation(
+    repetitions: int = 3, corpus: CorpusDataModule | None = None, accelerator: str = "cpu"
+) -> Measured:
     """Per cent that `AttentionPermutation` adds to `Trainer.test`, record and figure included.
 
     On all test texts of IMDb, not a fifth of them. The BiLSTM is as it was drawn: neither its cost
@@ -62,7 +64,7 @@ def permutation(repetitions: int = 3, corpus: CorpusDataModule | None = None) ->
     with tempfile.TemporaryDirectory(prefix="attnlight-permutation-") as folder:
 
         def test(*callbacks: InterpretabilityTest) -> float:
-            tester = trainer(Path(folder), *callbacks)
+            tester = trainer(Path(folder), *callbacks, accelerator=accelerator)
             return clock(lambda: tester.test(task, data, verbose=False))
 
         ways = {"without": test, "with": lambda: test(AttentionPermutation())}
@@ -72,6 +74,12 @@ def permutation(repetitions: int = 3, corpus: CorpusDataModule | None = None) ->
     return Measured(
         {"imdb_permutation": added}, {"texts": f"{len(data.dataset('test')):,}"} | details
     )
+
+
+def permutation_on_a_gpu() -> Measured:
+    """The same on a GPU."""
+    torch.set_default_device("cpu")  # Lightning moves the model and the batches
+    return permutation(accelerator="gpu")
 
 
 @torch.no_grad()

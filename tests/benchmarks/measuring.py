@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -48,11 +50,18 @@ def interleave(
 def clock(
     way: Callable[[], object], calls: int = 1, timer: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Seconds that one of some calls in a row takes."""
+    """Seconds that one of some calls in a row takes, work that a GPU still has included."""
+    _synchronize()
     start = timer()
     for _ in range(calls):
         way()
+    _synchronize()
     return (timer() - start) / calls
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def spread(seconds: Sequence[float]) -> str:

@@ -9,11 +9,11 @@ import pytest
 from attnlight.datamodules import PlantedEvidence
 from tests.benchmarks import suite
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.suite import GROUPS, PAGE, read_results, row, with_tables
+from tests.benchmarks.suite import GROUPS, PAGE, groups_of, read_results, row, with_tables
 from tests.benchmarks.training import tagging_epoch
 from tests.tasks import tagged
 
-EMPTY = "above\n<!-- benchmarks: begin -->\nold\n<!-- benchmarks: end -->\nbelow\n"
+EMPTY = "above\n<!-- benchmarks cpu: begin -->\nold\n<!-- benchmarks cpu: end -->\nbelow\n"
 RESULT = {
     "values": {"help_cost": [0.5, 0.25, 0.75]},
     "details": {"ours": "1.00 s"},
@@ -28,8 +28,10 @@ class TestCommittedPage:
         assert self.page == with_tables(self.page, read_results())
 
     def test_lists_every_benchmark_and_group(self) -> None:
-        measured = {name: set(result["values"]) for name, result in read_results().items()}
-        assert measured == {name: set(group["benchmarks"]) for name, group in GROUPS.items()}
+        for device, results in read_results().items():
+            measured = {name: set(result["values"]) for name, result in results.items()}
+            groups = groups_of(device)
+            assert measured == {name: set(group["benchmarks"]) for name, group in groups.items()}
         assert all(f"* **{group}**: " in self.page for group in GROUPS)
 
     def test_names_no_place_of_the_machine_that_measured(self) -> None:
@@ -58,22 +60,22 @@ def test_a_single_value_has_no_range() -> None:
 
 
 def test_a_page_has_a_section_for_what_was_measured() -> None:
-    made = with_tables(EMPTY, {"startup": RESULT})
+    made = with_tables(EMPTY, {"cpu": {"startup": RESULT}})
     for text in ("### startup", "* ours: 1.00 s", "* 2000-01-01, abacus, 2 cores", "* Python 3"):
         assert text in made
     assert "### memory" not in made
-    assert made.startswith("above\n<!-- benchmarks: begin -->\n")
-    assert made.endswith("\n<!-- benchmarks: end -->\nbelow\n")
-    assert with_tables(made, {"startup": RESULT}) == made
+    assert made.startswith("above\n<!-- benchmarks cpu: begin -->\n")
+    assert made.endswith("\n<!-- benchmarks cpu: end -->\nbelow\n")
+    assert with_tables(made, {"cpu": {"startup": RESULT}}) == made
 
 
 @pytest.mark.slow
 def test_a_group_is_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr("tests.benchmarks.processes.help_cost.__defaults__", (1,))
-    suite.RESULTS.write_text(json.dumps({"memory": {}, "startup": RESULT}))
+    suite.RESULTS.write_text(json.dumps({"cpu": {"memory": {}, "startup": RESULT}}))
     main(["--here", "startup"])
-    found = read_results()
+    found = read_results()["cpu"]
     assert found["memory"] == {}
     assert len(found["startup"]["values"]["help_cost"]) == 1
     machine, libraries = found["startup"]["circumstances"]
@@ -110,7 +112,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 
 
 # The others take minutes: their parts are tested by themselves.
-@pytest.mark.parametrize("group", sorted(GROUPS.keys() - {"training", "memory", "startup"}))
+@pytest.mark.parametrize("group", sorted(groups_of("cpu").keys() - {"training", "memory", "startup"}))
 def test_a_group_measures_its_benchmarks(group: str, tmp_path: Path) -> None:
     if group in ("huggingface", "opaque_readouts"):
         pytest.importorskip("transformers")

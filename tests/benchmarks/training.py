@@ -53,6 +53,42 @@ def tagging_epoch(count: int = 5, *options: str) -> Measured:
     return Measured({"tagging_epoch": ratios(seconds["ours"], seconds["fused"])}, details)
 
 
+def on_a_gpu(repetitions: int = 3) -> Measured:
+    """Batches of IMDb by `attnlight fit` on the GPU / on the CPU, and in bf16 / in single precision."""
+    torch.set_default_device("cpu")  # each run chooses its own
+    ways = {
+        "CPU": CPU,
+        "GPU": [gpu := "--trainer.accelerator=gpu", "--trainer.devices=1"],
+        "GPU, bf16-mixed": [gpu, "--trainer.devices=1", "--trainer.precision=bf16-mixed"],
+    }
+    seconds = interleave(
+        {name: partial(fit_epoch, "imdb_bilstm", options) for name, options in ways.items()},
+        repetitions,
+        warm_ups=0,
+    )
+    values = {
+        "gpu_epoch": ratios(seconds["GPU"], seconds["CPU"]),
+        "gpu_mixed_epoch": ratios(seconds["GPU, bf16-mixed"], seconds["GPU"]),
+    }
+    return Measured(values, {name: spread(taken) for name, taken in seconds.items()})
+
+
+def fit_epoch(name: str, options: Sequence[str]) -> float:
+    """Seconds of 200 batches of the second epoch of `attnlight fit`, validation not included."""
+    Epochs.rivals, Epochs.seconds = (), {}
+    with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
+        command = ["fit", *experiment(name), *options, "--root", folder]
+        command += [f"--trainer.callbacks+={Epochs.__module__}.Epochs", "--trainer.max_epochs=2"]
+        run(
+            [
+                *command,
+                "--trainer.limit_val_batches=1",
+                f"--trainer.limit_train_batches={IMDB_BATCHES}",
+            ]
+        )
+    return Epochs.seconds["ours"][1]
+
+
 def in_turn(
     name: str, rivals: Sequence[str], count: int, options: Sequence[str]
 ) -> dict[str, list[float]]:
