@@ -14,7 +14,7 @@
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone; each place is on one of `PAGES`. A sentence that its tables no
-longer support is left out and printed, and the command fails until docs/results_page/findings.md.jinja is
+longer support is left out and printed, and the command fails until docs/results_page/findings.md is
 changed. The other prose of the pages is written by hand.
 """
 
@@ -42,6 +42,9 @@ from results_page import (
     predictions,
     pruthi,
     saliency,
+    sentences,
+    sentences_methods,
+    sentences_studies,
     serrano,
     studies,
     texts,
@@ -111,6 +114,9 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
 }
 
 
+PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
+
+
 def blocks(records: Path, runs: Path) -> dict[str, str]:
     """Every table of the pages, and the sentences about them, by the name of its place.
 
@@ -130,7 +136,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content["cards"] = cards.card_table(records / cards.FOLDER)
     for place in minilm.LEFT_OUT:
         content.pop(place, None)
-    return content | findings(content)
+    return content | findings(content, PLACES)
 
 
 def fill(pages: Sequence[str], content: Mapping[str, str]) -> list[str]:

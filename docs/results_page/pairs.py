@@ -24,8 +24,8 @@ from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
 from results_page.archive import Archive, Experiment
 from results_page.importance import PAIRS, significant
 from results_page.measures import resampled_quantile, resampled_rank_correlations
-from results_page.predictions import BINS, measured
-from results_page.tables import DASH, Row, column_mean, interval, number, over_seeds
+from results_page.predictions import measured
+from results_page.tables import BINS, DASH, Row, column_mean, interval, number, over_seeds
 
 STUDY = "jain_wallace_pairs"
 PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"

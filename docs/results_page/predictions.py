@@ -15,7 +15,7 @@ from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc, resampled_quantile
 from results_page.planted import NAMES
-from results_page.tables import CLASSES, Row, mean_over_seeds, over_seeds
+from results_page.tables import BINS, CLASSES, Row, mean_over_seeds, over_seeds
 
 TEXT = {
     "sst_bilstm": "SST, sentences",
@@ -31,8 +31,6 @@ _CURVES = {
     "attention_permutation/median_tvd": "median TVD",
     "attention_permutation/flip_rate": "flip rate",
 }
-# Jain & Wallace's bins of maximum attention.
-BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 _EDGES = (0.25, 0.5, 0.75)
 _FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
 # Model and input features of each tagger.
