@@ -47,7 +47,6 @@ from results_page import (
     sentences_studies,
     serrano,
     studies,
-    texts,
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_folders, archive_runs
@@ -94,8 +93,8 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),
-    "texts_runs": (partial(pairs.spent, models=texts.MODELS), 4),
-    "texts": (texts.readings, 3),
+    "texts_runs": (partial(pairs.spent, models=pairs.TEXT_MODELS), 4),
+    "texts": (pairs.text_readings, 3),
     "saliency_runs": (partial(pairs.spent, models=saliency.MODELS), 2),
     "saliency_faithfulness": (saliency.faithfulness, 2),
     "saliency_truth": (saliency.truth, 1),
