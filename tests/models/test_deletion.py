@@ -209,17 +209,26 @@ def test_a_text_that_is_not_finite_leaves_the_others_alone() -> None:
     )
 
 
-def test_memory_of_a_block_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoder", ["cnn", "bigru"])
+def test_memory_of_a_block_is_bounded(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No block holds more than its share of the budget, and a long text comes in several."""
-    model, batch = flat.model("cnn"), every_length()
-    output, sizes = read(model, batch), []
-    original = deletion_module.masked_softmax
+    model, batch = flat.model(encoder), every_length()
+    output, sizes, states = read(model, batch), [], []
+    softmax, score = deletion_module.masked_softmax, type(model.attention).score
 
     def counted(scores: Tensor, mask: Tensor) -> Tensor:
         sizes.append(scores.numel())
-        return original(scores, mask)
+        return softmax(scores, mask)
+
+    def scored(self: nn.Module, values: Tensor, query: Tensor | None) -> Tensor:
+        states.append(values.shape[:2].numel())
+        return score(self, values, query)
 
     monkeypatch.setattr(deletion_module, "masked_softmax", counted)
-    left_out_logits(model, batch, output, budget=70)
-    assert max(sizes) <= 8 * 70
-    assert len(sizes) > len(batch)
+    monkeypatch.setattr(type(model.attention), "score", scored)
+    left_out_logits(model, batch, output, budget=400)
+    assert max(sizes) <= 8 * 400
+    assert len(sizes) > len(batch) / 4
+    assert max(states) <= 400
+    if encoder == "bigru":  # several steps of several texts at a time
+        assert len(states) < 3 * sum(states) / 100
