@@ -24,7 +24,7 @@ def flat_options(constructor: Constructor) -> Constructor:
             name.
     """
     own, hints = inspect.signature(constructor).parameters.values(), get_type_hints(constructor)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     options: list[inspect.Parameter] = []
     names: dict[str, list[str]] = {}
     for argument in own:
