@@ -14,7 +14,7 @@
 
 This script writes the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->` and every
 sentence about them, from the records alone; each place is on one of `PAGES`. A sentence that its tables no
-longer support is left out and printed, and the command fails until docs/results_page/findings.md.jinja is
+longer support is left out and printed, and the command fails until docs/results_page/findings.md is
 changed. The other prose of the pages is written by hand.
 """
 
@@ -42,9 +42,11 @@ from results_page import (
     predictions,
     pruthi,
     saliency,
+    sentences,
+    sentences_methods,
+    sentences_studies,
     serrano,
     studies,
-    texts,
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_folders, archive_runs
@@ -91,8 +93,8 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "pairs_evidence": (pairs.evidence, 4),
     "pairs_reasons": (pairs.reasons, 4),
     "snli_size": (pairs.sizes, 1),
-    "texts_runs": (partial(pairs.spent, models=texts.MODELS), 4),
-    "texts": (texts.readings, 3),
+    "texts_runs": (partial(pairs.spent, models=pairs.TEXT_MODELS), 4),
+    "texts": (pairs.text_readings, 3),
     "saliency_runs": (partial(pairs.spent, models=saliency.MODELS), 2),
     "saliency_faithfulness": (saliency.faithfulness, 2),
     "saliency_truth": (saliency.truth, 1),
@@ -109,6 +111,9 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
     "minilm_control": (minilm.control, 1),
     "pruthi_reasons": (pruthi.reasons, 5),
 }
+
+
+PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
 
 
 def blocks(records: Path, runs: Path) -> dict[str, str]:
@@ -130,7 +135,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content["cards"] = cards.card_table(records / cards.FOLDER)
     for place in minilm.LEFT_OUT:
         content.pop(place, None)
-    return content | findings(content)
+    return content | findings(content, PLACES)
 
 
 def fill(pages: Sequence[str], content: Mapping[str, str]) -> list[str]:

@@ -127,9 +127,14 @@ def ancestors(cls: type) -> int:
 
 
 def arguments(cls: type) -> int:
-    """Arguments of a constructor that the package wrote; those of a dataclass are its fields."""
+    """Arguments of a constructor that the package wrote; those of a dataclass are its fields.
+
+    A dataclass that is an argument counts as one, also where its fields can be given one by one.
+    """
     own = vars(cls).get("__init__")
-    return len(inspect.signature(own).parameters) - 1 if inspect.isfunction(own) else 0
+    return (
+        len(inspect.signature(inspect.unwrap(own)).parameters) - 1 if inspect.isfunction(own) else 0
+    )
 
 
 class Trace:

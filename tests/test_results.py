@@ -87,7 +87,7 @@ class TestPages:
         row = [cell.strip() for cell in line.strip("|").split("|")]
         row[4] = row[3]  # holds in all cases
         built |= changed("serrano_claims", line, f"| {' | '.join(row)} |")
-        built |= findings.findings(built)
+        built |= findings.findings(built, build_results.PLACES)
         assert build_results.main(options) == 1
         assert "The gradient's first item flips fewer decisions" in capsys.readouterr().err
 
@@ -214,12 +214,12 @@ class TestSentences:
         line = BLOCKS[name].splitlines()[2 + rows.index(row)]
         blocks = changed(name, line, line.replace(f"| {row[column]} |", f"| {other} |", 1))
         assert not findings.refused(BLOCKS[place])
-        assert any(lost in x for x in findings.refused(findings.findings(blocks)[place]))
+        assert any(lost in x for x in findings.refused(findings.findings(blocks, build_results.PLACES)[place]))
 
     def test_refused_sentences_are_marked_and_lists_are_wrapped(self) -> None:
         name = "wiegreffe_pinter_imdb_verdict"
         blocks = changed(name, "Attention is needed here", "Inconclusive")
-        text = findings.findings(blocks)["wiegreffe_pinter_imdb_findings"]
+        text = findings.findings(blocks, build_results.PLACES)["wiegreffe_pinter_imdb_findings"]
         assert text.startswith("* <!-- refused: As in the paper")
         assert {line[:2] for line in text.splitlines()} == {"* ", "  "}
         assert max(map(len, text.splitlines())) <= 105

@@ -173,7 +173,7 @@ def rows_of_means() -> list[tuple[str, str, tuple[str, ...], str, str, str]]:
             row = (*words, "all")
             found.append(("adversary", heading, row, name, "adversarial_attention", column))
     for name, model in pairs.MODELS.items():
-        if name in STUDIED and not (pairs.resized(name) or name.startswith(AS_RELEASED)):
+        if name in STUDIED and not (name in pairs.RESIZED or name.startswith(AS_RELEASED)):
             words = (*map(str, model.words.values()),)
             test = "attention_permutation"
             found.append(("pairs", "median TVD", words, name, test, "median_tvd"))

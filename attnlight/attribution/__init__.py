@@ -3,13 +3,8 @@
 from attnlight.attribution.attention import Attention
 from attnlight.attribution.attention_contribution import AttentionContribution
 from attnlight.attribution.attention_value_norm import AttentionValueNorm
-from attnlight.attribution.base import Attribution, Explanation
-from attnlight.attribution.build import (
-    ATTRIBUTIONS,
-    DEFAULT_METHODS,
-    build_attribution,
-    build_attributions,
-)
+from attnlight.attribution.base import ATTRIBUTIONS, Attribution, Explanation
+from attnlight.attribution.build import DEFAULT_METHODS, build_attribution, build_attributions
 from attnlight.attribution.external import External
 from attnlight.attribution.gradient import Gradient
 from attnlight.attribution.gradient_x_attention import GradientXAttention

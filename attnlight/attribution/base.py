@@ -15,6 +15,7 @@ from attnlight.functional.masking import allowed_classes
 
 # Scores of items (R, N), and further columns (R,) of a method by name.
 Explanation = tuple[Tensor, dict[str, Tensor]]
+ATTRIBUTIONS: dict[str, type[Attribution]] = {}  # each class by its `name`, once it is defined
 
 
 @dataclass
@@ -41,6 +42,10 @@ class Attribution(ABC):
 
     label: str = ""
     by_size: bool = False
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            ATTRIBUTIONS[cls.name] = cls
 
     def __post_init__(self) -> None:
         self.split: Any = None

@@ -6,39 +6,10 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from attnlight.attribution.attention import Attention
-from attnlight.attribution.attention_contribution import AttentionContribution
-from attnlight.attribution.attention_value_norm import AttentionValueNorm
-from attnlight.attribution.base import Attribution
-from attnlight.attribution.external import External
-from attnlight.attribution.gradient import Gradient
-from attnlight.attribution.gradient_x_attention import GradientXAttention
-from attnlight.attribution.input_gradient import InputGradient
-from attnlight.attribution.integrated_gradients import IntegratedGradients
-from attnlight.attribution.lrp import LRP
-from attnlight.attribution.occlusion import Occlusion
-from attnlight.attribution.random import Random
-from attnlight.attribution.rollout import Rollout
+from attnlight.attribution.base import ATTRIBUTIONS, Attribution
 from attnlight.errors import InputError, did_you_mean
 from attnlight.models.options import group_of
 
-ATTRIBUTIONS: dict[str, type[Attribution]] = {
-    method.name: method
-    for method in (
-        Gradient,
-        InputGradient,
-        IntegratedGradients,
-        Occlusion,
-        Attention,
-        GradientXAttention,
-        AttentionContribution,
-        AttentionValueNorm,
-        Rollout,
-        Random,
-        External,
-        LRP,
-    )
-}
 # What tests compare unless told otherwise: methods that are defined for every model.
 DEFAULT_METHODS = (
     "attention",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -98,10 +99,15 @@ class ImportanceCorrelation(InterpretabilityTest):
         # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
         others = other_items(batch, output)
         columns: dict[str, Any] = {}
+
+        @cache
+        def ranks_of(name: str, alone: bool) -> Tensor:
+            return dense_ranks(scores[name], others if alone else output.mask)
+
         for one, other in self._pairs:
-            mask = others if other == "loo" else output.mask
-            ranks = dense_ranks(scores[other], mask)
-            tau, p = kendall_tau(dense_ranks(scores[one], mask), ranks, mask)
+            alone = other == "loo" and others is not output.mask
+            mask, ranks = others if alone else output.mask, ranks_of(other, alone)
+            tau, p = kendall_tau(ranks_of(one, alone), ranks, mask)
             columns |= {f"tau_{one}_{other}": tau, f"p_{one}_{other}": p}
             if one == "attention" and output.weights.shape[1] > 1:
                 heads = [dense_ranks(weights, mask) for weights in output.weights.unbind(1)]

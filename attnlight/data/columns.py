@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,32 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 READ_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class TokenColumns:
+    """Columns with values for the elements of token lists.
+
+    Args:
+        extras: Columns with a number for each element of the token lists, aligned with the tokens
+            after splitting and truncation in `TextBatch.extras`.
+        rationale: Column of what people marked in the token lists as the reason of the label: a
+            number for each token, marked where it is positive, or a list of such lists, one for each
+            annotator. `TextBatch.extras` has `rationale`, 1 on the tokens that more than half of the
+            text's annotators marked and, with several, `annotators`, whose bit k is set where
+            annotator k marked the token. A split that is read as raw text or that lacks the column
+            has neither.
+        rationale_labels: The column holds a label of each token instead; the tokens whose label
+            belongs to the class of the text are its rationale.
+        remove: Column with a number for each element of the token lists; elements where it is positive
+            are left out of every text, with their values of `extras`. Length limits and vocabulary
+            are those of what remains.
+    """
+
+    extras: list[str] | None = None
+    rationale: str | None = None
+    rationale_labels: bool = False
+    remove: str | None = None
 
 
 def require_columns(

@@ -167,7 +167,6 @@ def write_tagged(
     numbers: Mapping[str, int],
     target: Target,
     strict: bool,
-    keys: NDArray[np.int64],
 ) -> None:
     """Write a split of sentences with a tag for each token.
 
@@ -182,8 +181,6 @@ def write_tagged(
         numbers: Number of each tag.
         target: What is predicted of a sentence.
         strict: Refuse an I that does not continue a chunk of its type.
-        keys: A number for each row of the source: modulo the length of its sentence, the position
-            of the token whose tag the target `marked` predicts.
 
     Raises:
         InputError: A tag is unknown or breaks the scheme, or a word is not one token.
@@ -198,7 +195,7 @@ def write_tagged(
         kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
     kinds |= dict.fromkeys(part.reader.marks, pyarrow.list_(pyarrow.float32()))
     kinds["words"] = pyarrow.list_(pyarrow.string())
-    boundary = [BOS] if target.name == "sentence" else []
+    boundary = [BOS] if target.target == "sentence" else []
     boundary_features, sentences = [PAD] * len(boundary), part.reader(part.rows)
     with split_writer(folder, kinds) as write:
         while chunk := list(islice(sentences, _SENTENCES)):
@@ -209,11 +206,7 @@ def write_tagged(
                     raise InputError(
                         f"{sentence.place} has {len(sentence.words)} words, but {len(tokens)} ids."
                     )
-            marked = [int(keys[sentence.row]) % len(sentence.words) for sentence in chunk]
-            labels = [
-                target.labels(sentence.tags, numbers, place)
-                for sentence, place in zip(chunk, marked, strict=True)
-            ]
+            labels = [target.labels(sentence.tags, numbers, sentence.row) for sentence in chunk]
             marks = [[int(label != IGNORED) for label in row] for row in labels]
             sentence_features = [
                 features.encode(sentence.words, sentence.pos) for sentence in chunk

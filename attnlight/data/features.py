@@ -25,31 +25,32 @@ class FeatureRules:
     """Which features a token has.
 
     Args:
-        suffixes: Lengths of suffixes, each a feature `suffix_<length>`; shorter words are not cut.
-        case: Use the feature `case`: lower-case, upper-case, title-case, mixed, with a digit, or
-            without letters.
-        characters: Number of characters of a word to read, a multiple of 8; of longer words, half
-            from the front and half from the back; 0: none.
-        pos: Use the corpus's part-of-speech tags, the feature `pos`.
+        suffixes: Lengths of suffixes that are features; shorter words are not cut.
+        case: Use capitalisation as a feature: lower-case, upper-case, title-case, mixed, with a
+            digit, or without letters.
+        characters: Number of characters of a word that are features, a multiple of 8; of longer
+            words, half from the front and half from the back; 0: none.
+        pos: Use part-of-speech tags as a feature.
 
     Raises:
         InputError: A number is out of range.
     """
 
-    suffixes: tuple[int, ...] = ()
+    suffixes: list[int] | None = None
     case: bool = False
     characters: int = 0
     pos: bool = False
 
     def __post_init__(self) -> None:
-        if any(length < 1 for length in self.suffixes) or len(set(self.suffixes)) < len(
-            self.suffixes
-        ):
-            raise InputError(
-                f"suffixes is {list(self.suffixes)}; expected different lengths of at least 1."
-            )
+        lengths = self.suffixes or []
+        if any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
+            raise InputError(f"suffixes is {lengths}; expected different lengths of at least 1.")
         if self.characters < 0 or self.characters % PACKED:
             raise InputError(f"characters is {self.characters}; it must be a multiple of 8.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The rules as plain values, for files."""
+        return asdict(self) | {"suffixes": self.suffixes or []}
 
     @property
     def columns(self) -> list[str]:
@@ -58,12 +59,12 @@ class FeatureRules:
         Characters are packed, eight in each `characters_<n>`, one byte each, lowest byte first.
         """
         packed = [f"{CHARACTERS}_{number}" for number in range(self.characters // PACKED)]
-        named = [f"suffix_{length}" for length in self.suffixes]
+        named = [f"suffix_{length}" for length in self.suffixes or ()]
         return named + ["case"] * self.case + ["pos"] * self.pos + packed
 
     def values(self, words: Sequence[str], pos: Sequence[str] | None) -> dict[str, list[str]]:
         """Values of the features with one value per token, for the T tokens of a sentence."""
-        values = {f"suffix_{n}": [word[-n:].lower() for word in words] for n in self.suffixes}
+        values = {f"suffix_{n}": [word[-n:].lower() for word in words] for n in self.suffixes or ()}
         if self.case:
             values["case"] = [_case(word) for word in words]
         if self.pos:
@@ -158,15 +159,13 @@ class TokenFeatures:
 
     def as_dict(self) -> dict[str, Any]:
         """Rules and tables as plain values, for files."""
-        rules = asdict(self.rules) | {"suffixes": list(self.rules.suffixes)}
         tables = {name: list(values) for name, values in self.tables.items()}
-        return {"rules": rules, "tables": tables}
+        return {"rules": self.rules.as_dict(), "tables": tables}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TokenFeatures:
         """Features from the result of `as_dict`."""
-        rules = state["rules"] | {"suffixes": tuple(state["rules"]["suffixes"])}
-        return cls(FeatureRules(**rules), state["tables"])
+        return cls(FeatureRules(**state["rules"]), state["tables"])
 
 
 def _case(word: str) -> str:

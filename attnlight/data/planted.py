@@ -27,7 +27,20 @@ class PlantedTexts(NamedTuple):
 
 @dataclass(frozen=True)
 class PlantedSpec:
-    """Parameters of a planted corpus, except for sizes; documented in `PlantedEvidence`.
+    """What the texts of a planted corpus are drawn from.
+
+    Args:
+        num_classes: Number of classes.
+        min_tokens: Minimum number of words of a text.
+        max_tokens: Maximum number of words; lengths are uniform between the two.
+        vocabulary: Number of distinct fillers.
+        zipf: Exponent s of the fillers' law, frequency proportional to 1 / rank^s.
+        keywords: Number of distinct keywords of each class.
+        redundancy: Keywords in each text that count for its label.
+        distractors: Keywords in each text that count for another class; fewer than `redundancy`.
+        negation: Probability that a text is negated, in [0, 1); 0 plants no negators.
+        negators: Number of distinct negators.
+        corpus_seed: Seed of the texts, independent of the training seed.
 
     Raises:
         InputError: A value is out of range, distractors are not a minority, or `min_tokens` words

@@ -117,24 +117,26 @@ class Selection:
     """Which texts are used.
 
     Args:
-        min_tokens: Drop texts of fewer tokens; an empty text has none.
-        max_tokens: Drop texts of more tokens.
-        validation_fraction: Fraction of the training texts to use as the validation split.
-        test_fraction: Fraction of the training texts to use as the test split, split off before
-            the validation split.
-        subset: Fraction (a float up to 1.0) or number of texts to use, by split.
-        seed: Seed of the splits and subsets.
+        validation_fraction: Fraction of the training texts to validate on, in place of a split.
+        test_fraction: Fraction of the training texts to test on, in place of `test`: the same
+            fraction of each class, chosen by a hash of seed and row. Equal texts stay together.
+            Test texts are split off before validation texts.
+        min_tokens: Drop texts with fewer tokens in all splits; boundary tokens are not counted, and
+            texts are counted before truncation. An empty text has none.
+        max_tokens: Drop texts with more tokens in all splits.
+        subset: Fraction (0.2) or number (500) of texts to use, by split; a seeded choice.
+        split_seed: Seed of `validation_fraction`, `test_fraction` and `subset`.
 
     Raises:
-        InputError: A value is out of range.
+        InputError: An option is out of range, or no text can satisfy both limits.
     """
 
+    validation_fraction: float | None = None
+    test_fraction: float | None = None
     min_tokens: int | None = None
     max_tokens: int | None = None
-    validation_fraction: float | None = None
-    subset: Mapping[str, int | float] = field(default_factory=dict)
-    seed: int = 0
-    test_fraction: float | None = None
+    subset: dict[str, int | float] | None = None
+    split_seed: int = 0
 
     def __post_init__(self) -> None:
         low, high = self.min_tokens, self.max_tokens
@@ -146,7 +148,7 @@ class Selection:
             fraction = getattr(self, option)
             if fraction is not None and not 0 < fraction < 1:
                 raise InputError(f"{option} is {fraction}; it must lie between 0 and 1")
-        for split, amount in self.subset.items():
+        for split, amount in (self.subset or {}).items():
             if split not in ("train", "validation", "test"):
                 raise InputError(f"subset names {split}; expected train, validation or test")
             if amount <= 0 or (isinstance(amount, float) and amount > 1):
@@ -156,14 +158,17 @@ class Selection:
                 )
 
     def identity(self) -> dict[str, Any]:
-        """All options as plain JSON, part of the recipe that identifies a prepared corpus.
-
-        `test_fraction`, a later addition, is left out if it is None.
-        """
-        options = asdict(self)
-        if self.test_fraction is None:
+        """All options as plain JSON, part of the recipe that identifies a prepared corpus."""
+        options = asdict(self) | {"subset": self.subset or {}}
+        options["seed"] = options.pop("split_seed")
+        if self.test_fraction is None:  # so that fingerprints of other corpora do not change
             del options["test_fraction"]
         return options
+
+    @property
+    def splits_off(self) -> bool:
+        """Whether other splits are split off the training texts."""
+        return (self.validation_fraction, self.test_fraction) != (None, None)
 
     def split_off(
         self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64], together: bool = False
@@ -189,11 +194,10 @@ class Selection:
                 groups = texts[train.rows]  # a copy
                 empty = groups == 0  # texts without a word, which form no group
                 groups[empty] = np.arange(empty.sum(), dtype=np.uint64)
-                rows = choose_stratified(
-                    train.rows, labels[train.rows], groups, fraction, self.seed
-                )
+                chosen = (train.rows, labels[train.rows], groups, fraction, self.split_seed)
+                rows = choose_stratified(*chosen)
             else:
-                rows = choose(train.rows, round(fraction * len(train.rows)), self.seed)
+                rows = choose(train.rows, round(fraction * len(train.rows)), self.split_seed)
             if (split == "test" or together) and not len(rows):
                 raise InputError(
                     f"{split}_fraction: {fraction} cannot split any text off {train.name}: equal "
@@ -217,7 +221,7 @@ class Selection:
         Raises:
             InputError: The corpus lacks the split, or it has fewer texts.
         """
-        for split, amount in self.subset.items():
+        for split, amount in (self.subset or {}).items():
             selected = splits.get(split)
             if selected is None and complete:
                 raise InputError(
@@ -232,4 +236,4 @@ class Selection:
                     f"subset of {split} is {amount}, but {selected.name} has only "
                     f"{len(selected.rows)} texts"
                 )
-            selected.keep(choose(selected.rows, count, self.seed), "subset", amount)
+            selected.keep(choose(selected.rows, count, self.split_seed), "subset", amount)

@@ -86,6 +86,32 @@ class SentenceRules:
         return [part for part in sentencex.segment(self.language, text) if not part.isspace()]
 
 
+@dataclass(frozen=True)
+class SentenceOptions:
+    """Whether texts are split into sentences, and of which length.
+
+    Args:
+        sentences: `nested`: batches keep the sentences of a text separate, for hierarchical models;
+            `flat`: they hold the same sentences, truncated alike, concatenated; `none`: texts are
+            not split.
+        language: ISO 639 code of the language whose rules split sentences (library `sentencex`).
+        max_sentences: Maximum number of sentences of a training or validation text.
+        max_sentence_tokens: Maximum number of tokens of their sentences.
+        cap_test: Apply both limits to test texts and to raw text given to a trained model.
+    """
+
+    sentences: Sentences = "none"
+    language: str = "en"
+    max_sentences: int | None = None
+    max_sentence_tokens: int | None = None
+    cap_test: bool = False
+
+    @property
+    def capped(self) -> SentenceRules:
+        """The rules with both limits, for training and validation texts."""
+        return SentenceRules(self.language, None, self.max_sentences, self.max_sentence_tokens)
+
+
 class SentenceIds(NamedTuple):
     """Ids of B texts, sentence by sentence.
 

@@ -8,12 +8,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlight.data.digests import description, digests
 from attnlight.data.hub import offline_if_unreachable
+from attnlight.data.without_runs import without_runs
 from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,24 +22,60 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PLACE = ("path", "name", "revision", "local")  # fields that identify a corpus, without the split
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
 
 
 @dataclass(frozen=True)
-class Source:
-    """The source of one split; fields that are null default to the datamodule's arguments.
+class Corpus:
+    """A corpus on the hub or in a local folder.
+
+    Args:
+        path: Hub id, or a local folder or file that `datasets` can read (CSV, TSV, JSON, JSON
+            lines, parquet); folders of runs in it are left out. Loading scripts are not supported:
+            for a corpus that needs one, set `revision` to its parquet files.
+        name: Configuration of the corpus on the hub.
+        revision: Commit, tag or branch on the hub; null: the one that is current when the corpus is
+            first prepared on this machine.
+        local: Folder under `$ATTNLIGHT_DATA` to read in place of `path` if that variable is set.
+    """
+
+    path: str | None = None
+    name: str | None = None
+    revision: str | None = None
+    local: str | None = None
+
+
+PLACE = tuple(field.name for field in fields(Corpus))  # identify a corpus, without the split
+
+
+@dataclass(frozen=True)
+class TextCorpus(Corpus):
+    """A corpus of labelled texts and its columns.
+
+    Args:
+        text: Column of texts, or several to be joined with spaces; with `sentences`, by empty
+            lines, so that no sentence spans two columns.
+        tokens: Column of token lists, in place of `text`; they are joined with spaces and processed
+            by the same rules as texts.
+        label: Column of labels, whole numbers or strings.
+    """
+
+    path: str = field()  # required
+    text: str | list[str] = "text"
+    tokens: str | None = None
+    label: str = "label"
+
+
+@dataclass(frozen=True)
+class Source(Corpus):
+    """The source of one split; fields that are null default to the datamodule's options.
 
     If `path` is set, name, revision and local have no such defaults; if `text` or `tokens` is set,
     neither has one.
 
     Args:
-        path: Hub id, or a local folder or file that `datasets` can read.
-        name: Configuration of the corpus.
-        revision: Commit, tag or branch on the hub.
-        local: Folder under `$ATTNLIGHT_DATA` to read instead if that variable is set.
         split: Split of the source, by default the one it is used for; slices like `train[:10%]`
             are supported.
         text: Column of texts, or several to be joined with spaces.
@@ -47,10 +84,6 @@ class Source:
         classes: The source's labels by class name, as in the datamodule; one label needs no list.
     """
 
-    path: str | None = None
-    name: str | None = None
-    revision: str | None = None
-    local: str | None = None
     split: str | None = None
     text: str | list[str] | None = None
     tokens: str | None = None
@@ -134,11 +167,11 @@ class Source:
 
         with tempfile.TemporaryDirectory() as scratch, self._input_errors():
             # The library decides which files it reads for any split.
-            builder = datasets.load_dataset_builder(**self._arguments(Path(scratch)))
-        splits = (builder.config.data_files or {}).values()
-        files = [Path(file) for split in splits for file in split]
-        root = folder if folder.is_dir() else folder.parent
-        return content | {"files": digests(root, files)} | description(folder)
+            arguments = self._arguments(Path(scratch))
+            splits = datasets.load_dataset_builder(**arguments).config.data_files or {}
+            files = [Path(file) for split in splits.values() for file in split]
+            content["files"] = digests(Path(arguments["path"]), files)
+        return content | description(folder)
 
     def splits(self) -> list[str]:
         """Names of the corpus's splits.
@@ -177,11 +210,12 @@ class Source:
         folder = self.folder
         if folder is None:
             return {"path": self.path, "name": self.name, "revision": self.revision}
-        absolute = folder.absolute()  # `datasets` derives a name from it
-        arguments: dict[str, Any] = {"path": str(absolute), "cache_dir": str(scratch)}
+        name, absolute = None if self._reads_local else self.name, folder.absolute()
+        arguments: dict[str, Any] = {"name": name, "cache_dir": str(scratch)}
         if folder.is_file():
-            arguments |= {"path": str(absolute.parent), "data_files": glob.escape(folder.name)}
-        return arguments | {"name": None if self._reads_local else self.name}
+            arguments["data_files"] = glob.escape(folder.name)
+            return arguments | {"path": str(absolute.parent)}
+        return arguments | {"path": str(without_runs(absolute, scratch))}
 
     @contextmanager
     def _input_errors(self, advice: str = "") -> Iterator[None]:

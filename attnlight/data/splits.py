@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
@@ -33,20 +34,55 @@ MISSING_SPLIT_ADVICE = {
 }
 
 
+@dataclass(frozen=True)
+class Splits:
+    """The splits of a corpus of texts.
+
+    Args:
+        train: Split of the corpus to train on (slices like `train[:10%]` are supported), or a
+            separate source.
+        validation: The same for validation. Null: the first of the splits validation, valid, dev
+            and val that `path` has and that neither `train` nor `test` reads, or none if it has
+            none of them.
+        test: The same for testing; null where there is none.
+    """
+
+    train: str | Source = "train"
+    validation: str | Source | None = None
+    test: str | Source | None = "test"
+
+
+@dataclass(frozen=True)
+class SplitNames:
+    """The splits of a corpus of tagged sentences.
+
+    Args:
+        train: Split to train on (slices like `train[:10%]` are supported), or a column file.
+        validation: The same for validation; null: the first of the splits validation, valid, dev
+            and val that the corpus has and that is neither `train` nor `test`; in column files, or
+            where it has none of them, a fraction of the training sentences.
+        test: The same for testing; null where there is none.
+    """
+
+    train: str = "train"
+    validation: str | None = None
+    test: str | None = "test"
+
+
 def named_sources(
-    main: Source, splits: Mapping[str, str | Source | None], selection: Selection
+    main: Source, splits: Splits | SplitNames, selection: Selection
 ) -> dict[str, Source]:
     """The sources of the named splits, with defaults from the corpus's main source.
 
     Args:
         main: Main source of the corpus.
-        splits: Name of each split in the corpus, or its source; None where there is none.
+        splits: Name or source of each split; None where there is none.
         selection: Which texts are split off the training texts.
 
     Raises:
         InputError: A split is named and also split off the training texts.
     """
-    named = {split: source for split, source in splits.items() if source is not None}
+    named = {split: source for split, source in vars(splits).items() if source is not None}
     if selection.test_fraction is not None and named.pop("test", "test") != "test":
         raise InputError("give test or test_fraction, not both.")
     if selection.validation_fraction is not None and "validation" in named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,9 @@ from attnlight.data.columns import (
     require_columns,
 )
 from attnlight.data.conll import LINE
+from attnlight.data.features import FeatureRules
 from attnlight.data.labels import feature_names
+from attnlight.data.marks import check_columns
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
 
@@ -46,6 +49,46 @@ class Tagged(NamedTuple):
     tags: list[str]
     pos: list[str] | None
     marks: Mapping[str, list[float]]
+
+
+@dataclass(frozen=True)
+class TaggedColumns:
+    """The columns of tagged sentences: names or, in column files, numbers.
+
+    Args:
+        word_column: Column of the words; a number, from 0, in column files.
+        label_column: Column of the tags; -1 is the last one of a column file.
+        pos_column: Column of part-of-speech tags, read only with `pos`.
+        mark_columns: Columns with a number for each word, by name in `TextBatch.extras`:
+            `{impermissible: 3}`.
+    """
+
+    word_column: int | str = "tokens"
+    label_column: int | str = "chunk_tags"
+    pos_column: int | str | None = "pos_tags"
+    mark_columns: dict[str, int | str] | None = None
+
+    def read(self, features: FeatureRules) -> list[int | str]:
+        """The columns of words, of tags and, where they are a feature, of part-of-speech tags.
+
+        Raises:
+            InputError: A column is missing, named twice or of another kind than the others, or the
+                name of a marking column is that of another column.
+        """
+        marks = self.mark_columns or {}
+        columns = (self.word_column, self.label_column, self.pos_column if features.pos else None)
+        found = [column for column in columns if column is not None]
+        named, options = [*found, *marks.values()], [field.name for field in fields(self)]
+        options = options if marks else options[:-1]
+        which = f"{', '.join(options[:-1])} and {options[-1]}"
+        if features.pos and self.pos_column is None:
+            raise InputError("pos needs the column of part-of-speech tags: set pos_column.")
+        if len(set(named)) < len(named):
+            raise InputError(f"{which} must be different columns.")
+        if len({type(column) for column in named}) > 1:
+            raise InputError(f"{which} must all be names, or, in column files, numbers.")
+        check_columns("mark_columns", marks, features.columns)
+        return found
 
 
 class TaggedReader:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from attnlight.batch import BOS, MARKED, PAD, TextBatch
 from attnlight.data.bio import split_tag
 from attnlight.errors import InputError
+from attnlight.functional.random import draw_keys
 
 IGNORED = -100  # label of padding and of tokens without a prediction, ignored by torch's losses
 TargetName = Literal["tokens", "marked", "sentence"]
@@ -26,45 +27,50 @@ class Target:
     that precedes the sentence and attends to all of it.
 
     Args:
-        name: One of these three.
-        chunk: Type of the chunk that `sentence` predicts.
+        target: What is predicted of a sentence, one of these three.
+        sentence_chunk: Chunk type that `sentence` predicts.
+        mark_seed: Seed of the tokens that `marked` predicts.
 
     Raises:
-        InputError: `name` is not one of the three.
+        InputError: `target` is not one of the three.
     """
 
-    name: TargetName = "tokens"
-    chunk: str = "SBAR"
+    target: TargetName = "tokens"
+    sentence_chunk: str = "SBAR"
+    mark_seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(TargetName):
+        if self.target not in get_args(TargetName):
             raise InputError(
-                f"target is {self.name!r}; it must be one of {', '.join(get_args(TargetName))}."
+                f"target is {self.target!r}; it must be one of {', '.join(get_args(TargetName))}."
             )
 
     @property
     def columns(self) -> list[str]:
         """Per-token columns of a batch that mark tokens with a prediction; none if all have one."""
-        return [] if self.name == "tokens" else [MARKED]
+        return [] if self.target == "tokens" else [MARKED]
 
     def classes(self, tags: Sequence[str]) -> list[str]:
         """Class names, given the names of the corpus's tags."""
-        return [f"no {self.chunk}", self.chunk] if self.name == "sentence" else list(tags)
+        chunk = self.sentence_chunk
+        return [f"no {chunk}", chunk] if self.target == "sentence" else list(tags)
 
-    def labels(self, tags: Sequence[str], numbers: Mapping[str, int], marked: int) -> list[int]:
+    def labels(self, tags: Sequence[str], numbers: Mapping[str, int], row: int) -> list[int]:
         """Labels of the tokens, (T,), or (1 + T,) with the boundary token of `sentence`.
 
         Args:
             tags: Tags of the T tokens.
             numbers: Number of each tag.
-            marked: Position of the token that `marked` predicts.
+            row: The sentence's row in the source, which determines the token of `marked`.
         """
-        if self.name == "sentence":
-            present = any(split_tag(tag)[1] == self.chunk for tag in tags)
+        if self.target == "sentence":
+            present = any(split_tag(tag)[1] == self.sentence_chunk for tag in tags)
             return [int(present), *[IGNORED] * len(tags)]
         labels = [numbers[tag] for tag in tags]
-        if self.name == "tokens":
+        if self.target == "tokens":
             return labels
+        key = draw_keys(self.mark_seed, torch.tensor([row]), torch.tensor([0]), 1, 1)
+        marked = int(key) % len(tags)
         return [label if place == marked else IGNORED for place, label in enumerate(labels)]
 
 

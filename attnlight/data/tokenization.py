@@ -37,14 +37,13 @@ class TextRules:
     """How a text becomes tokens.
 
     Args:
-        lowercase: Lower-case the text.
-        digits: Token that replaces any token with a digit, or null to keep them.
+        lowercase: Lower-case texts.
+        digits: Token that replaces any token with a digit, e.g. `qqq`; null: they are kept.
         splitting: `whitespace`: tokens are separated by white space; `punctuation`: runs of word
-            characters, and every other character as a token; `words`: runs of word characters, all
-            else dropped.
+            characters, and every other character as a token; `words`: runs of word characters.
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
-        boundary_tokens: Put a token before and one after each text.
-        truncate: Cut texts to this many tokens, boundary tokens not counted.
+        boundary_tokens: Put a token before and after each text, which attention cannot reach.
+        truncate: Truncate texts to this many tokens, boundary tokens not counted.
 
     Raises:
         InputError: `truncate` is not positive, or `digits` is not one token of such texts.

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tokenization import TextRules, encode_texts, make_tokenizer, rust_threads
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 
 Texts = Callable[[], Iterable[list[str]]]  # starts a pass over the texts, in chunks
 
 _ALL = 10**9  # no limit, where the trainer's default is 30,000 words
 
 
+@dataclass(frozen=True)
+class VocabularyLimits:
+    """Which words of the training texts have ids.
+
+    Args:
+        min_document_frequency: Minimum number of training texts that contain a word with a vector;
+            of tagged sentences, also a suffix or character.
+        max_vocabulary: Maximum number of words, those in most texts first.
+
+    Raises:
+        InputError: A number is not positive.
+    """
+
+    min_document_frequency: int = 1
+    max_vocabulary: int | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(1, **vars(self))
+
+
 def learn_vocabulary(
     rules: TextRules,
     texts: Texts,
-    min_document_frequency: int = 1,
-    size: int | None = None,
+    limits: VocabularyLimits = VocabularyLimits(),
     sentences: SentenceRules | None = None,
 ) -> list[str]:
     """Words by descending document frequency, ties in alphabetical order.
@@ -29,8 +49,7 @@ def learn_vocabulary(
         rules: How texts become tokens; truncated tokens are not counted.
         texts: Starts a pass over the training texts, in chunks; two passes are made, and memory
             grows with the number of different words, not with the number of texts.
-        min_document_frequency: Minimum number of texts that contain a word.
-        size: Maximum number of words, special tokens not counted.
+        limits: Which words are kept; special tokens are not counted.
         sentences: How texts are split into sentences; None: they are not. Tokens beyond its limits
             are not counted either.
 
@@ -42,7 +61,7 @@ def learn_vocabulary(
     # A word in k texts occurs at least k times, so the first pass finds all candidates.
     trainer = trainers.WordLevelTrainer(
         vocab_size=_ALL,
-        min_frequency=min_document_frequency,
+        min_frequency=limits.min_document_frequency,
         special_tokens=[],
         show_progress=False,
     )
@@ -64,9 +83,10 @@ def learn_vocabulary(
             frequencies[list(set(row))] += 1
     frequencies = frequencies[len(SPECIAL_TOKENS) :]
     order = np.argsort(-frequencies, kind="stable")  # stable: the candidates are alphabetical
-    order = order[frequencies[order] >= min_document_frequency][:size]
+    order = order[frequencies[order] >= limits.min_document_frequency][: limits.max_vocabulary]
     if not len(order):
         raise InputError(
-            f"no word occurs in min_document_frequency = {min_document_frequency} training texts"
+            f"no word occurs in min_document_frequency = {limits.min_document_frequency} "
+            "training texts"
         )
     return [candidates[position] for position in order]

@@ -14,7 +14,8 @@ from attnlight.data.babi import PLACES, WORDS, BabiTask, generate_questions
 from attnlight.data.encoding import Encoding
 from attnlight.data.sources import Source, silent
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
-from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
+from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.pair import PairDataModule
 from attnlight.errors import InputError, require_at_least
 
@@ -121,7 +122,7 @@ class BabiStories(CorpusDataModule):
             `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
         released: Prepare questions as Jain & Wallace's released code does: no full stop after the last
             sentence, no question mark, and all 36 words of the three tasks as classes.
-        **kwargs: Arguments of `CorpusDataModule`.
+        common: The options of every corpus.
 
     Raises:
         InputError: There is no such task, or a size or the seed is out of range.
@@ -129,6 +130,7 @@ class BabiStories(CorpusDataModule):
 
     paired = True
 
+    @flat_options
     def __init__(
         self,
         task: BabiTask = 1,
@@ -138,9 +140,10 @@ class BabiStories(CorpusDataModule):
         corpus_seed: int = 0,
         test: Source | None = None,
         released: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        *,
+        common: CorpusOptions,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(common=common)
         if task not in get_args(BabiTask):
             raise InputError(
                 f"task is {task}; expected one of: {', '.join(map(str, get_args(BabiTask)))}"
@@ -165,7 +168,7 @@ class BabiStories(CorpusDataModule):
             **splits,
             lowercase=False,
             splitting="punctuation",
-            **kwargs,
+            common=common,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
 from pathlib import Path
@@ -30,17 +31,16 @@ from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
 from attnlight.datamodules.fingerprint import fingerprint
+from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import check_splits
 from attnlight.errors import InputError, require_at_least
 
 Split = Literal["train", "validation", "test"]
 
 
-class CorpusDataModule(LightningDataModule, ABC):
-    """A corpus that is written to disk once and then read by memory map.
-
-    A subclass describes what determines the content (`recipe`) and writes it (`build`); all else is
-    implemented here: `prepared_format` says what the folder holds, `fingerprint` what it is called.
+@dataclass(frozen=True)
+class CorpusOptions:
+    """The options of every corpus.
 
     Args:
         batch_size: Texts per training batch on each device.
@@ -55,6 +55,32 @@ class CorpusDataModule(LightningDataModule, ABC):
             0 elsewhere: `{impermissible: [he, she]}`. Case and the like are those of the corpus; of
             pairs, passages are marked. Null: none.
 
+    Raises:
+        InputError: A batch size is not positive, or `marks` names a reserved column.
+    """
+
+    batch_size: int = 32
+    eval_batch_size: int = 128
+    seed: int = 0
+    num_workers: int = 0
+    predict_split: Split = "test"
+    cache_dir: str | None = None
+    marks: dict[str, list[str]] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
+        check_marks(self.marks or {})
+
+
+class CorpusDataModule(LightningDataModule, ABC):
+    """A corpus that is written to disk once and then read by memory map.
+
+    A subclass describes what determines the content (`recipe`) and writes it (`build`); all else is
+    implemented here: `prepared_format` says what the folder holds, `fingerprint` what it is called.
+
+    Args:
+        common: The options of every corpus.
+
     Attributes:
         path: Where the corpus is read from; None for a generated corpus.
         max_pairs: Pairs of tokens at which `OnceSampler` divides a batch; None: no limit.
@@ -66,9 +92,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         target: What a tagger predicts, where a corpus has a choice.
         encoding: Encoding of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
-
-    Raises:
-        InputError: A batch size is not positive, or `marks` names a reserved column.
     """
 
     path: str | None = None
@@ -81,26 +104,14 @@ class CorpusDataModule(LightningDataModule, ABC):
     encoding: Encoding | None = None
     recorded_as: str | None = None
 
-    def __init__(
-        self,
-        batch_size: int = 32,
-        eval_batch_size: int = 128,
-        seed: int = 0,
-        num_workers: int = 0,
-        predict_split: Split = "test",
-        cache_dir: str | None = None,
-        marks: dict[str, list[str]] | None = None,
-    ) -> None:
+    @flat_options
+    def __init__(self, common: CorpusOptions) -> None:
         super().__init__()
-        require_at_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
-        self.marks = dict(marks or {})
-        check_marks(self.marks)
-        self.batch_size = batch_size
-        self.eval_batch_size = eval_batch_size
-        self.seed = seed
-        self.num_workers = num_workers
-        self.predict_split: Split = predict_split
-        self.cache = cache_root(cache_dir)
+        self.batch_size, self.eval_batch_size = common.batch_size, common.eval_batch_size
+        self.seed, self.num_workers = common.seed, common.num_workers
+        self.predict_split: Split = common.predict_split
+        self.cache = cache_root(common.cache_dir)
+        self.marks = dict(common.marks or {})
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,34 @@ from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
-from attnlight.datamodules.base import CorpusDataModule
+from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
+from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+@dataclass(frozen=True)
+class SplitSizes:
+    """The number of generated texts of each split.
+
+    Args:
+        train_size: Number of training texts.
+        validation_size: Number of validation texts.
+        test_size: Number of test texts.
+
+    Raises:
+        InputError: A number is not positive.
+    """
+
+    train_size: int = 4000
+    validation_size: int = 500
+    test_size: int = 501
+
+    def __post_init__(self) -> None:
+        require_at_least(1, **vars(self))
 
 
 class PlantedEvidence(CorpusDataModule):
@@ -55,68 +77,26 @@ class PlantedEvidence(CorpusDataModule):
     keyword.
 
     Args:
-        num_classes: Number of classes.
-        train_size: Number of training texts.
-        validation_size: Number of validation texts.
-        test_size: Number of test texts.
-        min_tokens: Minimum number of words of a text.
-        max_tokens: Maximum number of words; lengths are uniform between the two.
-        vocabulary: Number of distinct fillers.
-        zipf: Exponent s of the fillers' law, frequency proportional to 1 / rank^s.
-        keywords: Number of distinct keywords of each class.
-        redundancy: Keywords in each text that count for its label.
-        distractors: Keywords in each text that count for another class; fewer than `redundancy`.
-        negation: Probability that a text is negated, in [0, 1); 0 plants no negators.
-        negators: Number of distinct negators.
-        corpus_seed: Seed of the texts, independent of the training seed.
+        sizes: The number of texts of each split.
+        planted: What a text is drawn from.
         sentence_length: Split each text into sentences of this many words, the last one shorter;
             null: texts are not split.
-        **kwargs: Arguments of `CorpusDataModule`.
-
-    Raises:
-        InputError: A value is out of range, or a text of `min_tokens` cannot hold its evidence.
+        common: The options of every corpus.
     """
 
+    @flat_options
     def __init__(
         self,
-        num_classes: int = 2,
-        train_size: int = 4000,
-        validation_size: int = 500,
-        test_size: int = 501,
-        min_tokens: int = 20,
-        max_tokens: int = 40,
-        vocabulary: int = 1000,
-        zipf: float = 1.0,
-        keywords: int = 10,
-        redundancy: int = 3,
-        distractors: int = 1,
-        negation: float = 0.0,
-        negators: int = 3,
-        corpus_seed: int = 0,
+        sizes: SplitSizes,
+        planted: PlantedSpec,
         sentence_length: int | None = None,
-        **kwargs: Any,  # noqa: ANN401
+        *,
+        common: CorpusOptions,
     ) -> None:
-        super().__init__(**kwargs)
-        self.sizes = dict(
-            zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
-        )
-        require_at_least(
-            1, train_size=train_size, validation_size=validation_size, test_size=test_size
-        )
-        self.planted = PlantedSpec(
-            num_classes=num_classes,
-            min_tokens=min_tokens,
-            max_tokens=max_tokens,
-            vocabulary=vocabulary,
-            zipf=zipf,
-            keywords=keywords,
-            redundancy=redundancy,
-            distractors=distractors,
-            negation=negation,
-            negators=negators,
-            corpus_seed=corpus_seed,
-        )
-        self.sentence_length = sentence_length
+        super().__init__(common=common)
+        counts = (sizes.train_size, sizes.validation_size, sizes.test_size)
+        self.sizes = dict(zip(MISSING_SPLIT_ADVICE, counts, strict=True))
+        self.planted, self.sentence_length = planted, sentence_length
         self.nested = sentence_length is not None
         if sentence_length is not None:
             self.sentence_rules = SentenceRules(length=sentence_length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnlight.figures.tables import Rows
 
+# In the order of tables; a method that is not here comes last, by the words of its name.
 METHODS = {
     "attention": "attention",
     "gradient_x_attention": "gradient × attention",  # noqa: RUF001

@@ -119,7 +119,8 @@ def _changed_states(
     """
     for number, recurrence in enumerate(recurrences):
         others = recurrences[1 - number].hidden
-        for deletion, place, hidden in recurrence.resume(texts, places):
+        # Several steps at a time, so that attention and decoder are not called for each.
+        for deletion, place, hidden in recurrence.resume(texts, places, budget // 4):
             both = hidden, others[texts[deletion], place]
             yield deletion, place, torch.cat(both[::-1] if number else both, dim=-1)
     reach = encoder.reach

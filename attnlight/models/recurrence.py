@@ -46,16 +46,19 @@ class Recurrence:
                 current.mul_(text[:, place, None])
             self.hidden[:, place] = state[0]
 
-    def resume(self, texts: Tensor, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def resume(
+        self, texts: Tensor, places: Tensor, budget: int
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The states after each of r gaps, one step of all gaps at a time.
 
         Args:
             texts: Index of each text in the batch, (r,).
             places: The token to leave out of each, (r,).
+            budget: States given at once, at least those of one step.
 
         Yields:
-            Indices of the gaps that have a token at this step, (n,), that token's position (n,), and
-            its state (n, H), which the next step overwrites.
+            Index of the gap before each state (n,), the position of its token (n,), and the state
+            (n, H).
         """
         following = self.lengths[texts] - 1 - places if self.step > 0 else places
         order = following.argsort(descending=True, stable=True)
@@ -65,11 +68,20 @@ class Recurrence:
         token = texts * self.inputs.shape[1] + places
         # Gaps are sorted by the tokens that follow, so that unfinished ones are always the first n.
         counts = torch.bincount(following).flip(0).cumsum(0).flip(0)[1:].tolist()
+        steps: list[tuple[Tensor, ...]] = []
+        held = 0
         for number, unfinished in enumerate(counts, 1):
+            if steps and held + unfinished > budget:
+                yield _joined(steps)
+                steps, held = [], 0
             state = [part[:unfinished] for part in state]
             gates = inputs.index_select(0, token[:unfinished] + number * self.step)
             self._advance(gates, state)
-            yield order[:unfinished], places[:unfinished] + number * self.step, state[0]
+            place = places[:unfinished] + number * self.step
+            steps.append((order[:unfinished], place, state[0].clone()))
+            held += unfinished
+        if steps:
+            yield _joined(steps)
 
     def _advance(self, gates: Tensor, state: list[Tensor]) -> None:
         """One step, in place, of an LSTM with gates (n, 4 H) or of a GRU with gates (n, 3 H).
@@ -91,3 +103,9 @@ class Recurrence:
         update.add_(hidden_update).sigmoid_()
         candidate.addcmul_(reset, hidden_candidate).tanh_()
         hidden.sub_(candidate).mul_(update).add_(candidate)
+
+
+def _joined(steps: list[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gaps, positions and states of several steps."""
+    gaps, places, states = (torch.cat(parts) for parts in zip(*steps, strict=True))
+    return gaps, places, states

@@ -41,6 +41,7 @@ PRODUCTS = (
     "logs",
     "report",
 )
+_VERBS = ("fit", "validate", "test", "predict")  # each writes its configuration into the folder
 # Empty, hidden (as attnlight's own files beside runs), or a path.
 _INVALID_NAME = re.compile(r"|\..*|.*[/\\\x00-\x1f\x7f\ud800-\udfff].*", re.DOTALL)
 _LONGEST_NAME = 255  # bytes, on every common file system
@@ -127,8 +128,7 @@ class Run:
             corpus: Name of the corpus if the model was trained on another one.
         """
         suffix = "" if corpus is None else f"-{corpus}"
-        verbs = ("fit", "validate", "test", "predict")
-        return [verb for verb in verbs if (self.folder / f"{verb}{suffix}.yaml").is_file()]
+        return [verb for verb in _VERBS if (self.folder / f"{verb}{suffix}.yaml").is_file()]
 
     def begin(self, wandb_id: str, *, clear: bool) -> None:
         """Prepare the locked folder for `fit`.
@@ -220,6 +220,12 @@ class Run:
                 f"{self.folder} already contains this run, unfinished: add --ckpt_path last to "
                 "resume it, or --overwrite to start again."
             )
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, begun or finished."""
+    names = ("wandb_id", *(f"{verb}.yaml" for verb in _VERBS))
+    return any((folder / name).is_file() for name in names)
 
 
 def is_rank_zero() -> bool:

@@ -7,8 +7,8 @@ that `attnlight report` can read it: fit.yaml, logs/, records/test/, and the nec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,15 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.records.parquet import read_table
 
+PLANS = Path(__file__).parents[2] / "configs/studies"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
+
+
+def planned(study: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of each condition of a study with what its file gives, the study's base included."""
+    content = yaml.safe_load((PLANS / f"{study}.yaml").read_text(encoding="utf-8"))
+    for name, given in content["conditions"].items():
+        yield name, given | {"base": content["base"] | given.get("base", {})}
 
 
 def _without_nulls(config: Any) -> Any:  # noqa: ANN401
@@ -41,18 +49,17 @@ class Experiment:
         seeds: Seed of each run.
         curves: Metrics logged on validation during fit, a column for each `val/<name>`, by seed and
             epoch from 0.
-        chosen: The epoch chosen on validation, by seed: the first of highest accuracy or, of models
-            with an objective, of highest accuracy less penalties.
+        published: The published figures.
     """
 
     name: str
     folders: list[Path]
     seeds: list[int]
     curves: pd.DataFrame
-    chosen: pd.Series
+    published: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, root: Path, name: str) -> Experiment:
+    def read(cls, root: Path, name: str, published: Mapping[str, Any] | None = None) -> Experiment:
         """The runs of `root/name`, which must differ only in their seed.
 
         Raises:
@@ -62,25 +69,31 @@ class Experiment:
         if not folders:
             raise InputError(f"{root / name} holds no seed<k> folder.")
         configs = [yaml.load((run / "fit.yaml").read_text(), _Loader) for run in folders]
-        seeds = [int(config.pop("seed_everything")) for config in configs]
         logged = {}
-        for folder, seed, config in zip(folders, seeds, configs, strict=True):
+        for folder, config in zip(folders, configs, strict=True):
+            seed = int(config.pop("seed_everything"))
             config.pop("run", None)  # like the seed, it may differ between runs
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
             if _without_nulls(config) != _without_nulls(configs[0]):
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
             # A resumed run goes on in another file; those of `test` have no epochs.
-            files = [pd.read_csv(path) for path in sorted(folder.glob("logs/*/metrics.csv"))]
-            epochs = (
-                pd.concat(files).dropna(subset="val/loss").drop_duplicates("epoch", keep="last")
-            )
+            files = pd.concat(map(pd.read_csv, sorted(folder.glob("logs/*/metrics.csv"))))
+            epochs = files.dropna(subset="val/loss").drop_duplicates("epoch", keep="last")
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
         curves = pd.concat(logged, names=["seed", "epoch"])
         curves.columns = curves.columns.str.removeprefix("val/")
-        best = curves["objective" if "objective" in curves else "accuracy"]
-        chosen = best.unstack("epoch").idxmax(axis="columns")
-        return cls(name, folders, seeds, curves, chosen)
+        return cls(name, folders, [*logged], curves, published or {})
+
+    @property
+    def chosen(self) -> pd.Series:
+        """The epoch chosen on validation, by seed.
+
+        It is the first of highest accuracy or, of models with an objective, of highest accuracy less
+        penalties.
+        """
+        best = self.curves["objective" if "objective" in self.curves else "accuracy"]
+        return best.unstack("epoch").idxmax(axis="columns")
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
         """Columns of a test that all runs have, (S, n) or (S, n, K); `index` and `label` are (n,).
@@ -97,15 +110,15 @@ class Experiment:
             if (record.metadata["partial"] and not partial) or record.metadata["stage"] != "test":
                 raise InputError(f"{path} does not hold the whole test split.")
             runs.append(record.columns)
-        shared = [column for column in runs[0] if all(column in run for run in runs)]
-        columns = {column: np.stack([run[column] for run in runs]) for column in shared}
-        for column, values in columns.items():
+        columns = {}
+        for column in (x for x in runs[0] if all(x in run for run in runs)):
+            values = np.stack([run[column] for run in runs])
             if column in ("index", "label"):
                 if (values != values[0]).any():
                     raise InputError(f"the runs of {self.name} were tested on different texts.")
-                columns[column] = values[0]
-            elif np.issubdtype(values.dtype, np.floating):
-                columns[column] = values.astype(np.float64)
+                values = values[0]
+            floating = np.issubdtype(values.dtype, np.floating)
+            columns[column] = values.astype(np.float64) if floating else values
         return columns
 
     def predicted(self) -> pd.DataFrame:
@@ -125,9 +138,9 @@ class Archive(dict[str, Experiment]):
     """Every experiment that has a run below a root, by name, and the published figures."""
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
-        names = sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")})
-        super().__init__({name: Experiment.read(root, name) for name in names})
         self.root, self.published = root, published
+        for name in sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")}):
+            self[name] = Experiment.read(root, name, published)
 
     def __missing__(self, name: str) -> Experiment:
         return Experiment.read(self.root, name)  # raises: there is no run

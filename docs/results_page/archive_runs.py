@@ -28,7 +28,6 @@ from results_page import (
     saliency,
     serrano,
     studies,
-    texts,
 )
 
 Columns = Sequence[str] | None  # None: all
@@ -37,8 +36,7 @@ KEYS = ("index", "position", "prediction")
 TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
 _ARMS = [name for names in importance.ARMS.values() for name in names]
 _WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
-_SIZES = [name for name in pairs.MODELS if pairs.resized(name)]  # whose accuracy alone is shown
-_PAIRS = [name for name in pairs.MODELS if name not in _SIZES]
+_PAIRS = [name for name in pairs.MODELS if name not in pairs.RESIZED]  # shown with all tests
 # Columns by test that the page needs of each experiment; a later line wins.
 NEEDED: dict[str, dict[str, Columns]] = {}
 for _experiments, _test, _columns in (
@@ -55,13 +53,13 @@ for _experiments, _test, _columns in (
     ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
-    ((*pairs.MODELS, *texts.MODELS), "predictions", (*KEYS, "label")),
+    ((*pairs.MODELS, *pairs.TEXT_MODELS), "predictions", (*KEYS, "label")),
     ((*pruthi.MODELS, *pruthi.REASONS), "predictions", (*KEYS, "label")),
     (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
     (pruthi.REASONED, "impermissible_mass", (*KEYS, "mass")),
-    ((*_PAIRS, *texts.MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
-    ((*_PAIRS, *texts.MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
-    ((*_PAIRS, *texts.MODELS), "attention_permutation", (*KEYS, "median_tvd")),
+    ((*_PAIRS, *pairs.TEXT_MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
+    ((*_PAIRS, *pairs.TEXT_MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
+    ((*_PAIRS, *pairs.TEXT_MODELS), "attention_permutation", (*KEYS, "median_tvd")),
     (
         pairs.BABI,
         "evidence_mass",
@@ -74,10 +72,7 @@ for _experiments, _test, _columns in (
     ),
     *(
         ((name,), test, (*KEYS, *columns))
-        for name, tests in {
-            **{name: model.tests for name, model in saliency.MODELS.items()},
-            **minilm.TESTS,
-        }.items()
+        for name, tests in (saliency.TESTS | minilm.TESTS).items()
         for test, columns in tests.items()
     ),
 ):
@@ -86,7 +81,7 @@ for _experiments, _test, _columns in (
 # Studies whose bases are all that is kept, but for `minilm.STUDIES`.
 STUDIED = {
     **pairs.MODELS,
-    **texts.MODELS,
+    **pairs.TEXT_MODELS,
     **pruthi.MODELS,
     **pruthi.REASONS,
     **saliency.MODELS,

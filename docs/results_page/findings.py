@@ -1,16 +1,14 @@
-"""The findings of the page: the sentences of `findings.md.jinja` that its tables support."""
+"""The findings of the pages: the sentences of `findings.md` that the tables support."""
 
 from __future__ import annotations
 
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import Any, NamedTuple
 
 from attnlight.errors import InputError
 
@@ -27,6 +25,7 @@ _ANSWERS = {
     "Attention is not needed here": "shown not to be needed",
     "Attention is not shown to be needed here": "not shown to be needed",
 }
+_TEXTS = Path(__file__).with_name("findings.md")
 _REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
 NO_INTERVAL = "(no interval)"  # of a difference with a side of two seeds
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
@@ -43,7 +42,7 @@ class Cell:
         value, low, high: The number and the ends as floats.
         above, below, open: Whether the interval is above 0, below 0, or contains 0.
         deviation: The number after ±, 0 if there is none.
-        count: The last integer; in a cell of seeds the number of trained models.
+        counts: All integers.
     """
 
     def __init__(self, text: str) -> None:
@@ -59,7 +58,7 @@ class Cell:
         self.above, self.below = self.low > 0, self.high < 0
         self.open = self.low <= 0 <= self.high
         self.deviation = float(deviation[1]) if deviation else 0.0
-        self.count = int(next(iter(re.findall(r"\d+", text)[::-1]), 0))
+        self.counts = [*map(int, re.findall(r"\d+", text))]
 
     def __str__(self) -> str:
         ends = "" if "nan" in self.ends else f"[{', '.join(self.ends)}]"
@@ -123,87 +122,100 @@ class Tables(dict[str, str]):
             raise InputError(f"the table {name} has no row of {', '.join(words)}.")
         return rows
 
+    def figures(self, name: str, column: str, *words: str) -> list[Cell]:
+        """The cells of a column in the rows selected by `words`; `column` may be a prefix."""
+        rows = self.rows(name, *words)
+        title = column if column in rows[0] else next(x for x in rows[0] if x.startswith(column))
+        return [Cell(row[title]) for row in rows]
+
     def cell(self, name: str, column: str, *words: str) -> Cell:
-        """A cell of the first row selected by `words`; `column` may be a prefix."""
-        row = self.rows(name, *words)[0]
-        title = column if column in row else next(x for x in row if x.startswith(column))
-        return Cell(row[title])
+        """The first of `figures`."""
+        return self.figures(name, column, *words)[0]
 
     def cells(self, name: str, column: str) -> dict[str, Cell]:
         """A column by the first cell of each row up to a semicolon."""
         first = [next(iter(row.values())) for row in self.rows(name)]
         return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
 
+    def starting(self, name: str, column: str, start: str) -> dict[str, str]:
+        """The first row whose cell of a column starts so."""
+        return next(row for row in self.rows(name) if row[column].startswith(start))
+
     def answer(self, study: str) -> str:
         """The answer of a study's first verdict on attention, or that there are too few seeds."""
         match = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
         return _ANSWERS.get(match[1] if match else "", "without enough seeds to say")
 
-
-# Filters for the conditions of sentences on the rows and cells of a table.
-_FILTERS: dict[str, Callable[..., Any]] = {
-    "all": all,
-    "cell": Cell,
-    "figures_of": lambda text: [int(x) for x in re.findall(r"\d+", text)],
-    "share": lambda text: int(text.split()[0]) / int(text.split()[-1]),
-    "figures": lambda row, start: [Cell(x).value for x in list(row.values())[start:] if x],
-    "less": lambda rows, a, b: all(float(row[a]) < float(row[b]) for row in rows),
-    "below": lambda left, right: all(a < b for a, b in zip(left, right, strict=False)),
-}
-_TESTS = {"starting": str.startswith, "ending": str.endswith, "holding": str.__contains__}
+    def needed(self) -> str:
+        """On which corpora of classification attention is needed."""
+        by_answer: dict[str, list[str]] = {}
+        for study, words in STUDIES.items():
+            by_answer.setdefault(self.answer(study), []).append(words)
+        needed = "; ".join(f"{answer} on {listed(found)}" for answer, found in by_answer.items())
+        return f"Over the studies of classification attention is {needed}."
 
 
-def environment() -> Environment:
-    """Where templates of sentences on tables are rendered."""
-    folder = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=folder, undefined=StrictUndefined, autoescape=False)
-    made.filters |= _FILTERS
-    made.tests |= _TESTS
-    return made
+def listed(words: Iterable[str]) -> str:
+    """Words joined by commas and a last `and`."""
+    *most, last = words
+    return " and ".join(filter(None, [", ".join(most), last]))
 
 
-def context(tables: Tables) -> dict[str, Any]:
-    """What a template may call."""
-    names = ("rows", "cell", "cells", "answer")
-    return {name: getattr(tables, name) for name in names} | {"claim": claim, "item": item}
+class Sentence(NamedTuple):
+    """A sentence of a place: the key of its text, whether the tables support it, and its fields."""
+
+    key: str
+    holds: bool
+    fields: Mapping[str, object]
 
 
-def findings(blocks: Mapping[str, str]) -> dict[str, str]:
-    """The sentences of each place: a paragraph, or a list where its name ends in `findings`.
+# Functions named after the places of their sentences.
+Places = tuple[Callable[["Tables"], Iterator[Sentence]], ...]
 
-    `blocks` are the tables and the studies' verdicts, by the name of their place.
+
+def say(key: str, holds: bool = True, /, **fields: object) -> Sentence:
+    """A sentence whose text has these fields."""
+    return Sentence(key, holds, fields)
+
+
+def read_texts() -> dict[str, dict[str, str]]:
+    """The texts of the sentences of each place, by their key."""
+    _, *parts = re.split(r"^## (\w+)\n", _TEXTS.read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        place: {
+            key: " ".join(words.split())
+            for key, words in re.findall(r"^(\w+): ((?:\S.*\n)+)", part, re.MULTILINE)
+        }
+        for place, part in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def written(texts: Mapping[str, str], sentence: Sentence) -> str:
+    """A sentence, or, if its tables do not support it, a mark that fails the check."""
+    text = " ".join(texts[sentence.key].format(**sentence.fields).split())
+    return text if sentence.holds else f"<!-- refused: {text} -->"
+
+
+def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
+    """The sentences of each place: a paragraph, or a list where its name ends in `s`.
+
+    Args:
+        blocks: The tables and the studies' verdicts, by the name of their place.
+        places: The functions of their sentences.
     """
-    tables = Tables(blocks)
-    by_answer: dict[str, list[str]] = {}  # corpora of classification
-    for study, words in STUDIES.items():
-        by_answer.setdefault(tables.answer(study), []).append(words)
-    needed = "; ".join(
-        f"{answer} on {' and '.join(filter(None, [', '.join(most), last]))}"
-        for answer, (*most, last) in by_answer.items()
-    )
-    template, paragraphs = environment().get_template("findings.md.jinja"), {}
-    names = context(tables)
-    names["needed"] = f"Over the studies of classification attention is {needed}."
-    for place, block in template.blocks.items():
-        lines = "".join(block(template.new_context(names))).splitlines()
-        sentences = [line.strip() for line in lines if line.strip()]
-        mark = "* " if place.endswith("s") else ""
-        paragraphs[place] = "".join(
-            f"{textwrap.fill(mark + text, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
-            for text in (sentences if mark else [" ".join(sentences)])
+    paragraphs, tables, every = {}, Tables(blocks), read_texts()
+    for place in places:
+        name, items = place.__name__, list[str]()
+        for sentence in place(tables):
+            starts = name.endswith("findings") or every[name][sentence.key].startswith("**")
+            items += [""] * (starts or not items)
+            items[-1] = f"{items[-1]} {written(every[name], sentence)}".strip()
+        mark = "* " if name.endswith("s") else ""
+        paragraphs[name] = "".join(
+            f"{textwrap.fill(mark + item, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
+            for item in items
         )
     return paragraphs
-
-
-def item(words: str, caller: Callable[[], str]) -> str:
-    """Several sentences on one line, behind some words: one item of a list."""
-    return f"{words} {' '.join(caller().split())}"
-
-
-def claim(holds: bool, caller: Callable[[], str]) -> str:
-    """A sentence on one line, or, if unsupported by its tables, a mark that fails the check."""
-    sentence = " ".join(caller().split())
-    return sentence if holds else f"<!-- refused: {sentence} -->"
 
 
 def refused(page: str) -> list[str]:

@@ -7,7 +7,6 @@ scale, and adversarial attention.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +18,7 @@ from attnlight.records.parquet import read_table
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
-from results_page.archive import Archive
+from results_page.archive import Archive, Experiment
 from results_page.tables import (
     CLASSES,
     DASH,
@@ -85,7 +84,7 @@ def correlation(archive: Archive) -> Iterator[Row]:
         row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            published = (mean_of(figure) for figure in archive.published["tau"][name][key])
+            published = map(mean_of, archive.published["tau"][name][key])
             by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
             row |= {
                 f"tau with {other}": column_mean(columns, column),
@@ -93,8 +92,7 @@ def correlation(archive: Archive) -> Iterator[Row]:
                 f"published#{other}": " / ".join(published),
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
-        row["tau of the two importances"] = column_mean(columns, "tau_input_gradient_loo")
-        yield row
+        yield row | {"tau of the two importances": column_mean(columns, "tau_input_gradient_loo")}
 
 
 def mean_of(figure: str | None) -> str:
@@ -107,17 +105,15 @@ def significant(p: NDArray[np.float64]) -> str | None:
 
     None if no p-value is defined.
     """
-    defined_by_run = [defined for run in p if len(defined := run[~np.isnan(run)])]
-    adjusted = [false_discovery_control(run) for run in defined_by_run]
-    shares = [
-        np.mean([(run <= _SIGNIFICANT).mean() for run in runs])
-        for runs in (defined_by_run, adjusted)
-    ]
-    return " / ".join(f"{share:.2f}" for share in shares) if defined_by_run else None
+    runs = [defined for run in p if len(defined := run[~np.isnan(run)])]
+    both = runs, [false_discovery_control(run) for run in runs]
+    shares = [np.mean([(run <= _SIGNIFICANT).mean() for run in found]) for found in both if runs]
+    return " / ".join(f"{share:.2f}" for share in shares) or None
 
 
 def adversaries(archive: Archive) -> Iterator[Row]:
     """Worst-case JS over all texts and by predicted class: exact, as a share of its ceiling, and by search."""
+    limits = measure_bounds("js")
     for name, words in MODELS.items():
         columns = archive[name].test("adversarial_attention", partial=True)
         published = archive.published["search_js"].get(name, [None, None])
@@ -126,18 +122,17 @@ def adversaries(archive: Archive) -> Iterator[Row]:
             worst, share, searched = (
                 np.where(members, columns.get(measure, np.nan), np.nan) for measure in JS
             )
-            of_js = partial(seeds_then_instances, bounds=measure_bounds("js"))
             above = np.where(np.isnan(worst), np.nan, worst > 0.6)
             yield {
                 **(dict.fromkeys(words, "") if place else words),
                 "predicted": predicted,
                 "seeds": len(members),
                 "texts": f"{members.sum(axis=1).mean():,.0f}",
-                "worst JS": of_js(worst),
+                "worst JS": seeds_then_instances(worst, bounds=limits),
                 "share of ceiling": seeds_then_instances(share, bounds=UNIT),
                 "share above 0.6": number(np.nanmean(np.nanmean(above, axis=1)), 2),
                 "texts searched": f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
-                "JS of the search": of_js(searched),
+                "JS of the search": seeds_then_instances(searched, bounds=limits),
                 "exact less search": seeds_then_instances(worst - searched),
                 "search, published": published[place - 1] if place else None,
             }
@@ -180,9 +175,9 @@ def arms(archive: Archive) -> Iterator[Row]:
     """Tau of both encoders over seeds, their difference, and the published means."""
     published = archive.published["tau_overall"]
     for arm, names in ARMS.items():
-        columns_by_encoder = [archive[name].test("importance_correlation") for name in names]
+        both = [archive[name].test("importance_correlation") for name in names]
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
-            bilstm, average = (columns[column] for columns in columns_by_encoder)
+            bilstm, average = (columns[column] for columns in both)
             yield {
                 "arm": "" if place else arm,
                 "tau between": pair,
@@ -195,14 +190,10 @@ def arms(archive: Archive) -> Iterator[Row]:
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
         bilstm, average = reliability(archive, {name: {} for name in names})
+        empty = dict.fromkeys(("difference", "BiLSTM, published", "average, published"))
         for words in WITH_ITSELF.values():
-            yield {
-                "tau between": words,
-                "seeds": bilstm["seeds"],
-                "BiLSTM": bilstm[words],
-                "average encoder": average[words],
-                **dict.fromkeys(("difference", "BiLSTM, published", "average, published")),
-            }
+            row = {"tau between": words, "seeds": bilstm["seeds"], "BiLSTM": bilstm[words]}
+            yield row | {"average encoder": average[words]} | empty
 
 
 def by_epoch(archive: Archive) -> Iterator[Row]:
@@ -221,16 +212,20 @@ def by_scale(archive: Archive) -> Iterator[Row]:
     """Tau of each encoder for each initial scale of the random vectors."""
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
-            columns = archive[name].test("importance_correlation")
-            best = archive[name].curves["accuracy"].groupby("seed").max()
-            yield {
-                "encoder": encoder,
-                "initial scale": scale,
-                "seeds": len(best),
-                "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
-                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-                **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
-            }
+            row = {"encoder": encoder, "initial scale": scale}
+            yield row | _chosen(archive[name])
+
+
+def _chosen(runs: Experiment) -> Row:
+    """The chosen epochs of runs, with their accuracy on validation and their taus."""
+    columns = runs.test("importance_correlation")
+    best = runs.curves["accuracy"].groupby("seed").max()
+    return {
+        "seeds": len(best),
+        "epochs chosen": " / ".join(str(epoch + 1) for epoch in runs.chosen),
+        "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
+        **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
+    }
 
 
 def tau_over_seeds(tau: NDArray[np.float64]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 from attnlight.figures import erasure
 from attnlight.figures.erasure import SCORES, WORDS
 from attnlight.statistics import seeds_then_instances
-from results_page.archive import Archive
-from results_page.predictions import measured
-from results_page.tables import DASH, Row, column_mean, interval, over_seeds
+from results_page import cells
+from results_page.archive import Archive, Experiment
+from results_page.tables import Row, interval
 
 MODELS = {
     "minilm-bilstm": "BiLSTM",
@@ -26,8 +25,9 @@ STUDIES = ("minilm_pooled", "minilm_last")  # archived whole, too
 LEFT_OUT = tuple(
     f"minilm_last_{name}" for name in ("table2", "table3", "table4", "seeds", "verdict")
 )
-_ABLATIONS = {"uniform": "uniform", "shuffled": "shuffled", "off": "off"}
+_ABLATIONS = ("uniform", "shuffled", "off")
 _PARTS = {"last": "last layer", "all": "all layers", "head": "one head, mean"}
+_MOVED = {"tvd": "TVD", "flip_rate": "decisions flipped"}
 _RANKINGS = (*SCORES, "random_first", "minimal")
 _TAUS = {
     "tau with gradient": "tau_attention_input_gradient",
@@ -51,50 +51,34 @@ CONTROL = {
         f"{measure}_{part}_{ablation}"
         for ablation in _ABLATIONS
         for part in _PARTS
-        for measure in ("tvd", "flip_rate")
+        for measure in _MOVED
     )
 }
 TESTS = {name: COLUMNS | (CONTROL if name == "minilm_last" else {}) for name in MODELS}
-
-
-def archived(archive: Archive) -> Iterator[tuple[str, dict[str, object]]]:
-    """The models that have archived runs, with their words and the number of their seeds."""
-    for name in (name for name in MODELS if name in archive):
-        yield name, {"model": MODELS[name], "seeds": len(archive[name].seeds)}
-
-
-def mean(columns: Mapping[str, NDArray[Any]], name: str) -> str:
-    """Mean of a column over seeds and texts, with its interval; a dash where it is undefined."""
-    values = columns.get(name, np.array([[np.nan]])).astype(np.float64)
-    return DASH if np.isnan(values).all() else interval(column_mean({name: values}, name), 3)
-
-
-def accuracy(archive: Archive) -> Iterator[Row]:
-    """Accuracy, F1 of the positive class and epochs."""
-    for name, row in archived(archive):
-        chosen, epochs = archive[name].chosen, archive[name].curves.groupby("seed").size()
-        ends = zip(chosen, epochs, strict=True)
-        yield row | {
-            "test texts": len(archive[name].test("predictions")["label"]),
-            "epoch chosen": " / ".join(f"{epoch + 1} of {count}" for epoch, count in ends),
-            "accuracy": over_seeds(measured(archive[name], "accuracy")),
-            "F1 of positive": over_seeds(measured(archive[name], "f1")),
-        }
-
-
-def jain_wallace(archive: Archive) -> Iterator[Row]:
-    """Tau of attention with each importance, shuffled attention, and worst-case attention."""
-    for name, row in archived(archive):
-        tests = ("importance_correlation", "attention_permutation", "adversarial_attention")
-        tau, shuffled, worst = (archive[name].test(test, partial=True) for test in tests)
-        row |= {"texts": len(tau["index"])}
-        row |= {heading: mean(tau, column) for heading, column in _TAUS.items()}
-        yield row | {
-            "median TVD, shuffled": mean(shuffled, "median_tvd"),
-            "decisions flipped, shuffled": mean(shuffled, "flip_rate"),
-            "worst JS": mean(worst, "worst_js"),
-            "of what is possible": mean(worst, "worst_share"),
-        }
+_WORDS = {name: {"model": words} for name, words in MODELS.items()}
+accuracy = cells.by_model(
+    _WORDS,
+    {
+        "seeds": cells.seeds,
+        "test texts": cells.texts(),
+        "epoch chosen": cells.epochs,
+        "accuracy": cells.quality("accuracy"),
+        "F1 of positive": cells.quality("f1"),
+    },
+)
+# Tau of attention with each importance, shuffled attention, and worst-case attention.
+jain_wallace = cells.by_model(
+    _WORDS,
+    {
+        "seeds": cells.seeds,
+        "texts": cells.texts("importance_correlation"),
+        **{x: cells.mean("importance_correlation", column, 3) for x, column in _TAUS.items()},
+        "median TVD, shuffled": cells.mean("attention_permutation", "median_tvd", 3),
+        "decisions flipped, shuffled": cells.mean("attention_permutation", "flip_rate", 3),
+        "worst JS": cells.mean("adversarial_attention", "worst_js", 3),
+        "of what is possible": cells.mean("adversarial_attention", "worst_share", 3),
+    },
+)
 
 
 def serrano_smith(archive: Archive) -> Iterator[Row]:
@@ -102,34 +86,39 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
 
     The fraction of a text whose decision a ranking never flips is 1.
     """
-    for name, row in archived(archive):
-        first, flips = (archive[name].test(test) for test in ("single_erasure", "decision_flip"))
-        row |= {f"first item, {WORDS[x]}": mean(first, f"flip_top_{x}") for x in SCORES}
-        runs = [
-            {column: values[seed] for column, values in flips.items() if column != "index"}
-            for seed in range(len(flips["length"]))
-        ]
-        removed = {}
+    first = {
+        f"first item, {WORDS[x]}": cells.mean("single_erasure", f"flip_top_{x}", 3) for x in SCORES
+    }
+    rows = cells.by_model(_WORDS, {"seeds": cells.seeds, **first})(archive)
+    for row, name in zip(rows, (name for name in MODELS if name in archive), strict=True):
+        found, fractions = dict(row), {}
         for ranking in _RANKINGS:
-            left = [erasure.removed(rows, "removed_fraction", ranking, "one") for rows in runs]
-            removed[ranking] = np.array(left)
-            row[f"removed, {WORDS[ranking]}"] = mean({"fraction": removed[ranking]}, "fraction")
+            fractions[ranking] = _removed(archive[name], "removed_fraction", ranking, "one")
+            found[f"removed, {WORDS[ranking]}"] = cells.mean_of(fractions, ranking, 3)
             if ranking in SCORES:
-                never = [erasure.removed(rows, "never_flips", ranking, "column") for rows in runs]
-                row[f"never, {WORDS[ranking]}"] = mean({"flips": np.array(never)}, "flips")
-        less = seeds_then_instances(removed["attention"] - removed["gradient"], bounds=(-1, 1))
-        yield row | {"removed, attention less gradient": interval(less, 3)}
+                never = {"flips": _removed(archive[name], "never_flips", ranking, "column")}
+                found[f"never, {WORDS[ranking]}"] = cells.mean_of(never, "flips", 3)
+        less = seeds_then_instances(fractions["attention"] - fractions["gradient"], bounds=(-1, 1))
+        yield found | {"removed, attention less gradient": interval(less, 3)}
+
+
+def _removed(
+    runs: Experiment, measure: str, ranking: str, never: erasure.NeverFlipPolicy
+) -> NDArray[np.float64]:
+    """A measure of a ranking in each run, (S, n)."""
+    columns = {x: y for x, y in cells.columns(runs, "decision_flip").items() if x != "index"}
+    rows = ({x: y[seed] for x, y in columns.items()} for seed in range(len(runs.seeds)))
+    return np.stack([erasure.removed(one, measure, ranking, never) for one in rows])
 
 
 def control(archive: Archive) -> Iterator[Row]:
     """TVD and flipped decisions when heads of the last layer, or of all, lose their attention."""
-    if "minilm_last" not in archive:
-        return
     columns = archive["minilm_last"].test("head_ablation", partial=True)
-    for ablation, word in _ABLATIONS.items():
-        row: dict[str, object] = {"attention becomes": word, "texts": len(columns["index"])}
-        for measure, heading in {"tvd": "TVD", "flip_rate": "decisions flipped"}.items():
+    for ablation in _ABLATIONS:
+        row: dict[str, object] = {"attention becomes": ablation, "texts": len(columns["index"])}
+        for measure, heading in _MOVED.items():
             for part, where in _PARTS.items():
-                row[f"{heading}, {where}"] = mean(columns, f"{measure}_{part}_{ablation}")
-        less = columns[f"tvd_all_{ablation}"] - columns[f"tvd_last_{ablation}"]
-        yield row | {"TVD, all less last": mean({"less": less}, "less")}
+                name = f"{measure}_{part}_{ablation}"
+                row[f"{heading}, {where}"] = cells.mean_of(columns, name, 3)
+        less = {"less": columns[f"tvd_all_{ablation}"] - columns[f"tvd_last_{ablation}"]}
+        yield row | {"TVD, all less last": cells.mean_of(less, "less", 3)}

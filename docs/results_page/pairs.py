@@ -1,4 +1,4 @@
-"""Jain & Wallace's tests on questions (bAbI) and inference (SNLI), beside their published cells.
+"""Jain & Wallace's tests on questions (bAbI), inference (SNLI) and texts, beside their published cells.
 
 On bAbI the supporting sentences are known, so that each test is compared with attention on them.
 """
@@ -6,9 +6,7 @@ On bAbI the supporting sentences are known, so that each test is compared with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +19,14 @@ from attnlight.report.measure_bounds import measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
-from results_page.archive import Archive, Experiment
+from results_page import cells
+from results_page.archive import Archive, Experiment, planned
+from results_page.cells import measured
 from results_page.importance import PAIRS, significant
 from results_page.measures import resampled_quantile, resampled_rank_correlations
-from results_page.predictions import BINS, measured
-from results_page.tables import DASH, Row, column_mean, interval, number, over_seeds
+from results_page.tables import BINS, DASH, Row, column_mean, interval, number, over_seeds
 
-STUDY = "jain_wallace_pairs"
-PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
+STUDY, TEXTS = "jain_wallace_pairs", "jain_wallace_texts"
 _NAME = re.compile(
     r"(babi_\d|snli|20_newsgroups_sports|ag_news_pair)_(bilstm|cnn|average)_(additive|scaled_dot)"
     r"_?(affine|released)?(\d+)?"
@@ -48,6 +46,7 @@ _SIZES = dict.fromkeys(("babi_1", "babi_2", "babi_3"), 10_000) | {"snli": 21_601
 _SIZES |= {"20_newsgroups_sports": 847, "ag_news_pair": 9_120}
 P_VALUES = tuple(column.replace("tau", "p", 1) for column, _ in PAIRS.values())
 _TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
+_LIMITS = measure_bounds("js")
 # Columns of the records by heading: worst-case attention, and attention on the supporting sentences.
 JS = {"worst JS": "worst_js", "upper bound": "upper_js", "JS of the search": "search_js"}
 EVIDENCE = {"mass": "mass", "chance": "chance", "top item in evidence": "top_in_evidence"}
@@ -55,7 +54,6 @@ EVIDENCE |= {"AUPRC": "auprc", "chance AUPRC": "chance_auprc"}
 SENTENCES = {"top sentence in evidence": "top_sentence_in_evidence"}
 SENTENCES |= {"chance, sentences": "chance_sentence"}
 PROVEN = "proven"
-QUERIED = ("babi_1", "babi_2", "babi_3", "snli")  # corpora with a query, decoded by a tanh layer
 # The test and the column of each reading that is compared with attention on the facts.
 READINGS = {
     _TAUS[0]: ("importance_correlation", "tau_attention_input_gradient"),
@@ -69,44 +67,43 @@ _FEWEST = 5  # models over which a correlation is given: with 4 no p-value is be
 
 
 class Condition(NamedTuple):
-    """A condition of a study: its words on the page, planned seeds, and training texts.
+    """A condition of a study.
 
-    `tests` are the columns that the page needs of each test, where they depend on the condition.
+    Attributes:
+        words: Its words on the page.
+        seeds: How many seeds are planned.
+        size: The number of its training texts.
+        tests: The columns that the page needs of each test, where they depend on the condition.
     """
 
     words: Row
     seeds: int
     size: int | str
-    tests: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    tests: Mapping[str, Sequence[str]] | None = None
 
 
-def conditions(plan: Path = PLAN) -> dict[str, Condition]:
-    """The conditions of the study, by the name of the folder of their runs."""
-    study, planned = yaml.safe_load(plan.read_text(encoding="utf-8")), {}
-    for name, options in study["conditions"].items():
+def conditions(study: str) -> Iterator[tuple[str, Condition]]:
+    """The conditions of a study with the name of the folder of their runs."""
+    for name, given in planned(study):
         parts = _NAME.fullmatch(name)
         assert parts is not None, name
         corpus, encoder, attention, kind, size = parts.groups()
+        queried = corpus.startswith(("babi", "snli"))  # with a query, decoded by a tanh layer
         words = {
             "corpus": _WORDS[corpus] + (AS_RELEASED if kind == "released" else ""),
             "encoder": _WORDS.get(encoder, encoder),
             "attention": _WORDS.get(attention, attention),
-            "decoder": "affine" if kind == "affine" or corpus not in QUERIED else "tanh",
+            "decoder": "tanh" if queried and kind != "affine" else "affine",
         }
-        seeds = len((study["base"] | options.get("base", {}))["seeds"])
-        planned[f"{plan.stem}-{name}"] = Condition(words, seeds, int(size or _SIZES[corpus]))
-    return planned
+        seeds = len(given["base"]["seeds"])
+        yield f"{study}-{name}", Condition(words, seeds, int(size or _SIZES[corpus]))
 
 
-MODELS = conditions()
-
-
-def resized(name: str) -> bool:
-    """Whether a condition differs from another in the number of its training texts alone."""
-    return MODELS[name].size not in _SIZES.values()
-
-
+MODELS, TEXT_MODELS = (dict(conditions(study)) for study in (STUDY, TEXTS))
+# Conditions that differ from another in the number of its training texts alone.
+RESIZED = [name for name, model in MODELS.items() if model.size not in _SIZES.values()]
 BABI = [name for name in MODELS if "babi" in name and not name.endswith("_released")]
+_ALIKE = ("decoder", "upper bound", "search, published")  # of two classes and an affine decoder
 
 
 def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
@@ -116,45 +113,68 @@ def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterato
         ends = [yaml.safe_load((run / "status.json").read_text("utf-8")) for run in runs]
         chosen = archive[name].chosen if runs else ()
         accuracy = measured(archive[name], "accuracy")[0] if runs else ()
-        yield {
-            **model.words,
-            "trained on": model.size,
-            "seeds": f"{len(runs)} of {model.seeds}",
-            "epochs": " / ".join(str(end["epochs"]) for end in ends) or None,
-            "epoch chosen": " / ".join(str(epoch + 1) for epoch in chosen) or None,
-            "minutes of training": " / ".join(f"{end['seconds'] / 60:.1f}" for end in ends) or None,
-            "test accuracy": " / ".join(number(value) for value in accuracy) or None,
+        of_runs = {
+            "epochs": (str(end["epochs"]) for end in ends),
+            "epoch chosen": (str(epoch + 1) for epoch in chosen),
+            "minutes of training": (f"{end['seconds'] / 60:.1f}" for end in ends),
+            "test accuracy": map(number, accuracy),
         }
+        row = {**model.words, "trained on": model.size, "seeds": f"{len(runs)} of {model.seeds}"}
+        yield row | {heading: " / ".join(each) or None for heading, each in of_runs.items()}
+
+
+def archived(archive: Archive, models: Mapping[str, Condition]) -> Iterator[tuple[str, Any]]:
+    """The conditions that have an archived run, with their words and the number of their seeds."""
+    for name in (name for name in models if name in archive):
+        seeds = f"{len(archive[name].seeds)} of {models[name].seeds}"
+        yield name, {**models[name].words, "seeds": seeds}
+
+
+def of(*names: str) -> dict[str, Condition]:
+    """Some conditions by name."""
+    return {name: MODELS[name] for name in names}
 
 
 def readings(
     archive: Archive, models: Mapping[str, Condition] = MODELS, table: str = "pairs"
 ) -> Iterator[dict[str, object]]:
     """Accuracy and every test's reading over all seeds, beside the cells of a published table."""
-    for name, row in archived(archive, models=models):
-        condition = name.partition("-")[2].removesuffix("_released")
-        if models[name].size not in _SIZES.values():
+    for name, row in archived(archive, models):
+        if name in RESIZED:
             continue
-        published = archive.published[table].get(condition, {})
-        tau = archive[name].test("importance_correlation")
+        condition = name.partition("-")[2].removesuffix("_released")
+        runs, published = archive[name], archive.published[table].get(condition, {})
+        tau = runs.test("importance_correlation")
         row |= {
             "test texts": len(tau["index"]),
-            "accuracy": over_seeds(measured(archive[name], "accuracy")),
+            "accuracy": over_seeds(measured(runs, "accuracy")),
             "published#accuracy": published.get("accuracy"),
         }
         for heading, (column, key), p in zip(_TAUS, PAIRS.values(), P_VALUES, strict=True):
             share = (significant(tau[p]) or DASH).partition(" / ")[0]
             row[heading] = f"{interval(column_mean(tau, column))} ({share})"
             row[f"published#{key}"] = published.get(key)
-        row["median TVD"] = column_mean(archive[name].test("attention_permutation"), "median_tvd")
-        bounds = {
-            heading: searched(archive[name], "adversarial_attention", column)
-            for heading, column in JS.items()
-        }
+        row["median TVD"] = column_mean(runs.test("attention_permutation"), "median_tvd")
+        bounds = {x: searched(runs, "adversarial_attention", column) for x, column in JS.items()}
         bounds["worst less search"] = bounds["worst JS"] - bounds["JS of the search"]
-        limits = measure_bounds("js")
-        row |= {x: seeds_then_instances(bound, bounds=limits) for x, bound in bounds.items()}
+        row |= {x: seeds_then_instances(bound, bounds=_LIMITS) for x, bound in bounds.items()}
         yield row | {"search, published": published.get("search")}
+
+
+def text_readings(archive: Archive) -> Iterator[Row]:
+    """`readings` on texts with F1, and the search by predicted class, as published."""
+    names = (name for name, _ in archived(archive, TEXT_MODELS))
+    for name, row in zip(names, readings(archive, TEXT_MODELS, "texts"), strict=True):
+        published = archive.published["texts"][name.partition("-")[2]]
+        js = archive[name].test("adversarial_attention")
+        by_class = (np.where(js["prediction"] == x, js["search_js"], np.nan) for x in (0, 1))
+        ours = (interval(seeds_then_instances(x, bounds=_LIMITS)) for x in by_class)
+        yield {key: value for key, value in row.items() if key not in _ALIKE} | {
+            "search by predicted class": " / ".join(ours),
+            "search, published": " / ".join(figure or DASH for figure in published["search"]),
+            "F1 of the second class": over_seeds(measured(archive[name], "f1")),
+            "published#f1": published["f1"],
+        }
 
 
 def shuffled(archive: Archive) -> Iterator[Row]:
@@ -163,8 +183,7 @@ def shuffled(archive: Archive) -> Iterator[Row]:
     Ours are over all test texts, since the records hold no largest weight.
     """
     for condition, published in archive.published["pairs_median_tvd"].items():
-        name = f"{STUDY}-{condition}"
-        for _, row in archived(archive, [name]):
+        for name, row in archived(archive, of(f"{STUDY}-{condition}")):
             tvd = archive[name].test("attention_permutation")["median_tvd"]
             ours = {
                 "here, all texts": over_seeds(resampled_quantile(tvd)),
@@ -172,10 +191,10 @@ def shuffled(archive: Archive) -> Iterator[Row]:
                 "published accuracy": archive.published["pairs"][condition]["accuracy"],
             }
             for place, medians in enumerate(published):
-                cells = dict(zip(BINS, (median or DASH for median in medians), strict=True))
+                by_bin = dict(zip(BINS, (median or DASH for median in medians), strict=True))
                 words = {"corpus": row["corpus"], "seeds": row["seeds"]}
                 predicted = f"class {place}" if len(published) > 1 else "all"
-                yield words | {"predicted": predicted} | cells | ours
+                yield words | {"predicted": predicted} | by_bin | ours
                 ours = dict.fromkeys(ours, "")
 
 
@@ -194,24 +213,23 @@ def evidence(archive: Archive) -> Iterator[Row]:
 
     The columns of sentences are there once a record has them; earlier records have dashes.
     """
-    models = [(row, archive[name].test("evidence_mass")) for name, row in archived(archive, BABI)]
+    models = [(row, archive[x].test("evidence_mass")) for x, row in archived(archive, of(*BABI))]
     recorded = {column for _, columns in models for column in columns}
     headings = EVIDENCE | {name: x for name, x in SENTENCES.items() if x in recorded}
     for row, columns in models:
         proven = columns[PROVEN]
         for questions, members in {"all": np.full(proven.shape, True), PROVEN: proven == 1}.items():
-            cells = {"questions": questions, "n": f"{members.sum(axis=1).mean():,.0f}"}
-            cells["share proven"] = (
-                over_seeds(resampled_means(proven)) if questions == "all" else ""
-            )
+            found = {"questions": questions, "n": f"{members.sum(axis=1).mean():,.0f}"}
+            share = over_seeds(resampled_means(proven)) if questions == "all" else ""
+            found["share proven"] = share
             for heading, column in headings.items():
                 values = np.where(members, columns.get(column, np.nan), np.nan)
-                cells[heading] = (
+                found[heading] = (
                     number(defined_mean(defined_mean(values)[None])[0])
                     if heading.startswith("chance")
                     else over_seeds(resampled_means(values))
                 )
-            yield row | cells
+            yield row | found
 
 
 def reasons(archive: Archive) -> Iterator[Row]:
@@ -221,7 +239,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
     Kendall's tau between their means, with its exact p-value.
     """
     models = []
-    for name, row in archived(archive, BABI):
+    for name, row in archived(archive, of(*BABI)):
         columns = archive[name].test("evidence_mass")
         proven = columns[PROVEN] == 1
         mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
@@ -232,11 +250,11 @@ def reasons(archive: Archive) -> Iterator[Row]:
         row |= {"proven questions": f"{proven.sum(axis=1).mean():,.0f}"}
         correlations = resampled_rank_correlations(mass, [*values.values()], chance)
         for words, kind in zip(("nothing", "chance"), zip(*correlations, strict=True), strict=True):
-            cells = (seed_interval(x, bounds=(-1, 1)) for x in kind)
-            yield row | {"held fixed": words} | dict(zip(values, cells, strict=True))
+            found = (seed_interval(x, bounds=(-1, 1)) for x in kind)
+            yield row | {"held fixed": words} | dict(zip(values, found, strict=True))
         means = {heading: defined_mean(x).mean() for heading, x in values.items()}
         models.append(means | {"mass": defined_mean(mass).mean(), "corpus": row["corpus"]})
-    for corpus, group in pd.DataFrame(models).groupby("corpus") if models else ():
+    for corpus, group in pd.DataFrame(models).groupby("corpus"):
         over: dict[str, object] = {"corpus": corpus, "encoder": f"over {len(group)} models"}
         for heading in READINGS:
             both = group[["mass", heading]].dropna()
@@ -250,23 +268,12 @@ def sizes(archive: Archive) -> Iterator[Row]:
     """Accuracy on SNLI by the number of training pairs, BiLSTM with additive attention."""
     names = [name for name in MODELS if name.startswith(f"{STUDY}-snli_bilstm_additive")]
     for name in sorted(names, key=lambda name: MODELS[name].size):
-        for _, row in archived(archive, [name]):
+        for _, row in archived(archive, of(name)):
             yield {
                 "training pairs": MODELS[name].size,
                 "seeds": row["seeds"],
-                "accuracy": over_seeds(measured(archive[name], "accuracy")),
-                "macro F1": over_seeds(measured(archive[name], "f1")),
+                "accuracy": cells.quality("accuracy")(archive[name]),
+                "macro F1": cells.quality("f1")(archive[name]),
             }
     whole = archive.published["pairs"]["snli_bilstm_additive"]["accuracy"]
     yield {"training pairs": "549,367, published", "seeds": 1, "accuracy": whole, "macro F1": None}
-
-
-def archived(
-    archive: Archive,
-    names: list[str] | None = None,
-    models: Mapping[str, Condition] = MODELS,
-) -> Iterator[tuple[str, dict[str, object]]]:
-    """The conditions that have an archived run, with their words and the number of their seeds."""
-    for name in (name for name in names or models if name in archive):
-        seeds = f"{len(archive[name].seeds)} of {models[name].seeds}"
-        yield name, {**models[name].words, "seeds": seeds}

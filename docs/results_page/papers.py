@@ -14,7 +14,8 @@ import yaml
 from attnlight.report.study.verdict import MIN_MODELS
 from attnlight.statistics.bootstrap import MeanInterval
 from results_page.claims import FAILS, HOLDS, OPEN, claimed_range, verdict
-from results_page.findings import Cell, Tables, context, environment
+from results_page.findings import Cell, Tables, read_texts, written
+from results_page.sentences import reasons
 from results_page.tables import DASH, Row, table
 
 CLAIMS = Path(__file__).parent / "papers.yaml"
@@ -46,12 +47,14 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     Raises:
         InputError: A claim names rows that a table does not have.
     """
-    found, reasons = {}, environment()
-    for place, claims in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+    found, papers = {}, yaml.safe_load(path.read_text(encoding="utf-8"))
+    known = any("reason" in claim for claims in papers.values() for claim in claims)
+    texts = read_texts()["reasons"]
+    said = {x.key: written(texts, x) for x in reasons(tables)} if known else {}
+    for place, claims in papers.items():
         rows: list[Row] = []
         for claim in claims:
             cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]
-            reason = reasons.from_string(claim.get("reason", "")).render(context(tables))
             rows.append(
                 {
                     "claim": claim["claim"],
@@ -61,7 +64,9 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
                     if len(cases) <= _LISTED
                     else f"{sum(case.models for case in cases)}",
                     "outcome": outcome(cases, str(claim["published"])),
-                    "tested reason for a difference": " ".join(reason.split()) or DASH,
+                    "tested reason for a difference": said[claim["reason"]]
+                    if "reason" in claim
+                    else DASH,
                 }
             )
         found[place] = table(rows, 6)

@@ -87,13 +87,10 @@ def minimal_set_in_evidence(text: Mapping[str, Any]) -> tuple[float, ...]:
     undefined = float("nan")
     if int(np.argmax(text["probabilities"])) != text["label"]:
         return (undefined,) * 5
-    weights, items, bias = (
-        torch.tensor(text[name], dtype=torch.float64)
-        for name in ("attention", "item_logits", "bias")
-    )
+    names = ("attention", "item_logits", "bias")
+    weights, items, bias = (torch.tensor(text[x], dtype=torch.float64) for x in names)
     count, members = minimal_flip_set(weights, items, bias, torch.ones_like(weights).bool())
-    size = int(count)
-    if size < 0:
+    if (size := int(count)) < 0:
         return (0.0, *(undefined,) * 4)
     evidence = np.array(text["evidence"]) > 0
     top = weights[0].argsort(descending=True, stable=True)[:size].numpy()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 
 from attnlight.problems import problem_class
 from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
-from attnlight.statistics.f1 import resampled_f1
-from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
+from attnlight.statistics.seed_bootstrap import Resampled
+from results_page import cells
 from results_page.archive import Archive, Experiment
-from results_page.measures import resampled_auroc, resampled_quantile
+from results_page.measures import resampled_quantile
 from results_page.planted import NAMES
-from results_page.tables import CLASSES, Row, mean_over_seeds, over_seeds
+from results_page.tables import BINS, CLASSES, Row, over_seeds
 
 TEXT = {
     "sst_bilstm": "SST, sentences",
@@ -31,9 +30,7 @@ _CURVES = {
     "attention_permutation/median_tvd": "median TVD",
     "attention_permutation/flip_rate": "flip rate",
 }
-# Jain & Wallace's bins of maximum attention.
-BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
-_EDGES = (0.25, 0.5, 0.75)
+_EDGES = (0.25, 0.5, 0.75)  # of `BINS`
 _FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
 # Model and input features of each tagger.
 TAGGERS = {
@@ -43,34 +40,25 @@ TAGGERS = {
     "conll2000_text": ("`text`: affine, heads alone", _POS),
     "conll2000_bilstm": ("BiLSTM below `residual`", f"{_FEW}, characters, POS tags"),
 }
-
-
-@cache
-def measured(experiment: Experiment, measure: str) -> Resampled:
-    """One of `MEASURES` on the test split; F1 is the mean over classes if there are several."""
-    columns = experiment.test("predictions")
-    label, prediction = columns["label"], columns["prediction"]
-    if measure == "auroc":
-        return resampled_auroc(label, columns["probabilities"][..., 1])
-    if measure == "accuracy":
-        return resampled_means((prediction == label).astype(np.float64))
-    return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
+_SHUFFLED = "attention_permutation"
 
 
 def accuracy(archive: Archive) -> Iterator[Row]:
     """Our figures and the published ones."""
     sources = {"here": "here"} | archive.published["sources"]
     for name, corpus in TEXT.items():
-        texts, seeds = np.bincount(archive[name].test("predictions")["label"]), archive[name].seeds
-        ours = {"texts": texts, "seeds": len(seeds)}
-        ours |= {measure: over_seeds(measured(archive[name], measure)) for measure in MEASURES}
+        texts, runs = np.bincount(archive[name].test("predictions")["label"]), archive[name]
+        ours = {"texts": texts, "seeds": len(runs.seeds)}
+        ours |= {measure: cells.quality(measure)(runs) for measure in MEASURES}
         theirs = archive.published["accuracy"].get(name, {})
         for source, figures in {"here": ours, **theirs}.items():
-            texts = " / ".join(map("{:,}".format, figures.get("texts", ())))
             yield {
                 "corpus": corpus if source == "here" else "",
                 "from": sources[source],
-                "test texts, negative / positive": texts or None,
+                "test texts, negative / positive": " / ".join(
+                    map("{:,}".format, figures.get("texts", ()))
+                )
+                or None,
                 "seeds": figures.get("seeds"),
                 **{words: figures.get(key) for key, words in MEASURES.items()},
             }
@@ -95,29 +83,28 @@ def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
                 row["validation accuracy"] = curves.at[epoch, "accuracy"]
                 row["validation AUROC"] = curves.at[epoch, "auroc"]
                 for measure, words in MEASURES.items():
-                    row[f"test {words}"] = measured(archive[name], measure)[0][place]
+                    row[f"test {words}"] = cells.measured(archive[name], measure)[0][place]
             yield row
 
 
-def permutation(archive: Archive) -> Iterator[Row]:
-    """Change of the prediction when attention is shuffled, over all texts."""
-    for name, words in (TEXT | NAMES).items():
-        columns = archive[name].test("attention_permutation")
-        tvd = columns["median_tvd"]
-        yield {
-            "corpus": words,
-            "texts": len(columns["index"]),
-            "maximum attention, mean": mean_over_seeds(columns["max_attention"]),
-            "median TVD, median over texts": over_seeds(resampled_quantile(tvd)),
-            "median TVD, mean over texts": mean_over_seeds(tvd),
-            "flip rate, mean": mean_over_seeds(columns["flip_rate"]),
-        }
+permutation = cells.by_model(
+    {name: {"corpus": words} for name, words in (TEXT | NAMES).items()},
+    {
+        "texts": cells.texts(_SHUFFLED),
+        "maximum attention, mean": cells.spread(_SHUFFLED, "max_attention"),
+        "median TVD, median over texts": lambda runs: over_seeds(
+            resampled_quantile(cells.columns(runs, _SHUFFLED)["median_tvd"])
+        ),
+        "median TVD, mean over texts": cells.spread(_SHUFFLED, "median_tvd"),
+        "flip rate, mean": cells.spread(_SHUFFLED, "flip_rate"),
+    },
+)
 
 
 def bins(archive: Archive) -> Iterator[Row]:
     """Medians by bin of maximum attention and predicted class, a column per seed."""
     for name, published in archive.published["median_tvd"].items():
-        columns = archive[name].test("attention_permutation")
+        columns = archive[name].test(_SHUFFLED)
         places = np.digitize(columns["max_attention"], _EDGES)
         for predicted, place in np.ndindex(len(CLASSES), len(BINS)):
             members = (columns["prediction"] == predicted) & (places == place)
@@ -134,23 +121,6 @@ def bins(archive: Archive) -> Iterator[Row]:
             yield row
 
 
-def chunking(archive: Archive) -> Iterator[Row]:
-    """Chunk F1 of taggers on the development sentences and on CoNLL-2000's official test split."""
-    (base,) = archive.published["chunk_f1"]["models"]["trained attention"]
-    for name, (model, reads) in TAGGERS.items():
-        columns = archive[name].test("predictions")
-        best = archive[name].curves["f1"].groupby("seed").max()
-        yield {
-            "model": model,
-            "reads": reads,
-            "seeds": len(best),
-            "F1, development": best.mean(),
-            "F1, test": over_seeds(chunk_f1(archive[name])),
-            "token accuracy, test": (columns["prediction"] == columns["label"]).mean(),
-            "paper": base if name == "conll2000_study" else None,
-        }
-
-
 def chunk_f1(experiment: Experiment) -> Resampled:
     """Chunk F1 of each run, 2 x correct / (predicted + gold), observed and by resample."""
     columns = experiment.test("predictions")
@@ -163,3 +133,25 @@ def chunk_f1(experiment: Experiment) -> Resampled:
         counts.append(np.add.reduceat(counts_by_token, starts, axis=1))
     numerators, denominators = np.stack(counts, axis=2)
     return resampled_ratios(numerators, denominators)
+
+
+def _token_accuracy(runs: Experiment) -> float:
+    columns = runs.test("predictions")
+    return float((columns["prediction"] == columns["label"]).mean())
+
+
+def _published_f1(runs: Experiment) -> str | None:
+    (base,) = runs.published["chunk_f1"]["models"]["trained attention"]
+    return base if runs.name == "conll2000_study" else None
+
+
+chunking = cells.by_model(
+    {name: {"model": model, "reads": reads} for name, (model, reads) in TAGGERS.items()},
+    {
+        "seeds": cells.seeds,
+        "F1, development": lambda runs: runs.curves["f1"].groupby("seed").max().mean(),
+        "F1, test": lambda runs: over_seeds(chunk_f1(runs)),
+        "token accuracy, test": _token_accuracy,
+        "paper": _published_f1,
+    },
+)

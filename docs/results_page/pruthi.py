@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from attnlight.figures.style import MUTED, PALETTE, canvas
 from attnlight.figures.tables import estimate
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means
-from results_page.archive import Archive, Experiment
-from results_page.predictions import measured
+from results_page.archive import Archive, Experiment, planned
+from results_page.cells import measured
 from results_page.tables import Row, column_mean, over_seeds
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 CORPORA = {"pronoun": "pronoun", "occupation": "occupation", "sst_wiki": "SST-Wiki"}
 _REASONS = "reasons"  # the study of the cells that are missed, in settings of the released code
-_PLANS = Path(__file__).parents[2] / "configs/studies"
 _ENCODERS = {"none": "embedding", "bilstm": "BiLSTM"}
 REMOVED = "removed"
 ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
@@ -42,27 +39,30 @@ class Condition(NamedTuple):
     seeds: int
     all_words: bool
 
+    @property
+    def words(self) -> dict[str, object]:
+        """Its words on the page."""
+        corpus, encoder = CORPORA[self.corpus], _ENCODERS[self.encoder]
+        return {"corpus": corpus, "model": encoder, "λ": self.weight}
 
-def conditions(studies: Iterable[str] = CORPORA, plans: Path = _PLANS) -> dict[str, Condition]:
-    """The conditions of studies, by the name of the folder of their runs.
+
+def conditions(*studies: str) -> Iterator[tuple[str, Condition]]:
+    """The conditions of studies, with the name of the folder of their runs.
 
     A study of one corpus has its name; the names of the conditions of `reasons` begin with theirs.
     """
-    planned = {}
     for name in studies:
-        study = yaml.safe_load((plans / f"pruthi_{name}.yaml").read_text(encoding="utf-8"))
-        for key, options in study["conditions"].items():
+        for key, given in planned(f"pruthi_{name}"):
             words = key if name == _REASONS else f"{name}_{key}"
             corpus, encoder, weight = words.rsplit("_", 2)
-            weight, seeds = {"01": "0.1"}.get(weight, weight), len(study["base"]["seeds"])
-            all_words = "data" in options.get("options", {})
-            condition = Condition(corpus, encoder, weight, seeds, all_words)
-            planned[f"pruthi_{name}-{key}"] = condition
-    return planned
+            weight, seeds = {"01": "0.1"}.get(weight, weight), len(given["base"]["seeds"])
+            condition = Condition(
+                corpus, encoder, weight, seeds, "data" in given.get("options", {})
+            )
+            yield f"pruthi_{name}-{key}", condition
 
 
-MODELS = conditions()
-REASONS = conditions([_REASONS])
+MODELS, REASONS = dict(conditions(*CORPORA)), dict(conditions(_REASONS))
 DECEIVED, REASONED = (
     [name for name, model in models.items() if model.weight != REMOVED]
     for models in (MODELS, REASONS)
@@ -76,10 +76,7 @@ def deception(archive: Archive) -> Iterator[Row]:
             continue
         accuracy = measured(archive[name], "accuracy")
         published = archive.published["pruthi"][model.corpus][name.partition("-")[2]]
-        row: dict[str, object] = {
-            "corpus": CORPORA[model.corpus],
-            "model": _ENCODERS[model.encoder],
-            "λ": model.weight,
+        row = model.words | {
             "seeds": f"{len(archive[name].seeds)} of {model.seeds}",
             "accuracy": over_seeds(accuracy),
             "published#accuracy": published["accuracy"],
@@ -92,8 +89,7 @@ def deception(archive: Archive) -> Iterator[Row]:
             row["largest seed"] = f"{mass.max():.2g}"
             row["published#mass"] = published["mass"]
             row["chance"] = float(defined_mean(columns["chance"])[0])
-            for heading, column in ERASED.items():
-                row[heading] = over_seeds(resampled_means(columns[column]))
+            row |= {x: over_seeds(resampled_means(columns[y])) for x, y in ERASED.items()}
             misses += miss("mass", float(mass.mean()), published["mass"], _MASS)
         yield row | {"missed": ", ".join(misses) or "none"}
 
@@ -108,10 +104,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
         published = archive.published["pruthi"][model.corpus][ours.partition("-")[2]][measure]
         before, after = (_by_seed(archive[x], measure) for x in (ours, name))
         inside = after.min() <= float(published) <= after.max()
-        yield {
-            "corpus": CORPORA[model.corpus],
-            "model": _ENCODERS[model.encoder],
-            "λ": model.weight,
+        yield model.words | {
             "changed": "vectors, words" if model.all_words else "vectors",
             "measure": measure,
             "ours": float(before.mean()),
@@ -132,8 +125,7 @@ def _by_seed(runs: Experiment, measure: str) -> NDArray[np.float64]:
 
 def miss(name: str, ours: float, published: str, tolerance: float) -> list[str]:
     """What is missed of a published number, such as `accuracy -0.03`; of `<x` only more than x."""
-    number = float(re.sub("^<", "", published))
-    difference = ours - number
+    difference = ours - float(re.sub("^<", "", published))
     if published.startswith("<"):
         difference = max(difference, 0.0)
     return [f"{name} {difference:+.3f}"] if abs(difference) > tolerance else []
@@ -141,7 +133,7 @@ def miss(name: str, ours: float, published: str, tolerance: float) -> list[str]:
 
 def draw(archive: Archive) -> Figure | None:
     """Accuracy against mass on a logarithmic axis, a point per seed; None without archived runs."""
-    names = [name for name in DECEIVED if name in archive and name in MODELS]
+    names = [name for name in DECEIVED if name in archive]
     corpora = [corpus for corpus in CORPORA if any(MODELS[n].corpus == corpus for n in names)]
     if not names:
         return None
@@ -152,17 +144,16 @@ def draw(archive: Archive) -> Figure | None:
         for axes, corpus in zip(panels, corpora, strict=True):
             for name in (name for name in names if MODELS[name].corpus == corpus):
                 model, columns = MODELS[name], archive[name].test("impermissible_mass")
-                color = PALETTE[weights.index(model.weight)]
-                label = f"{_ENCODERS[model.encoder]}, λ = {model.weight}"
                 mass, accuracy = (defined_mean(columns[key]) for key in ("mass", "accuracy"))
-                marker = markers[model.encoder]
-                axes.plot(mass, accuracy, marker, color=color, ms=5, alpha=0.8, label=label)
-            for encoder, style in zip(_ENCODERS, ("dotted", "dashed"), strict=True):
+                style = {"color": PALETTE[weights.index(model.weight)], "ms": 5, "alpha": 0.8}
+                label = f"{_ENCODERS[model.encoder]}, λ = {model.weight}"
+                axes.plot(mass, accuracy, markers[model.encoder], label=label, **style)
+            for encoder, line in zip(_ENCODERS, ("dotted", "dashed"), strict=True):
                 removed = f"pruthi_{corpus}-{encoder}_{REMOVED}"
                 if removed in archive:
                     level = float(np.mean(measured(archive[removed], "accuracy")[0]))
                     label = f"{_ENCODERS[encoder]}, trained without them"
-                    axes.axhline(level, color=MUTED, linestyle=style, linewidth=1, label=label)
+                    axes.axhline(level, color=MUTED, linestyle=line, linewidth=1, label=label)
             axes.set(xscale="log", xlabel="Attention on impermissible tokens", ylabel="Accuracy")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # there is no mathtext
             axes.set_title(CORPORA[corpus])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
-from results_page.archive import Archive
+from results_page.archive import PLANS, Archive, planned
 from results_page.pairs import Condition
 from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
-PLAN = Path(__file__).parents[2] / f"configs/studies/{STUDY}.yaml"
 SANITY = "records/test/sanity.parquet"
 _NAME = re.compile(r"(.+?)_(bilstm|cnn|average|none|han)(?:_affine)?")
 _CORPORA = {
@@ -75,51 +73,35 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
-def conditions(plan: Path = PLAN) -> dict[str, Condition]:
-    """The conditions of the study, by the name of the folder of their runs."""
-    study, planned = yaml.safe_load(plan.read_text(encoding="utf-8")), {}
-    for name, given in study["conditions"].items():
+def conditions() -> Iterator[tuple[str, Condition]]:
+    """The conditions of the study, with the name of the folder of their runs."""
+    for name, given in planned(STUDY):
         parts = _NAME.fullmatch(name)
         assert parts is not None, name
-        base = study["base"] | given["base"]
         data = given.get("options", {}).get("data", {})
         size = data.get("train_size", data.get("subset", {}).get("train", "all"))
         tests = ["predictions"]
-        for path in base["tests"]:
-            content = yaml.safe_load((plan.parent / path).read_text(encoding="utf-8"))
+        for path in given["base"]["tests"]:
+            content = yaml.safe_load((PLANS / path).read_text(encoding="utf-8"))
             paths = [test["class_path"] for test in content["trainer"]["callbacks+"]]
             tests += [record_name(path.rpartition(".")[2]) for path in paths]
         words = {"corpus": _CORPORA[parts[1]], "encoder": _ENCODERS[parts[2]]}
         kept = {test: columns for test, columns in COLUMNS.items() if test in tests}
         if "plausibility" in kept and parts[1] in _EVIDENCE:
             kept["plausibility"] = COLUMNS["evidence"]
-        planned[f"{STUDY}-{name}"] = Condition(words, len(base["seeds"]), size, kept)
-    return planned
+        yield f"{STUDY}-{name}", Condition(words, len(given["base"]["seeds"]), size, kept)
 
 
-MODELS = conditions()
-_KNOWN = [
-    name for name, model in MODELS.items() if model.tests.get("plausibility") == COLUMNS["evidence"]
-]
+MODELS = dict(conditions())
+TESTS = {name: model.tests or {} for name, model in MODELS.items()}
+_KNOWN = [x for x, tests in TESTS.items() if tests.get("plausibility") == COLUMNS["evidence"]]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
-NO_RUN: Row = {"corpus": "not shown: no run yet"}
-_Table = Callable[[Archive], Iterator[Row]]
-
-
-def shown(rows: _Table) -> _Table:
-    """The rows of a table, or one that says that there is no run yet."""
-
-    @wraps(rows)
-    def of_runs(archive: Archive) -> Iterator[Row]:
-        yield from [*rows(archive)] or [NO_RUN]
-
-    return of_runs
 
 
 def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """The archived conditions of a test, each with its words and the columns of its records."""
     for name, model in MODELS.items():
-        if name in archive and test in model.tests:
+        if name in archive and test in TESTS[name]:
             columns = archive[name].test(test, partial=True)
             seeds = f"{len(archive[name].seeds)} of {model.seeds}"
             yield name, {**model.words, "seeds": seeds}, columns
@@ -131,7 +113,6 @@ def recorded(columns: Mapping[str, Any], measure: str) -> dict[str, Values]:
     return {label: columns[name] for label, name in names.items() if name in columns}
 
 
-@shown
 def faithfulness(archive: Archive) -> Iterator[Row]:
     """Excess over random of each method, and whether it is told apart from the best one."""
     for _, row, columns in tested(archive, "faithfulness"):
@@ -143,10 +124,9 @@ def faithfulness(archive: Archive) -> Iterator[Row]:
                 cell = cells.setdefault(label, {"method": METHODS[label]})
                 cell[measure] = interval(seeds_then_instances(of_method, clusters), 3)
                 cell[f"p#{measure}"] = "best" if np.isnan(p) else number(p)
-            for label, of_method in values.items():
                 less = seeds_then_instances(of_method - values[_ATTENTION], clusters)
                 own = None if label == _ATTENTION else interval(less, 3)
-                cells[label][f"less attention's#{measure}"] = own
+                cell[f"less attention's#{measure}"] = own
         count = int((~np.isnan(values[_ATTENTION])).any(axis=0).sum())
         yield from ({**row, "instances": count, **cell} for cell in cells.values())
 
@@ -167,57 +147,71 @@ def against_best(values: list[Values], clusters: NDArray[np.int64], sign: int) -
     return holm(p_values)
 
 
-@shown
+def _by_method(archive: Archive, test: str, measure: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Heading of each model, label of each method, its values and the columns of the test."""
+    for name, row, columns in tested(archive, test):
+        if test != "plausibility" or name in _KNOWN:
+            heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
+            for label, values in recorded(columns, measure).items():
+                yield heading, label, values, columns
+
+
 def truth(archive: Archive) -> Iterator[Row]:
     """AUPRC of each method against the known evidence, by corpus and encoder."""
     cells: dict[str, dict[str, object]] = {}
-    for _, row, columns in (x for x in tested(archive, "plausibility") if x[0] in _KNOWN):
-        heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
-        for label, values in recorded(columns, "auprc").items():
-            cell = cells.setdefault(label, {"method": METHODS[label]})
-            cell[heading] = seeds_then_instances(values, bounds=UNIT)
-        chance = cells.setdefault("", {"method": "chance"})
-        chance[heading] = number(float(np.nanmean(columns["chance_auprc"])), 2)
+    for heading, label, values, columns in _by_method(archive, "plausibility", "auprc"):
+        cell = cells.setdefault(label, {"method": METHODS[label]})
+        cell[heading] = seeds_then_instances(values, bounds=UNIT)
+        chance = number(float(np.nanmean(columns["chance_auprc"])), 2)
+        cells.setdefault("chance", {"method": "chance"})[heading] = chance
+    last = cells.pop("chance")
+    yield from (*cells.values(), last)
+
+
+def cost(archive: Archive) -> Iterator[Row]:
+    """Time of each method as a multiple of a forward pass, by corpus and encoder."""
+    cells: dict[str, dict[str, object]] = {}
+    for heading, label, values, columns in _by_method(archive, "attribution_cost", "cost"):
+        _, first = np.unique(columns["batch"][0], return_index=True)  # a value for each batch
+        cell = cells.setdefault(label, {"method": METHODS[label]})
+        cell[heading] = seeds_then_instances(values[:, first], bounds=(0, np.inf))
     yield from cells.values()
 
 
-@shown
 def right_and_faithful(archive: Archive) -> Iterator[Row]:
     """Rank correlation over methods of faithfulness with AUPRC against the planted evidence."""
     found: dict[str, list[tuple[str, Values]]] = {measure: [] for measure in FAITHFUL}
-    for name, _, columns in tested(archive, "faithfulness"):
-        if name in PLANTED:
-            right = recorded(archive[name].test("plausibility", partial=True), "auprc")
-            labels = [label for label in right if label not in (_RANDOM, _TWICE)]
-            auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels])
-            for measure, sign in FAITHFUL.items():
-                values = recorded(columns, f"excess_{measure}")
-                faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels])
-                for run in np.stack([auprc, faith]).transpose(2, 0, 1):
-                    found[measure].append((name, agreement_of_run(*run)))
+    for name, _, columns in (x for x in tested(archive, "faithfulness") if x[0] in PLANTED):
+        right = recorded(archive[name].test("plausibility", partial=True), "auprc")
+        labels = [label for label in right if label not in (_RANDOM, _TWICE)]
+        auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels])
+        for measure, sign in FAITHFUL.items():
+            values = recorded(columns, f"excess_{measure}")
+            faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels])
+            for run in np.stack([auprc, faith]).transpose(2, 0, 1):
+                found[measure].append((name, agreement_of_run(*run)))
     encoders = {MODELS[name].words["encoder"] for name, _ in found["sufficiency"]}
     for measure, runs in found.items():
-        for group in ("all", *dict.fromkeys(name for name, _ in runs)) if runs else ():
+        for group in ("all", *dict.fromkeys(name for name, _ in runs)):
             values = np.stack([x for name, x in runs if group in ("all", name)])
-            of_all = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
-            corpus, encoder = MODELS[group].words.values() if group != "all" else of_all
+            corpus, encoder = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
+            columns = {"Kendall's tau": 0, "Spearman": 1, "AUPRC lost": 3}
             # A value of each run: the interval is over runs alone.
-            tau, rho, lost = (
-                seeds_then_instances(values[:, [x]], bounds=ends)
-                for x, ends in ((0, (-1, 1)), (1, (-1, 1)), (3, UNIT))
-            )
-            hits = values[:, 2].sum()
-            cells = {"Kendall's tau": tau, "Spearman": rho, "AUPRC lost": lost}
+            cells: dict[str, object] = {
+                x: seeds_then_instances(values[:, [y]], bounds=UNIT if y == 3 else (-1, 1))
+                for x, y in columns.items()
+            }
             if group != "all":  # too few runs for an interval
-                columns = dict(zip(cells, values[:, [0, 1, 3]].T, strict=True))
-                cells = {x: " / ".join(number(v, 2) for v in columns[x]) for x in cells}  # type: ignore[misc]
+                corpus, encoder = map(str, MODELS[group].words.values())
+                each = {x: (number(v, 2) for v in values[:, y]) for x, y in columns.items()}
+                cells = {x: " / ".join(numbers) for x, numbers in each.items()}
             yield {
                 "faithfulness": measure,
                 "corpus": corpus,
                 "encoder": encoder,
                 "runs": len(values),
                 **cells,
-                "the most faithful is the most right": f"{hits:.0f} of {len(values)}",
+                "the most faithful is the most right": f"{values[:, 2].sum():.0f} of {len(values)}",
             }
 
 
@@ -237,31 +231,22 @@ def agreement_of_run(auprc: Values, faith: Values) -> Values:
     return np.array([tau, rho, lost == 0, lost])
 
 
-@shown
 def plausibility(archive: Archive) -> Iterator[Row]:
     """Agreement of each method with what people marked, beside chance and people among each other."""
-    for name, row, columns in tested(archive, "plausibility"):
-        if name in _KNOWN:
-            continue
-        marked = ~np.isnan(columns["chance_auprc"][0])
-        explanations = dict(METHODS) | {"chance": "chance", "human": "another person"}
-        for label, words in explanations.items():
-            names = {
-                x: f"{label}_{x}" if label not in METHODS else f"{x}_{label}" for x in _PLAUSIBLE
-            }
+    people = {"chance": "chance", "human": "another person"}
+    for _, row, columns in (x for x in tested(archive, "plausibility") if x[0] not in _KNOWN):
+        marked = int((~np.isnan(columns["chance_auprc"][0])).sum())
+        for label, words in (METHODS | people).items():
+            names = {x: f"{label}_{x}" if label in people else f"{x}_{label}" for x in _PLAUSIBLE}
             if names["auprc"] not in columns or np.isnan(columns[names["auprc"]]).all():
                 continue
             cells = {heading: column_mean(columns, names[x]) for x, heading in _PLAUSIBLE.items()}
             less = columns[names["auprc"]] - columns[f"auprc_{_ATTENTION}"]
-            last = {
-                "AUPRC less attention's": None
-                if label == _ATTENTION
-                else seeds_then_instances(less, bounds=(-1, 1))
-            }
-            yield {**row, "texts": int(marked.sum()), "explanation": words, **cells, **last}
+            own = None if label == _ATTENTION else seeds_then_instances(less, bounds=(-1, 1))
+            found = {**row, "texts": marked, "explanation": words, **cells}
+            yield found | {"AUPRC less attention's": own}
 
 
-@shown
 def states(archive: Archive) -> Iterator[Row]:
     """Whether states stand for their tokens, by corpus and encoder."""
     for _, row, columns in tested(archive, "state_token_agreement"):
@@ -271,46 +256,27 @@ def states(archive: Archive) -> Iterator[Row]:
         yield {**row, "items": items, "texts": len(np.unique(clusters)), **cells}
 
 
-@shown
-def cost(archive: Archive) -> Iterator[Row]:
-    """Time of each method as a multiple of a forward pass, by corpus and encoder."""
-    cells: dict[str, dict[str, object]] = {}
-    for _, row, columns in tested(archive, "attribution_cost"):
-        _, first = np.unique(columns["batch"][0], return_index=True)  # a value for each batch
-        for label, values in recorded(columns, "cost").items():
-            cell = cells.setdefault(label, {"method": METHODS[label]})
-            heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
-            cell[heading] = seeds_then_instances(values[:, first], bounds=(0, np.inf))
-    yield from cells.values()
-
-
-@shown
 def completeness(archive: Archive) -> Iterator[Row]:
     """Share of the rows in which integrated gradients are complete to their tolerance."""
     for _, row, columns in tested(archive, "faithfulness"):
-        if _COMPLETE not in columns:
-            continue
-        flagged, clusters = columns[_COMPLETE], columns["index"]
-        share = seeds_then_instances(1 - flagged, clusters, bounds=UNIT)
-        yield {
-            **row,
-            "rows": int((~np.isnan(flagged)).sum()),
-            "complete": interval(share, 4),
-            "flagged": int(np.nansum(flagged)),
-            "gradients per row, mean": f"{np.nanmean(columns[_STEPS]):.1f}",
-        }
+        if _COMPLETE in columns:
+            flagged, clusters = columns[_COMPLETE], columns["index"]
+            yield {
+                **row,
+                "rows": int((~np.isnan(flagged)).sum()),
+                "complete": interval(seeds_then_instances(1 - flagged, clusters, bounds=UNIT), 4),
+                "flagged": int(np.nansum(flagged)),
+                "gradients per row, mean": f"{np.nanmean(columns[_STEPS]):.1f}",
+            }
 
 
-@shown
 def sanity(archive: Archive) -> Iterator[Row]:
     """Verdict on each method by the correlations with models of random parameters."""
     for name in (name for name in MODELS if name in archive):
-        for folder in archive[name].folders:
-            if not (folder / SANITY).is_file():
-                continue
-            record = read_record(folder / SANITY)
-            by_size = sanity_verdicts(record, "sizes")
-            for label, verdict in sanity_verdicts(record).items():
+        for path in (folder / SANITY for folder in archive[name].folders):
+            record = read_record(path) if path.is_file() else None
+            by_size = sanity_verdicts(record, "sizes") if record else {}
+            for label, verdict in (sanity_verdicts(record) if record else {}).items():
                 yield {
                     **MODELS[name].words,
                     "method": METHODS.get(label, label),

@@ -16,8 +16,8 @@ from attnlight.figures.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.paired import ratio_of_shares
 from results_page.archive import Archive
+from results_page.cells import measured
 from results_page.measures import resampled_quantile
-from results_page.predictions import measured
 from results_page.tables import Row, interval, number, over_seeds
 
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to

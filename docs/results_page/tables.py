@@ -23,6 +23,8 @@ from attnlight.statistics.seed_bootstrap import (
 
 DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
+# Jain & Wallace's bins of maximum attention.
+BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
 Row = Mapping[str, object]  # cells by heading
 
 

@@ -24,6 +24,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import BabiStories
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionClassifier, AttentionTask
+from tests.attribution.scenes import METHODS
 from tests.bases import Planted, save, save_base
 from tests.data import test_raw_text
 from tests.data.local import write_corpus
@@ -153,10 +154,9 @@ def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
             assert values == pytest.approx(one.scores[name], abs=1e-4)
 
 
-METHODS = sorted(ATTRIBUTIONS.keys() - {"external", "attention_value_norm", "rollout"})
-
-
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", sorted({*METHODS} - {"external", "attention_value_norm", "rollout"})
+)
 def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> None:
     (one,) = attnlight.explain(task, TEXTS[0], methods=[name])
     batch = task.encode([TEXTS[0]])

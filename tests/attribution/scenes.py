@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlight.attribution import ATTRIBUTIONS
 from attnlight.batch import BOS, EOS, PAD, AttentionOutput, TextBatch
 from attnlight.functional import log_odds
 from tests.models import test_classifier as flat
@@ -17,6 +18,8 @@ from tests.models.taggers import sentences, tagger
 TEXTS = ("bilstm", "cnn", "average", "han", "pair")
 TOKENS = ("transformer", "recurrent", "heads")
 SCENES = (*TEXTS, *TOKENS)
+# Without those that tests define.
+METHODS = [name for name, kind in ATTRIBUTIONS.items() if kind.__module__.startswith("attnlight.")]
 
 
 def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:

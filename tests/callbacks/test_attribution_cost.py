@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.attribution import ATTRIBUTIONS, Attribution
+from attnlight.attribution import Attribution
 from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttributionCost
@@ -51,7 +51,6 @@ def task(monkeypatch: pytest.MonkeyPatch) -> OutsideTask:
 
     task.model.register_forward_pre_hook(tick)
     monkeypatch.setattr("attnlight.callbacks.attribution_cost.perf_counter", lambda: now[0])
-    monkeypatch.setitem(ATTRIBUTIONS, "passes", Passes)
     return task
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from attnlight.attribution import ATTRIBUTIONS, Attribution
+from attnlight.attribution import Attribution
 from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import Faithfulness
@@ -217,8 +217,7 @@ def sigmoid(value: float) -> float:
 
 
 @pytest.fixture
-def truth(monkeypatch: pytest.MonkeyPatch) -> list[str | dict[str, Any]]:
-    monkeypatch.setitem(ATTRIBUTIONS, "truth", Truth)
+def truth() -> list[str | dict[str, Any]]:
     return ["truth", {"name": "truth", "sign": -1.0, "label": "wrong"}]
 
 
@@ -311,17 +310,18 @@ class TestBagOfWords:
             assert float(found["sufficiency_random_at"][0, place]) == close
 
 
-def test_scores_that_are_not_known_rank_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_are_not_known_rank_nothing() -> None:
     @dataclass
     class Holes(Truth):
+        name = "truth_with_holes"
+
         def attribute(self, *arguments: Any) -> Explanation:
             scores, more = super().attribute(*arguments)
             return scores.masked_fill(scores == 1.0, torch.nan), more
 
-    monkeypatch.setitem(ATTRIBUTIONS, "truth", Holes)
-    found = columns_of(Faithfulness(["truth"]), Bag(), bag_of([4, 5], [5], [4, 9]))
-    assert found["comprehensiveness_truth"].isnan().tolist() == [True, False, False]
-    assert found["excess_sufficiency_truth"].isnan().tolist() == [True, False, False]
+    found = columns_of(Faithfulness(["truth_with_holes"]), Bag(), bag_of([4, 5], [5], [4, 9]))
+    assert found["comprehensiveness_truth_with_holes"].isnan().tolist() == [True, False, False]
+    assert found["excess_sufficiency_truth_with_holes"].isnan().tolist() == [True, False, False]
     assert not found["comprehensiveness_random"].isnan().any()
 
 

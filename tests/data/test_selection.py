@@ -83,7 +83,7 @@ def test_a_filter_that_leaves_nothing_is_named(selection: Selection, filter_: st
 def test_validation_and_training_share_no_row() -> None:
     train = SelectedRows("split train", np.arange(10, 110))
     none, keys = np.zeros(110, np.int64), np.arange(110, dtype=np.uint64)
-    validation = Selection(validation_fraction=0.25, seed=7).split_off(train, none, keys)[
+    validation = Selection(validation_fraction=0.25, split_seed=7).split_off(train, none, keys)[
         "validation"
     ]
     assert len(validation.rows) == 25
@@ -168,7 +168,7 @@ def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> Non
     keys[500:520] = keys[:20]  # twenty texts occur twice
     train = SelectedRows("split train", np.arange(1000))
     labels = np.arange(1000) // 500
-    selection = Selection(test_fraction=0.2, validation_fraction=0.25, seed=3)
+    selection = Selection(test_fraction=0.2, validation_fraction=0.25, split_seed=3)
     moved = selection.split_off(train, labels, keys)
     test, validation = moved["test"].rows, moved["validation"].rows
     assert (len(test), len(validation), len(train.rows)) == (200, 200, 600)
@@ -184,7 +184,7 @@ def test_validation_texts_that_stay_together_follow_the_rule_of_test_texts(seed:
     rows, labels = np.arange(200), random.integers(3, size=200)
     stories = random.integers(1, 60, size=200).astype(np.uint64)
     train = SelectedRows("split train", rows)
-    selection = Selection(validation_fraction=0.15, seed=seed)
+    selection = Selection(validation_fraction=0.15, split_seed=seed)
     validation = selection.split_off(train, labels, stories, together=True)["validation"].rows
     expected = plain_choice(rows.tolist(), labels.tolist(), stories.tolist(), 0.15, seed)
     assert validation.tolist() == expected

@@ -7,6 +7,7 @@ import pytest
 
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
+from attnlight.storage.run_folder import Run
 from tests.data.local import write_corpus
 
 ROWS = {"text": ["a b", "c", "d"], "label": [0, 1, 0]}
@@ -55,6 +56,18 @@ def test_a_changed_folder_is_read_anew(tmp_path: Path, folder: Path) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     fresh = Source(path=str(folder), split="train").load(tmp_path / "next")
     assert fresh["text"][:] == ["x y", "z", "w"]
+
+
+def test_runs_in_the_folder_are_no_part_of_the_corpus(tmp_path: Path, folder: Path) -> None:
+    (folder / "link").symlink_to(write_corpus(tmp_path / "more", train=ROWS))
+    source = Source(path=str(folder), split="train")
+    before = source.identity(), source.splits(), source.load(tmp_path / "before")[:]
+    run = Run(folder / "checkpoints", "mine", "first")
+    run.folder.mkdir(parents=True)
+    run.begin("id", clear=False)
+    for place in (run.folder / "records", run.folder.parent / "report", folder / "wandb"):
+        write_corpus(place, train={"index": [1]}, validation={"index": [1]})
+    assert (source.identity(), source.splits(), source.load(tmp_path / "now")[:]) == before
 
 
 def test_a_source_takes_over_what_it_does_not_say() -> None:

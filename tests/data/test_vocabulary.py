@@ -5,7 +5,7 @@ import pytest
 
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.tokenization import TextRules
-from attnlight.data.vocabulary import learn_vocabulary
+from attnlight.data.vocabulary import VocabularyLimits, learn_vocabulary
 from attnlight.errors import InputError
 
 
@@ -17,7 +17,10 @@ def test_vocabulary_counts_texts_not_occurrences() -> None:
     chunks = [texts[:20], texts[20:]]
     for least, size in ((1, None), (12, None), (1, 5)):
         expected = sorted((w for w in found if found[w] >= least), key=lambda w: (-found[w], w))
-        assert learn_vocabulary(TextRules(), lambda: chunks, least, size) == expected[:size]
+        assert (
+            learn_vocabulary(TextRules(), lambda: chunks, VocabularyLimits(least, size))
+            == expected[:size]
+        )
 
 
 def test_words_behind_the_cut_are_not_counted() -> None:
@@ -32,7 +35,7 @@ def test_special_tokens_in_texts_are_no_words() -> None:
 
 def test_no_frequent_word_is_an_error() -> None:
     with pytest.raises(InputError, match="no word occurs in min_document_frequency = 3"):
-        learn_vocabulary(TextRules(), lambda: [["a a a", "a b"]], 3)
+        learn_vocabulary(TextRules(), lambda: [["a a a", "a b"]], VocabularyLimits(3))
 
 
 def test_words_of_sentences_behind_the_limits_are_not_counted() -> None:
@@ -43,7 +46,7 @@ def test_words_of_sentences_behind_the_limits_are_not_counted() -> None:
     assert whole == ["a", "b", "d", "e", "c", "f"]
     capped = SentenceRules(max_sentences=2, max_tokens=3)
     assert learn_vocabulary(rules, lambda: chunks, sentences=capped) == ["a", "b", "c", "d", "e"]
-    assert learn_vocabulary(rules, lambda: chunks, 2, sentences=capped) == ["a", "b"]
+    assert learn_vocabulary(rules, lambda: chunks, VocabularyLimits(2), capped) == ["a", "b"]
 
 
 def test_words_are_those_of_the_sentences() -> None:

@@ -43,35 +43,27 @@ def additive(query_size: int | None = None) -> AdditiveAttention:
     return attention
 
 
-def test_additive_by_hand() -> None:
-    def score(first: float, second: float) -> float:
-        return 2 * math.tanh(first) - math.tanh(second)
+@pytest.mark.parametrize("query", [None, [0.2, -0.4]])
+def test_additive_by_hand(query: list[float] | None) -> None:
+    attention = AdditiveAttention(4, None if query is None else 1)
+    fill(attention.key.weight, [[1.0, 2.0, 0.0, 0.0], [0.0, -1.0, 1.0, 0.0]])
+    fill(attention.key.bias, [0.5, 0.0])
+    fill(attention.value.weight, [[2.0, -1.0]])
+    given = []
+    if query is not None and attention.query is not None:
+        fill(attention.query.weight, [[1.0], [3.0]])
+        fill(attention.query.bias, [0.0, -1.0])
+        given = [torch.tensor(query).unsqueeze(1)]
 
-    expected = weights_of(
-        [[score(1.5, 0), score(2.5, -1), 0], [score(3.5, -1), score(0.5, 0), score(0.5, 2)]]
-    )
-    weights, _ = additive()(STATES, MASK)
-    torch.testing.assert_close(weights, expected)
+    def score(text: int, first: float, second: float) -> float:
+        moved = (0.0, 0.0) if query is None else (query[text], 3 * query[text] - 1)
+        return 2 * math.tanh(first + moved[0]) - math.tanh(second + moved[1])
+
+    first = [score(0, 1.5, 0), score(0, 2.5, -1), 0]
+    second = [score(1, 3.5, -1), score(1, 0.5, 0), score(1, 0.5, 2)]
+    weights, _ = attention(STATES, MASK, *given)
+    torch.testing.assert_close(weights, weights_of([first, second]))
     assert weights[0, 2] == 0
-
-
-def test_additive_with_a_query_by_hand() -> None:
-    attention = additive(query_size=1)
-    assert attention.query is not None
-    fill(attention.query.weight, [[1.0], [3.0]])
-    fill(attention.query.bias, [0.0, -1.0])
-
-    def score(first: float, second: float, query: float) -> float:
-        return 2 * math.tanh(first + query) - math.tanh(second + 3 * query - 1)
-
-    expected = weights_of(
-        [
-            [score(1.5, 0, 0.2), score(2.5, -1, 0.2), 0],
-            [score(3.5, -1, -0.4), score(0.5, 0, -0.4), score(0.5, 2, -0.4)],
-        ]
-    )
-    weights, _ = attention(STATES, MASK, torch.tensor([[0.2], [-0.4]]))
-    torch.testing.assert_close(weights, expected)
 
 
 @pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
@@ -81,10 +73,6 @@ def test_dot_by_hand(kind: type[DotAttention], root: int) -> None:
     fill(attention.key.weight, [[1.0, -1.0, 0.5, 3.0]])
     expected = weights_of([[1 / root, -1 / root, 0], [0, 0, 1 / root]])
     torch.testing.assert_close(attention(STATES, MASK)[0], expected)
-
-
-@pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
-def test_dot_with_a_query_by_hand(kind: type[DotAttention], root: int) -> None:
     attention = kind(4, query_size=4)
     assert list(attention.parameters()) == []
     query = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 1.0, -1.0, 5.0]])
@@ -101,39 +89,24 @@ def test_uniform_by_hand(query_size: int | None) -> None:
     torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
-def test_sizes_of_jain_and_wallace() -> None:
-    shapes = {name: tuple(p.shape) for name, p in AdditiveAttention(256).named_parameters()}
-    assert shapes == {
-        "key.weight": (128, 256),
-        "key.bias": (128,),
-        "value.weight": (1, 128),
-    }
-
-
-@pytest.mark.parametrize("size", [1, 100])
-def test_attention_size_is_that_of_the_hidden_layer(size: int) -> None:
-    attention = AdditiveAttention(4, query_size=3, attention_size=size)
-    shapes = {name: tuple(p.shape) for name, p in attention.named_parameters()}
-    assert shapes == {
-        "key.weight": (size, 4),
+@pytest.mark.parametrize(("given", "size"), [(None, 128), (1, 1), (100, 100)])
+def test_attention_size_is_that_of_the_hidden_layer(given: int | None, size: int) -> None:
+    """By default half a state's, as of Jain & Wallace."""
+    attention = AdditiveAttention(256, query_size=3, attention_size=given)
+    assert {name: tuple(p.shape) for name, p in attention.named_parameters()} == {
+        "key.weight": (size, 256),
         "key.bias": (size,),
         "query.weight": (size, 3),
         "query.bias": (size,),
         "value.weight": (1, size),
     }
-    weights, _ = attention(STATES, MASK, torch.ones(2, 3))
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2))
-
-
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_attention_size_must_be_positive(name: str) -> None:
-    with pytest.raises(InputError, match="attention_size is 0"):
-        ATTENTIONS[name](4, attention_size=0)
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_queries_are_given_where_expected_and_only_there(name: str) -> None:
     query = torch.ones(2, 4)
+    with pytest.raises(InputError, match="attention_size is 0"):
+        ATTENTIONS[name](4, attention_size=0)
     with pytest.raises(ValueError, match="expects no query"):
         ATTENTIONS[name](4)(STATES, MASK, query)
     with pytest.raises(ValueError, match=r"expects a query \(B, 4\)"):

@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from attnlight.errors import InputError
-from attnlight.models import CNN, ENCODERS, Average, BiGRU, BiLSTM, Conv, NoEncoder
+from attnlight.models import ENCODERS, Conv
+from tests.models.oracles import encoded, parameters
 
 LENGTHS = (7, 1, 4, 2)
 
@@ -15,64 +17,16 @@ def texts(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     return torch.randn(4, 7, 5, dtype=dtype, generator=random), mask
 
 
-@pytest.mark.parametrize("encoder", [BiLSTM, BiGRU])
-def test_recurrent_states_equal_those_of_each_text_alone(
-    encoder: type[BiLSTM] | type[BiGRU],
-) -> None:
+@pytest.mark.parametrize("name", ENCODERS)
+def test_states_are_those_of_each_text_by_definition(name: str) -> None:
     torch.manual_seed(0)
-    model = encoder(5, 3).double()
-    both = encoder.cell(5, 3, batch_first=True, bidirectional=True).double()
-    names = dict(both.named_parameters())
-    for name, parameter in model.forwards.named_parameters():
-        names[name].data.copy_(parameter.data)
-    for name, parameter in model.backwards.named_parameters():
-        names[f"{name}_reverse"].data.copy_(parameter.data)
+    model = ENCODERS[name](5, 8).double().eval()
     embeddings, mask = texts()
-    states = model(embeddings, mask)
-    assert states.shape == (4, 7, 6)
-    assert model.output_size == 6
+    states = model(embeddings, mask).detach()
+    assert states.shape == (4, 7, model.output_size)
     for row, length in enumerate(LENGTHS):
-        alone, _ = both(embeddings[row, None, :length])
-        torch.testing.assert_close(states[row, :length], alone[0], rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(("encoder", "widths"), [(CNN, (1, 3, 5, 7)), (Conv, (3, 5))])
-def test_convolutions_equal_a_naive_loop(
-    encoder: type[CNN] | type[Conv], widths: tuple[int, ...]
-) -> None:
-    torch.manual_seed(0)
-    model = encoder(5, 8).double().eval()
-    embeddings, mask = texts()
-    states = model(embeddings, mask)
-    assert states.shape == (4, 7, 8)
-    for row, length in enumerate(LENGTHS):
-        for n in range(7):
-            features = []
-            for layer, width in zip(model.convolutions, widths, strict=True):
-                assert isinstance(layer, nn.Conv1d)
-                total = layer.bias.clone()
-                for k in range(width):
-                    place = n + k - width // 2
-                    if 0 <= place < length:
-                        total = total + layer.weight[:, :, k] @ embeddings[row, place]
-                features.append(total.relu())
-            expected = torch.cat(features) if n < length else torch.zeros(8).double()
-            torch.testing.assert_close(states[row, n], expected, rtol=1e-12, atol=1e-12)
-
-
-def test_average_is_affine_and_tanh() -> None:
-    model = Average(5, 3).double()
-    embeddings, mask = texts()
-    weight, bias = model.projection.weight, model.projection.bias
-    expected = torch.tanh(torch.einsum("de,bne->bnd", weight, embeddings) + bias)
-    torch.testing.assert_close(model(embeddings, mask), expected)
-    assert model.output_size == 3
-
-
-def test_no_encoder_gives_the_embeddings() -> None:
-    embeddings, mask = texts()
-    assert torch.equal(NoEncoder(5, 3)(embeddings, mask), embeddings)
-    assert NoEncoder(5, 3).output_size == 5
+        expected = encoded(name, parameters(model), embeddings[row, :length].numpy())
+        np.testing.assert_allclose(states[row, :length], expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -127,13 +81,10 @@ def test_conv_drops_input_in_training_only() -> None:
     assert 0.6 * 400 < kept[0].item() < 0.8 * 400
 
 
-@pytest.mark.parametrize("hidden_size", [0, 3, 126])
-def test_cnn_refuses_a_size_it_cannot_share_out(hidden_size: int) -> None:
-    with pytest.raises(InputError, match=f"hidden_size {hidden_size} of the cnn"):
-        CNN(5, hidden_size)
-
-
-@pytest.mark.parametrize("hidden_size", [0, 1, 101])
-def test_conv_refuses_a_size_it_cannot_share_out(hidden_size: int) -> None:
-    with pytest.raises(InputError, match=f"hidden_size {hidden_size} of the conv .* of 2"):
-        Conv(5, hidden_size)
+@pytest.mark.parametrize(
+    ("name", "hidden_size"),
+    [("cnn", 0), ("cnn", 3), ("cnn", 126), ("conv", 0), ("conv", 1), ("conv", 101)],
+)
+def test_a_size_that_cannot_be_shared_out_is_refused(name: str, hidden_size: int) -> None:
+    with pytest.raises(InputError, match=f"hidden_size {hidden_size} of the {name}"):
+        ENCODERS[name](5, hidden_size)

@@ -201,19 +201,14 @@ def test_columns_of_rows_of_like_length(
         agree(asked[name], column)
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_nothing_is_left_on_a_classifier_between_batches(nested: bool) -> None:
-    interleaved(classifier(3, nested), texts(nested), texts(nested).select(torch.arange(9) > 3))
-
-
-@pytest.mark.parametrize("kind", ["study", "text", "residual"])
-def test_nothing_is_left_on_a_tagger_between_batches(kind: str) -> None:
-    interleaved(tagger(kind).double(), sentences(), sentences((3, 7), seed=1))
-
-
+@pytest.mark.parametrize("kind", ["flat", "nested", "study", "text", "residual"])
 @torch.no_grad()
-def interleaved(model: AttentionModel, first: TextBatch, second: TextBatch) -> None:
-    """A batch's readout is the same after another batch was read."""
+def test_nothing_is_left_on_a_model_between_batches(kind: str) -> None:
+    if kind in ("flat", "nested"):
+        first = texts(kind == "nested")
+        model, second = classifier(3, kind == "nested"), first.select(torch.arange(9) > 3)
+    else:
+        model, first, second = tagger(kind).double(), sentences(), sentences((3, 7), seed=1)
     output = model(first)
     candidates = attentions(readout_of(first, output, model)).to(output.weights.dtype)
     before = model.readout(output, candidates)

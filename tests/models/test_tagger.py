@@ -1,6 +1,5 @@
 """The tagger: what its rows are, that its algebra holds, and that batches change nothing."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -68,39 +67,33 @@ def test_neither_batch_nor_padding_changes_anything(kind: str, double: bool) -> 
 
 
 @kinds
-def test_the_readout_of_its_own_attention_is_the_prediction(kind: str) -> None:
-    model, batch = tagger(**KINDS[kind]), sentences()
+@torch.no_grad()
+def test_candidates_are_read_as_given_attention_is(kind: str) -> None:
+    model, batch = tagger(**KINDS[kind]).double(), sentences(extra=1)
     output = model(batch)
-    again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
-    torch.testing.assert_close(again, output.logits, atol=1e-5, rtol=1e-5)
-    empty = model.readout(output, torch.zeros_like(output.weights).unsqueeze(2)).squeeze(1)
-    torch.testing.assert_close(empty, output.bias.expand_as(empty), atol=1e-5, rtol=1e-5)
-
-
-@kinds
-def test_given_attention_is_read_as_candidates_are(kind: str) -> None:
-    model, batch = tagger(**KINDS[kind]).double(), sentences()
-    output = model(batch)
-    random = torch.rand(len(output.rows), 2, 5, 9, dtype=torch.float64)
+    random = torch.rand(20, 2, 5, 10, dtype=torch.float64)
     candidates = random.masked_fill(~output.mask[:, None, None], 0.0)
     candidates = candidates / candidates.sum(-1, keepdim=True)
+    candidates[:, :, 0], candidates[:, :, 1] = 0, output.weights
     logits = model.readout(output, candidates)
-    for number in range(5):
+    torch.testing.assert_close(logits[:, 0], output.bias.expand_as(logits[:, 0]))
+    torch.testing.assert_close(logits[:, 1], output.logits)
+    for number in range(1, 5):
         given = model(batch, weights=candidates[:, :, number])
         torch.testing.assert_close(given.weights, candidates[:, :, number])
         torch.testing.assert_close(given.logits, logits[:, number])
+    assert (output.item_logits is None) == (model.decoder.readout == "study")
     if output.item_logits is not None:
-        torch.testing.assert_close(read(candidates, output.item_logits), logits)
-
-
-@pytest.mark.parametrize("kind", ["text", "residual", "deep text", "bilstm"])
-def test_logits_are_weights_times_item_logits(kind: str) -> None:
-    model, batch = tagger(**KINDS[kind]).double(), sentences(extra=1)
-    output = model(batch)
-    products = output.weights.unsqueeze(-1) * output.item_logits
-    torch.testing.assert_close(products.sum((1, 2)), output.logits)
-    assert output.item_logits.isfinite().all()
-    assert output.bias.shape == ((20, 4) if model.decoder.readout == "residual" else (4,))
+        assert output.item_logits.isfinite().all()
+        read_items = read(candidates, output.item_logits)
+        torch.testing.assert_close(read_items[:, 1:], logits[:, 1:])
+        assert output.bias.shape == ((20, 4) if model.decoder.readout == "residual" else (4,))
+    texts = torch.tensor([True, False, True, True])
+    rows = texts[texts_of_rows(output.rows)]
+    some = torch.tensor([0, 3, 4, 11, 19])
+    for chosen, which in ((texts, rows), (texts_of_rows(output.rows)[some].unique(), some)):
+        alone = model.readout(output.select(chosen, which), candidates[which])
+        torch.testing.assert_close(alone, logits[which])
 
 
 def test_one_sentence_shares_its_item_logits() -> None:
@@ -110,12 +103,6 @@ def test_one_sentence_shares_its_item_logits() -> None:
     assert items.shape == (500, 2, 500, 4)
     assert items.stride(0) == 0
     assert items.untyped_storage().nbytes() == 4 * 2 * 500 * 4
-
-
-def test_study_has_no_item_logits() -> None:
-    model, batch = tagger("study"), sentences()
-    assert model(batch).item_logits is None
-    assert model.train()(batch).bias.isnan().all()
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -135,37 +122,12 @@ def test_what_a_token_hears_of_itself(readout: str) -> None:
     assert torch.allclose(one_way, other) == (readout == "text")
 
 
-@kinds
-def test_selected_sentences_are_read_alike(kind: str) -> None:
-    model, batch = tagger(**KINDS[kind]), sentences()
-    output = model(batch)
-    texts = torch.tensor([True, False, True, True])
-    rows = texts[texts_of_rows(output.rows)]
-    chosen = output.select(texts, rows)
-    logits = model.readout(chosen, chosen.weights.unsqueeze(2)).squeeze(1)
-    torch.testing.assert_close(logits, output.logits[rows], atol=1e-5, rtol=1e-5)
-
-
-def test_readout_in_blocks_is_the_readout(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = tagger("study"), sentences()
-    output = model(batch)
-    candidates = torch.rand(20, 2, 3, 9)
-    whole = model.readout(output, candidates)
-    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", 200)
-    torch.testing.assert_close(model.readout(output, candidates), whole)
-    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", 1)
-    torch.testing.assert_close(model.readout(output, candidates), whole)
-
-
-@kinds
-def test_rows_read_alone_are_read_as_among_others(kind: str) -> None:
-    model = tagger(**KINDS[kind])
-    output = model(sentences())
-    rows = torch.tensor([0, 3, 4, 11, 19])
-    candidates = torch.rand(20, 2, 3, 9)
-    texts = texts_of_rows(output.rows)[rows].unique()
-    alone = model.readout(output.select(texts, rows), candidates[rows])
-    torch.testing.assert_close(alone, model.readout(output, candidates)[rows])
+@pytest.mark.parametrize("block", [200, 1])
+def test_readout_in_blocks_is_the_readout(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, candidates = tagger("study")(sentences()), torch.rand(20, 2, 3, 9)
+    whole = tagger("study").readout(output, candidates)
+    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", block)
+    torch.testing.assert_close(tagger("study").readout(output, candidates), whole)
 
 
 def test_repeats_of_padded_validation_are_texts_of_their_own() -> None:
@@ -208,7 +170,7 @@ def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
 
 
 def test_nested_texts_are_refused() -> None:
-    batch = copy.copy(sentences())
+    batch = sentences()
     batch.tokens = batch.tokens.unsqueeze(1)
     with pytest.raises(InputError, match="reads single sentences"):
         tagger()(batch)

@@ -46,17 +46,15 @@ class Line(NamedTuple):
 def study_tables(estimates: Estimates) -> dict[str, Table]:
     """Every table of a study by the stem of its files.
 
-    A table is included if the study has its measure `needs` and lacks its measure `unless`; a
-    column of the base if the study has its measure.
+    A column of the base is included if the study has its measure.
     """
     study, fields = estimates.study, _notes(estimates)
     lines, measures = _lines(study) | _lines_by_base(estimates), {*estimates.measures}
     measures |= {*study.measures}
     specs = {(s.group, s.against, s.subject, s.measure): s for s in groups.specs(study)}
     tables = {}
-    for table in texts()["tables"]:
-        if table.get("needs", study.quality) not in measures or table.get("unless") in measures:
-            continue
+    kind = "taggers" if "nll_gold" in measures else "classifiers"
+    for table in texts()["tables"][kind] if measures & {"nll_gold", study.quality} else ():
         columns: dict[str, str] = {}
         for name, heading in table["columns"].items():
             names = [name.replace("quality", study.quality)]

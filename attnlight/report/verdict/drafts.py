@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlight.errors import InputError
 from attnlight.figures import describe
-from attnlight.figures.methods import METHODS
+from attnlight.figures.methods import method_words
 from attnlight.figures.tables import class_name
 from attnlight.problems import problem_of_task
 from attnlight.records import (
@@ -131,7 +131,11 @@ class Drafts:
         if judged is None:
             return Draft("ranks", NOT_SHOWN, estimate=Estimate(np.nan, np.empty(0), 0))
         chosen, best, texts, values = judged
-        fields = {"best": METHODS[[*others][best - 1]], "chosen": chosen, "methods": len(others)}
+        fields = {
+            "best": method_words([*others][best - 1]),
+            "chosen": chosen,
+            "methods": len(others),
+        }
         effect = Estimate.of(texts, values[:, best])
         fields["effect"] = effect.value
         # The ratio is claimed only where its denominator is.

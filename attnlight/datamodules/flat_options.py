@@ -1,0 +1,60 @@
+"""Constructors whose arguments are dataclasses, called with the fields of these."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass, replace
+from functools import wraps
+from typing import Any, get_type_hints
+
+Constructor = Callable[..., None]
+
+
+def flat_options(constructor: Constructor) -> Constructor:
+    """A constructor that takes the fields of its arguments that are dataclasses as its own options.
+
+    So an option is declared once, in a dataclass, with its type, default and description. The
+    signature and the docstring of the result list all options; jsonargparse makes the command line,
+    its help and the keys of files from these. A dataclass may also be given as a whole, by the name
+    of its argument; single options then change it.
+
+    Args:
+        constructor: The `__init__` of a class. No two options and arguments have the same
+            name.
+    """
+    own, hints = inspect.signature(constructor).parameters.values(), get_type_hints(constructor)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options: list[inspect.Parameter] = []
+    names: dict[str, list[str]] = {}
+    for argument in own:
+        kind = groups.get(argument.name)
+        types = hints if kind is None else get_type_hints(kind)
+        fields = [argument] if kind is None else inspect.signature(kind).parameters.values()
+        names[argument.name] = [field.name for field in fields]
+        options += (
+            field.replace(kind=field.POSITIONAL_OR_KEYWORD, annotation=types.get(field.name))
+            for field in fields
+        )
+    signature = inspect.Signature(options)
+
+    @wraps(constructor)
+    def construct(self: object, *args: Any, **given: Any) -> None:  # noqa: ANN401
+        whole = {name: given.pop(name) for name in groups if name in given}
+        found = signature.bind_partial(self, *args, **given).arguments
+        for name, kind in groups.items():
+            changes = {key: found.pop(key) for key in names[name] if key in found}
+            found[name] = replace(whole[name], **changes) if name in whole else kind(**changes)
+        constructor(**found)
+
+    construct.__signature__ = signature  # type: ignore[attr-defined]
+    described = [constructor, *(base for kind in groups.values() for base in kind.__mro__[::-1])]
+    construct.__doc__ = "Its options.\n\nArgs:\n" + "\n".join(
+        filter(None, map(_described_options, described))
+    )
+    return construct
+
+
+def _described_options(kind: object) -> str:
+    """The lines of `Args:` in a docstring."""
+    return (inspect.getdoc(kind) or "").partition("Args:\n")[2].partition("\n\n")[0]

@@ -1,0 +1,88 @@
+"""Cells that many tables have: rows of models, quality, means over seeds and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.statistics.f1 import resampled_f1
+from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
+from results_page.archive import Archive, Experiment
+from results_page.measures import resampled_auroc
+from results_page.tables import DASH, Row, column_mean, interval, mean_over_seeds, over_seeds
+
+Cell = Callable[[Experiment], object]
+Rows = Callable[[Archive], Iterator[Row]]
+
+
+def by_model(models: Mapping[str, Row], cells: Mapping[str, Cell]) -> Rows:
+    """A table with a row for each archived model: its words, then a cell for each heading."""
+
+    def rows(archive: Archive) -> Iterator[Row]:
+        for name, words in models.items():
+            if name in archive:
+                found = {heading: cell(archive[name]) for heading, cell in cells.items()}
+                yield {**words, **found}
+
+    return rows
+
+
+@lru_cache(maxsize=8)
+def columns(experiment: Experiment, test: str) -> dict[str, NDArray[Any]]:
+    """The columns of a test, which may be of a part of the test split."""
+    return experiment.test(test, partial=True)
+
+
+@cache
+def measured(experiment: Experiment, measure: str) -> Resampled:
+    """Accuracy, F1 or AUROC on the test split; F1 is the mean over classes if there are several."""
+    found = experiment.test("predictions")
+    label, prediction = found["label"], found["prediction"]
+    if measure == "auroc":
+        return resampled_auroc(label, found["probabilities"][..., 1])
+    if measure == "accuracy":
+        return resampled_means((prediction == label).astype(np.float64))
+    return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
+
+
+def quality(measure: str) -> Cell:
+    """Mean and standard deviation of a measure over seeds, with the interval."""
+    return lambda runs: over_seeds(measured(runs, measure))
+
+
+def seeds(runs: Experiment) -> int:
+    """The number of archived seeds."""
+    return len(runs.seeds)
+
+
+def epochs(runs: Experiment) -> str:
+    """The epoch chosen of each seed, of all its epochs."""
+    ends = zip(runs.chosen, runs.curves.groupby("seed").size(), strict=True)
+    return " / ".join(f"{epoch + 1} of {count}" for epoch, count in ends)
+
+
+def texts(test: str = "predictions") -> Cell:
+    """The number of texts of a test."""
+    return lambda runs: len(columns(runs, test)["index"])
+
+
+def mean(test: str, column: str, places: int = 2) -> Cell:
+    """Mean of a column over seeds and texts, with its interval."""
+    return lambda runs: mean_of(columns(runs, test), column, places)
+
+
+def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 2) -> str:
+    """`mean` of columns (S, n) at hand; a dash where the column is lacking or undefined."""
+    values = found.get(column, np.array([[np.nan]])).astype(np.float64)
+    return (
+        DASH if np.isnan(values).all() else interval(column_mean({column: values}, column), places)
+    )
+
+
+def spread(test: str, column: str) -> Cell:
+    """Mean and standard deviation over seeds of a column, on texts defined in every seed."""
+    return lambda runs: mean_over_seeds(columns(runs, test)[column])

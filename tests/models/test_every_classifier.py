@@ -1,0 +1,327 @@
+"""What flat and hierarchical classifiers and those of pairs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
+from attnlight.functional import read
+from attnlight.models import ATTENTIONS, ENCODERS
+from attnlight.models.options import ClassifierNet
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models import test_pair as pair
+from tests.models.oracles import BOS, EOS
+from tests.models.precision import require_bfloat16
+from tests.models.test_classifier import close
+
+DTYPES = [torch.float32, torch.float64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A classifier's models and batches.
+
+    Attributes:
+        model: From encoder, attention, classes, dtype and options to a model.
+        texts: From a number of classes to texts.
+        collate: From texts, whether to pad more than needed, and a number of classes to a batch.
+        combinations: Encoders with attentions.
+        empty: A text that attention reaches nothing of.
+    """
+
+    model: Callable[..., Any]
+    texts: Callable[[int], list[Any]]
+    collate: Callable[..., TextBatch]
+    combinations: list[tuple[str, str]]
+    empty: Any
+
+    def batch(self, wide: bool = False, classes: int = 3) -> TextBatch:
+        return self.collate(self.texts(classes), wide, classes)
+
+
+def of_pairs(decoder: str, share: bool) -> Kind:
+    attended = [("cnn", name) for name in ATTENTIONS if name != "additive"]
+    return Kind(
+        partial(pair.model, decoder=decoder, share=share),
+        lambda classes: pair.corpus(classes=classes),
+        lambda texts, wide=False, classes=3: pair.collate(texts, (9 * wide, 4 * wide), classes),
+        [*((name, "additive") for name in ENCODERS), *attended],
+        ([BOS, EOS], [7], [0, 1]),
+    )
+
+
+KINDS = {
+    "flat": Kind(
+        flat.model,
+        lambda _: flat.corpus(),
+        lambda texts, wide=False, _=3: flat.collate(texts, 9 * wide),
+        flat.COMBINATIONS,
+        [BOS, EOS],
+    ),
+    "hierarchical": Kind(
+        hierarchical.model,
+        lambda _: hierarchical.corpus(),
+        lambda texts, wide=False, _=3: hierarchical.collate(texts, 4 * wide, 9 * wide),
+        hierarchical.COMBINATIONS,
+        [[BOS, EOS], []],
+    ),
+    "tanh": of_pairs("tanh", share=False),
+    "affine": of_pairs("affine", share=True),
+}
+SINGLE = ("flat", "hierarchical")
+AFFINE = (*SINGLE, "affine")
+each = pytest.mark.parametrize("kind", KINDS, indirect=True)
+encoded = pytest.mark.parametrize(
+    ("kind", "encoder"), [(kind, name) for kind in KINDS for name in ENCODERS], indirect=["kind"]
+)
+
+
+def combined(*kinds: str) -> Any:
+    every = [(kind, *names) for kind in kinds for names in KINDS[kind].combinations]
+    return pytest.mark.parametrize(("kind", "encoder", "attention"), every, indirect=["kind"])
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def compare(row: AttentionOutput, output: AttentionOutput, which: int, dtype: torch.dtype) -> None:
+    """The only row of one output against a row of another, on what that text's items are."""
+    mask, size = row.mask[0], row.mask.shape[1]
+    assert torch.equal(mask, output.mask[which, :size])
+    assert not output.mask[which, size:].any()
+    pairs = [(row.logits[0], output.logits[which])]
+    if row.bias.ndim > 1:
+        pairs += [(row.bias[0], output.bias[which])]
+    if row.item_logits is not None and output.item_logits is not None:
+        pairs += [(row.item_logits[0][:, mask], output.item_logits[which, :, :size][:, mask])]
+    for own, other in pairs:
+        close(own, other, dtype, logits=True)
+    close(row.probabilities[0], output.probabilities[which], dtype)
+    close(row.weights[0], output.weights[which, :, :size], dtype)
+    if "query" in row.memory:
+        close(row.memory["query"][0], output.memory["query"][which], dtype)
+    for own, other in zip(row.layers or (), output.layers or (), strict=True):
+        close(own[0], other[which, :size, : own.shape[2]], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@combined(*KINDS)
+@torch.no_grad()
+def test_padding_batch_size_and_order_change_nothing(
+    kind: Kind, encoder: str, attention: str, dtype: torch.dtype
+) -> None:
+    made, texts = kind.model(encoder, attention, classes=3, dtype=dtype), kind.texts(3)
+    together = made(kind.collate(texts))
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(0)).tolist()
+    shuffled = made(kind.collate([texts[n] for n in order], True))
+    for place, n in enumerate(order):
+        alone = made(kind.collate([texts[n]]))
+        compare(alone, together, n, dtype)
+        compare(alone, shuffled, place, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("classes", [2, 3])
+@combined(*AFFINE)
+@torch.no_grad()
+def test_logits_are_weights_times_item_logits(
+    kind: Kind, encoder: str, attention: str, classes: int, dtype: torch.dtype
+) -> None:
+    made, batch = (
+        kind.model(encoder, attention, classes=classes, dtype=dtype),
+        kind.batch(True, classes),
+    )
+    output = made(batch)
+    assert output.item_logits.shape == (len(batch), 1, batch.tokens.shape[1], classes)
+    assert output.item_logits.isfinite().all()
+    close(read(output.weights, output.item_logits), output.logits, dtype, logits=True)
+    if batch.allowed_classes is not None:
+        for values in (output.logits, output.bias, *output.item_logits[:, 0].unbind(1)):
+            assert (values[~batch.allowed_classes] == NOT_ALLOWED).all()
+
+
+@each
+@pytest.mark.parametrize("classes", [2, 3])
+@torch.no_grad()
+def test_output(kind: Kind, classes: int) -> None:
+    made, batch = kind.model("bigru", classes=classes), kind.batch(True, classes)
+    output = made(batch)
+    assert isinstance(made, AttentionModel)
+    assert torch.equal(output.rows, torch.stack([batch.index, 0 * batch.index], 1))
+    items = batch.attendable()
+    assert torch.equal(output.mask, items if items.ndim == 2 else items.any(-1))
+    assert output.states.shape == (*output.mask.shape, 32)
+    assert output.bias.shape[-1] == classes
+    empty = made.readout(output, 0 * output.weights[:, :, None])[:, 0]
+    torch.testing.assert_close(output.bias.expand_as(empty), empty)
+    layers = [(words, items) for words in output.layers or ()]
+    assert [words.shape for words, _ in layers] == [batch.tokens.shape] * (items.ndim == 3)
+    for weights, mask in ((output.weights[:, 0], output.mask), *layers):
+        assert (weights[~mask] == 0).all()
+        assert (weights[mask] > 0).all()
+        torch.testing.assert_close(weights.sum(-1), mask.any(-1).to(weights.dtype))
+
+
+@each
+@pytest.mark.parametrize("classes", [2, 3])
+@torch.no_grad()
+def test_given_weights_are_read_as_candidates_are(kind: Kind, classes: int) -> None:
+    made, batch = kind.model(classes=classes), kind.batch(True, classes)
+    output = made(batch)
+    candidates = torch.rand(len(batch), 1, 20, batch.tokens.shape[1], dtype=torch.float64) * 2
+    candidates[:, :, 0] = 0
+    logits = made.readout(output, candidates)
+    assert logits.shape == (len(batch), 20, classes)
+    for k in range(20):
+        given = made(batch, weights=candidates[:, :, k])
+        assert torch.equal(given.weights, candidates[:, :, k])
+        for below, before in zip(given.layers or (), output.layers or (), strict=True):
+            assert torch.equal(below, before)
+        torch.testing.assert_close(logits[:, k], given.logits)
+        if classes == 3 and batch.query is None:
+            context = torch.einsum("bhn,bnd->bd", candidates[:, :, k], output.states)
+            expected = context @ made.decoder.weight.T + made.decoder.bias
+            torch.testing.assert_close(given.logits, expected)
+    torch.testing.assert_close(logits[:, 0], output.bias.expand_as(logits[:, 0]))
+    assert torch.equal(made(batch, weights=output.weights).logits, output.logits)
+    rows = torch.tensor([4, 1, 2])
+    some = made.readout(output.select(rows, rows), candidates[rows])
+    torch.testing.assert_close(some, logits[rows])
+
+
+@encoded
+def test_given_embeddings_replace_the_model_s_own_and_have_gradients(
+    kind: Kind, encoder: str
+) -> None:
+    made = kind.model(encoder, classes=3)
+    batch = replace(kind.batch(True), allowed_classes=None)
+    embeddings = made.embed(batch).detach().requires_grad_()
+    assert embeddings.shape == (*batch.tokens.shape, 12)
+    assert (embeddings[~batch.mask] == 0).all()
+    output = made(batch, embeddings=embeddings)
+    torch.testing.assert_close(output.logits, made(batch).logits, rtol=1e-12, atol=1e-12)
+    output.probabilities[:, 1].sum().backward()
+    assert embeddings.grad is not None
+    assert embeddings.grad.isfinite().all()
+    assert (embeddings.grad[~batch.mask] == 0).all()
+    assert (embeddings.grad[batch.attendable()].abs().sum(-1) > 0).all()
+    assert not torch.equal(made(batch, embeddings=embeddings * 2).logits, output.logits)
+
+
+@encoded
+@torch.no_grad()
+def test_output_is_in_full_precision_under_autocast(kind: Kind, encoder: str) -> None:
+    require_bfloat16(encoder)
+    made, batch = kind.model(encoder, classes=3, dtype=torch.float32), kind.batch()
+    full = made(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = made(batch)
+    tensors = [output.logits, output.weights, output.item_logits, output.states, output.bias]
+    for values in (*tensors, *(output.layers or ()), *output.memory.values()):
+        assert values is None or values.dtype in (torch.float32, torch.bool)
+    torch.testing.assert_close(output.logits, full.logits, rtol=0.05, atol=0.6)
+    given = made.readout(output, output.weights[:, :, None])[:, 0]
+    torch.testing.assert_close(given, output.logits, rtol=0.05, atol=0.3)
+    if output.item_logits is not None:
+        torch.testing.assert_close(
+            read(output.weights, output.item_logits), output.logits, rtol=0.05, atol=0.3
+        )
+
+
+@pytest.mark.parametrize("kind", AFFINE, indirect=True)
+def test_item_logits_are_not_made_in_training(kind: Kind) -> None:
+    made, batch = kind.model(classes=3), kind.batch()
+    assert made.train()(batch).item_logits is None
+    assert made.eval()(batch).item_logits is not None
+
+
+@combined(*KINDS)
+def test_the_loss_reaches_every_parameter(kind: Kind, encoder: str, attention: str) -> None:
+    made = kind.model(encoder, attention, classes=3).train()
+    batch = replace(kind.batch(True), allowed_classes=None)
+    made(batch).logits[:, 1:].square().sum().backward()
+    for name, parameter in made.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+    assert (made.embedding.weight.grad[0] == 0).all()
+
+
+@encoded
+def test_a_text_without_items_has_the_logits_of_an_empty_context(kind: Kind, encoder: str) -> None:
+    made = kind.model(encoder, classes=3)
+    for texts in ([kind.empty], [kind.empty, *kind.texts(3)[1:3]]):
+        output = made(kind.collate(texts, True))
+        assert (output.weights[0] == 0).all()
+        torch.testing.assert_close(output.logits[0], output.bias.expand_as(output.logits)[0])
+        assert output.item_logits is None or output.item_logits.isfinite().all()
+    output.logits.square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in made.parameters())
+
+
+DROPOUTS = [
+    *((kind, name) for kind in SINGLE for name in ("embedding_dropout", "dropout")),
+    ("hierarchical", "sentence_dropout"),
+]
+
+
+@pytest.mark.parametrize(("kind", "place"), DROPOUTS, indirect=["kind"])
+def test_dropouts_act_in_training_only(kind: Kind, place: str) -> None:
+    """One word in one sentence: what is dropped of its embedding is missing from the logits."""
+    made = kind.model("none", "uniform", classes=12, **{place: 0.5})
+    nn.init.eye_(made.decoder.weight)
+    nn.init.zeros_(made.decoder.bias)
+    words = [[token] for token in range(4, 24)]
+    batch = kind.collate(words if kind is KINDS["flat"] else [[word] for word in words])
+    whole = made(batch).logits
+    torch.testing.assert_close(whole, made.embedding.weight[4:24])
+    torch.manual_seed(0)
+    kept = made.train()(batch).logits
+    assert 0.3 < (kept != 0).double().mean() < 0.7
+    torch.testing.assert_close(kept[kept != 0], 2 * whole[kept != 0])
+
+
+@pytest.mark.parametrize("kind", ["tanh", "affine"], indirect=True)
+@pytest.mark.parametrize("name", ["dropout", "embedding_dropout"])
+def test_dropouts_of_pairs_act_in_training_only(kind: Kind, name: str) -> None:
+    made, batch = kind.model(classes=3, **{name: 0.5}), kind.batch()
+    expected = kind.model(classes=3)(batch).logits
+    assert torch.equal(made(batch).logits, expected)
+    assert not torch.equal(made.train()(batch).logits, expected)
+
+
+@each
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dropout": -0.1}, "^dropout is -0.1"),
+        ({"embedding_dropout": 1.0}, "^embedding_dropout is 1.0"),
+        ({"classes": 1}, "num_classes is 1"),
+        ({"embeding_size": 6}, r"no option .embeding_size.*embedding_size"),
+    ],
+)
+def test_options_out_of_range_are_refused(kind: Kind, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        kind.model(**options)
+
+
+@pytest.mark.parametrize("kind", SINGLE, indirect=True)
+def test_options_are_those_of_the_group(kind: Kind) -> None:
+    options = asdict(ClassifierNet(embedding_size=6, hidden_size=4))
+    made = type(kind.model())(20, 3, **options)
+    assert made.embedding.weight.shape == (20, 6)
+
+
+def test_a_flat_classifier_has_no_sentences_to_drop() -> None:
+    with pytest.raises(InputError, match=r"sentence_dropout is 0\.2, but .* no sentences"):
+        flat.model(sentence_dropout=0.2)
