@@ -1,4 +1,7 @@
-"""Measure the structure of the package: `python -m tests.structure` prints one line per measure."""
+"""Measure the structure of the package: `python -m tests.structure` prints one line per measure.
+
+`python -m tests.structure FOLDER` prints those of another package that need only its source.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,9 @@ def imported(path: Path) -> Iterator[Path]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            place = [PACKAGE.name, *path.relative_to(PACKAGE).parts][: -node.level or None]
+            module = [*(place if node.level else ()), *filter(None, [node.module])]
+            names = [".".join([*module, alias.name]) for alias in node.names]
         else:
             continue
         yield from filter(None, map(_file, names))
@@ -126,15 +131,20 @@ def ancestors(cls: type) -> int:
     return sum(parent.__module__.startswith("attnlight") for parent in cls.__mro__)
 
 
-def arguments(cls: type) -> int:
-    """Arguments of a constructor that the package wrote; those of a dataclass are its fields.
+def arguments() -> dict[str, int]:
+    """Arguments of each constructor that the package writes out, by class.
 
-    A dataclass that is an argument counts as one, also where its fields can be given one by one.
+    An argument that is a dataclass counts as one, also where its fields can be given one by one.
     """
-    own = vars(cls).get("__init__")
-    return (
-        len(inspect.signature(inspect.unwrap(own)).parameters) - 1 if inspect.isfunction(own) else 0
-    )
+    return {
+        node.name: len([*own.args, *own.kwonlyargs, *filter(None, [own.vararg, own.kwarg])]) - 1
+        for path in sources(PACKAGE)
+        for node in walk(path)
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for own in [method.args]
+    }
 
 
 class Trace:
@@ -216,24 +226,36 @@ def adversarial_step() -> Trace:
 
 
 def main() -> None:
-    """Print every measure."""
+    """Print every measure, or those of the source of another package."""
+    if folder := sys.argv[1:]:
+        global PACKAGE
+        PACKAGE = Path(folder[0]).resolve()
+        print_source()
+        return
     print(f"lines of report, studies, tasks and docs: {lines(*UPPER):,}")
-    print(f"lines of attnlight: {lines('attnlight'):,} in {len(sources(PACKAGE))} files")
+    print_source()
     rates = [functions_per_thousand_lines(*where) for where in (("attnlight", "docs"), UPPER)]
-    print(f"functions per 1,000 lines: {rates[0]:.0f}, of these folders {rates[1]:.0f}")
+    print(f"functions per 1,000 lines with docs {rates[0]:.0f}, of these folders {rates[1]:.0f}")
     print(f"lines of tests per line of attnlight: {lines('tests') / lines('attnlight'):.2f}")
-    print(f"files at the package's root: {len(files_at_the_root())}")
-    print("\n  ".join([f"circles of imports by file: {len(circles())}", *map(str, circles())]))
-    names = attributes_by_name()
-    rate = 1000 * len(names) / lines("attnlight")
-    print(f"hasattr and getattr with a literal: {len(names)}, {rate:.2f} per 1,000 lines")
-    found = classes()
-    for what, count in (("classes of the package in an MRO", ancestors), ("arguments", arguments)):
-        most = sorted(((count(cls), cls.__name__) for cls in found), reverse=True)[:8]
-        print(f"most {what}: {', '.join(f'{name} {number}' for number, name in most)}")
+    print(f"most classes of the package in an MRO: {max(map(ancestors, classes()))}")
     print(f"moves between files for an adversarial step: {adversarial_step().moves:,}")
     print(f"moves between files for ImportanceCorrelation.measure: {importance().moves:,}")
     print(f"moves between files for a study page: {study_page().moves:,}")
+
+
+def print_source() -> None:
+    """Print what the source of the package shows."""
+    size, files = lines(str(PACKAGE)), len(sources(PACKAGE))
+    print(f"lines of {PACKAGE.name}: {size:,} in {files} files, {size / files:.0f} a file")
+    print(f"functions per 1,000 lines: {functions_per_thousand_lines(str(PACKAGE)):.0f}")
+    print(f"files at the package's root: {len(files_at_the_root())}")
+    found = circles()
+    print(f"circles of imports by file: {len(found)}, with {sum(map(len, found))} files")
+    names = attributes_by_name()
+    rate = 1000 * len(names) / size
+    print(f"hasattr and getattr with a literal: {len(names)}, {rate:.2f} per 1,000 lines")
+    most = sorted(arguments().items(), key=lambda each: -each[1])[:8]
+    print(f"most arguments: {', '.join(f'{name} {number}' for name, number in most)}")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,9 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 
 
 # The others take minutes: their parts are tested by themselves.
-@pytest.mark.parametrize("group", sorted(groups_of("cpu").keys() - {"training", "memory", "startup"}))
+@pytest.mark.parametrize(
+    "group", sorted(groups_of("cpu").keys() - {"training", "memory", "startup"})
+)
 def test_a_group_measures_its_benchmarks(group: str, tmp_path: Path) -> None:
     if group in ("huggingface", "opaque_readouts"):
         pytest.importorskip("transformers")
