@@ -14,19 +14,10 @@ from tempfile import TemporaryDirectory
 import torch
 
 import tests.conftest  # noqa: F401  no W&B, no hub
-from tests.guard import running, values
+from tests.guard import runs, values
 
-
-def main(named: list[str]) -> None:
-    """Write the values of the parts that are named, or of all."""
-    torch.set_num_threads(1)
-    for part in named or running.PARTS:
-        with TemporaryDirectory() as folder:
-            os.environ["ATTNLIGHT_CACHE"] = str(Path(folder, "cache"))
-            running.prepare(Path(folder))
-            found = running.PARTS[part](Path(folder))
-            values.write(running.EXPECTED / f"{part}.parquet", found)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+torch.set_num_threads(1)
+for part in sys.argv[1:] or runs.PARTS:
+    with TemporaryDirectory() as folder:
+        os.environ["ATTNLIGHT_CACHE"] = str(Path(folder, "cache"))
+        values.write(runs.EXPECTED / f"{part}.csv", runs.PARTS[part](Path(folder)))

@@ -9,30 +9,28 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
 Values = dict[str, NDArray[Any]]
-TOLERANCE = 1e-6  # of floats, relative or absolute
-# Of models trained here: another processor's instructions round otherwise, and training amplifies it
-# (weights differed by 6e-5 at most between AVX-512 and AVX2).
-TRAINED = 5e-4
+# Of floats, relative or absolute: another processor's instructions round otherwise, and training
+# amplifies it (weights differed by 6e-5 at most between AVX-512 and AVX2).
+TOLERANCE = 5e-4
 SHARE = 0.002  # of the values of a discrete column, where a margin is below the tolerance
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # noqa: RUF001
 _DECIMAL = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 _INTERVAL = re.compile(rf"({NUMBER.pattern}) \[({NUMBER.pattern}), ({NUMBER.pattern})\]")
-# Pages of runs: what they show must be among what they showed. All of it is in their CSV files.
-_PAGE = re.compile(r"report/\w+/(base|kept)/numbers")
-_MANY = 20  # values
+_MANY = 20  # values of a discrete column, one of which may differ
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-_KINDS = {"singles": "float32", "doubles": "float64", "integers": "int64", "texts": "str"}
+_HEAD = ("key", "type", "shape", "values")
 
 
 def record(path: Path) -> Values:
@@ -61,39 +59,18 @@ def weights(path: Path) -> Values:
 
 def metrics(path: Path) -> Values:
     """What a CSV logger wrote, each scalar in the order it was logged."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {name: np.array([float(row[name]) for row in rows if row[name]]) for name in rows[0]}
+    logged = pd.read_csv(path, dtype=str, keep_default_na=False)  # NaN is logged, too
+    return {name: column[column != ""].to_numpy(float) for name, column in logged.items()}
 
 
 def csv_table(path: Path) -> Values:
-    """The cells of a CSV file by row and column."""
+    """The cells of a CSV file by the row's first cells and the column's heading.
+
+    Cells that name a row: the first, and while that leaves twins those without numbers.
+    """
     with path.open(encoding="utf-8", newline="") as file:
-        return cells(list(csv.reader(file)))
-
-
-def markdown_tables(text: str) -> Values:
-    """The cells of all tables of a page in Markdown, by the name of their place and their number."""
-    found: Values = {}
-    place, number, rows = "page", 0, []
-    for line in [*text.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])])
-        elif rows:
-            number += 1
-            found |= under(f"{place}/{number}", cells([rows[0], *rows[2:]]))
-            rows = []
-        if mark := re.match(r"<!-- (\w+): (begin|end) -->", line):
-            place, number = (mark[1], 0) if mark[2] == "begin" else ("page", number)
-    return found
-
-
-def cells(rows: Sequence[Sequence[str]]) -> Values:
-    """The cells below a head by the row's first cells and the column's heading."""
-    head, *body = rows
-    left = (
-        1  # columns that name a row: the first, and while that leaves twins those without numbers
-    )
+        head, *body = csv.reader(file)
+    left = 1
     while len({tuple(row[:left]) for row in body}) < len(body) and left < len(head):
         if any(NUMBER.match(row[left]) for row in body):
             break
@@ -106,7 +83,7 @@ def cells(rows: Sequence[Sequence[str]]) -> Values:
     }
 
 
-def _named(names: Iterator[str] | Sequence[str]) -> list[str]:
+def _named(names: Iterable[str]) -> list[str]:
     """Names made different: the second of a name gets ` #2`."""
     seen: Counter[str] = Counter()
     found = []
@@ -128,14 +105,6 @@ def verdict(text: str) -> Values:
         found[f"{number}/decimals"] = np.array(sorted(map(float, _DECIMAL.findall(answer))))
         found[f"{number}/intervals"] = np.array(triples, dtype=np.float64).reshape(-1, 3)
     return found
-
-
-def page_numbers(text: str) -> Values:
-    """All decimals in the cells of a page's tables and in its headlines, in order of size."""
-    shown = re.finditer(r"<(td|p class=\"headline\")[^>]*>(.*?)</(td|p)>", text, flags=re.DOTALL)
-    said = " ".join(found[2] for found in shown)
-    decimals = _DECIMAL.findall(re.sub(r"<[^>]*>", " ", said))
-    return {"numbers": np.array(sorted(map(float, decimals)), dtype=np.float64)}
 
 
 def under(stem: str, values: Mapping[str, NDArray[Any]]) -> Values:
@@ -160,7 +129,7 @@ def of_run(folder: Path) -> Values:
 
 def of_report(folder: Path) -> Values:
     """The tables and verdicts of a report."""
-    found = page_numbers((folder / "index.html").read_text(encoding="utf-8"))
+    found: Values = {}
     for path in sorted(folder.rglob("*.csv")):
         found |= under(path.relative_to(folder).with_suffix("").as_posix(), csv_table(path))
     if (folder / "verdict.md").is_file():
@@ -169,73 +138,53 @@ def of_report(folder: Path) -> Values:
 
 
 def write(path: Path, values: Values) -> None:
-    """Keep values in a parquet file, a row for each key."""
-    rows: list[dict[str, Any]] = []
-    for key, value in sorted(values.items()):
-        kind = {"U": "texts", "f": "doubles"}.get(value.dtype.kind, "integers")
-        kind = "singles" if value.dtype in (np.float32, np.float16) else kind
-        flat = value.astype(_KINDS[kind]).ravel().tolist()
-        rows.append({"key": key, "shape": list(value.shape), kind: flat})
-    types = zip(_KINDS, (pa.float32(), pa.float64(), pa.int64(), pa.string()), strict=True)
-    schema = pa.schema({"key": pa.string(), "shape": pa.list_(pa.int64())})
-    for kind, type_ in types:
-        schema = schema.append(pa.field(kind, pa.list_(type_)))
-    table = pa.Table.from_pylist(rows, schema)
-    pq.write_table(table, path, compression="zstd", compression_level=19)
+    """Keep values as text, a line for each key in order; texts of more than one value are lists."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_HEAD)
+        for key, value in sorted(values.items()):
+            kind = value.dtype.name if value.dtype.kind != "U" else "text"
+            words = "\n".join(value.flat) if kind == "text" else " ".join(map(str, value.flat))
+            writer.writerow((key, kind, " ".join(map(str, value.shape)), words))
 
 
 def read(path: Path) -> Values:
     """Values that `write` kept."""
     found: Values = {}
-    for row in pq.read_table(path).to_pylist():
-        (kind,) = (kind for kind in _KINDS if row[kind] is not None)
-        found[row["key"]] = np.array(row[kind], dtype=_KINDS[kind]).reshape(row["shape"])
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            size, text = tuple(map(int, row["shape"].split())), row["type"] == "text"
+            parts = row["values"].split("\n") if text else row["values"].split()
+            parts = [] if 0 in size else parts
+            found[row["key"]] = np.array(parts, "str" if text else row["type"]).reshape(size)
     return found
 
 
-def differences(
-    expected: Values, found: Values, renamed: Mapping[str, str], tolerance: float = TOLERANCE
-) -> list[str]:
-    """What differs, a line for each key that is missing, additional or of another value.
+def differences(expected: Values, found: Values) -> list[str]:
+    """What differs, a line for each key that is missing or of another value.
 
     Args:
         expected: Values of the landed code.
-        found: Values of the code at hand.
-        renamed: New names by old ones, each a key or some segments of keys.
-        tolerance: Of floats; above `TOLERANCE` one value of a discrete column may differ, too.
+        found: Values of the code at hand, which may have more keys.
     """
-    new = {key: _renamed(key, renamed) for key in expected}
-    said = [f"missing: {key}" for key in sorted(set(new.values()) - found.keys())]
-    said += [f"additional: {key}" for key in sorted(found.keys() - set(new.values()))]
-    said += [f"two of one name: {key}" for key, n in Counter(new.values()).items() if n > 1]
-    for old, key in new.items():
-        compare = _surplus if _PAGE.fullmatch(key) else _difference
-        if key in found and (words := compare(expected[old], found[key], tolerance)):
-            said.append(f"{key}: {words}")
-    return said
+    said = [f"missing: {key}" for key in sorted(expected.keys() - found.keys())]
+    shared = sorted(expected.keys() & found.keys())
+    both = {key: _difference(expected[key], found[key]) for key in shared}
+    return said + [f"{key}: {words}" for key, words in both.items() if words]
 
 
-def _renamed(key: str, renamed: Mapping[str, str]) -> str:
-    for old, new in renamed.items():
-        key = f"/{key}/".replace(f"/{old}/", f"/{new}/")[1:-1]
-    return key
-
-
-def _difference(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
+def _difference(old: NDArray[Any], new: NDArray[Any]) -> str:
     if old.shape != new.shape:
         return f"shape {new.shape} was {old.shape}"
     kinds, allowed = {old.dtype.kind, new.dtype.kind}, 0.0
     if "U" in kinds:
-        alike = np.array(
-            [_same_cell(str(a), str(b), tolerance) for a, b in zip(old.flat, new.flat, strict=True)]
-        )
+        alike = np.array([*map(_same_cell, map(str, old.flat), map(str, new.flat))])
     elif "f" in kinds:
         pair = (values.astype(np.float64).ravel() for values in (new, old))
-        alike = np.isclose(*pair, rtol=tolerance, atol=tolerance, equal_nan=True)
+        alike = np.isclose(*pair, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
     else:
-        alike, allowed = (old == new).ravel(), SHARE * old.size
-        if tolerance > TOLERANCE and old.size >= _MANY:
-            allowed = max(allowed, 1)
+        alike = (old == new).ravel()
+        allowed = max(SHARE * old.size, float(old.size >= _MANY))
     wrong = np.flatnonzero(~alike) if alike.size else alike
     if len(wrong) <= allowed:
         return ""
@@ -243,19 +192,10 @@ def _difference(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
     return f"{len(wrong)} of {old.size} differ, number {first}: {new.flat[first]} was {old.flat[first]}"
 
 
-def _surplus(old: NDArray[Any], new: NDArray[Any], tolerance: float) -> str:
-    """Numbers that are not among the old ones, or that there is none any more."""
-    among = np.isclose(new[:, None], old, rtol=tolerance, atol=tolerance).any(axis=1)
-    wrong = new[~among].tolist()
-    return f"not among the old: {wrong[:3]}" if wrong or (len(old) and not len(new)) else ""
-
-
-def _same_cell(old: str, new: str, tolerance: float) -> bool:
+def _same_cell(old: str, new: str) -> bool:
     """Whether two cells have the same words, and numbers within the tolerance."""
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
         return False
-    pairs = (
-        [float(number.replace("−", "-")) for number in NUMBER.findall(cell)]  # noqa: RUF001
-        for cell in (new, old)
-    )
-    return bool(np.allclose(*pairs, rtol=tolerance, atol=tolerance))
+    texts = [cell.replace("−", "-") for cell in (new, old)]  # noqa: RUF001
+    pairs = ([*map(float, NUMBER.findall(text))] for text in texts)
+    return bool(np.allclose(*pairs, rtol=TOLERANCE, atol=TOLERANCE))
