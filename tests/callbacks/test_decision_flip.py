@@ -231,8 +231,3 @@ def test_uniform_attention_where_nothing_is_left() -> None:
 def test_uniform_attention_is_for_one_head() -> None:
     with pytest.raises(InputError, match="one attention head; this one has 2"):
         columns_of(random_output(heads=2), emptied="uniform")
-
-
-def test_draws_must_be_positive() -> None:
-    with pytest.raises(InputError, match="draws of decision_flip is 0"):
-        DecisionFlip(draws=0)
