@@ -142,11 +142,6 @@ class TestMerge:
             merge_shards(shards, tmp_path / "x.parquet", metadata={})
         assert not (tmp_path / "x.parquet").exists()
 
-    def test_one_text_at_two_positions_is_two_rows(self, tmp_path: Path) -> None:
-        rows = np.concatenate([keys([7]), keys([7], position=1)])
-        path = record(tmp_path / "x.parquet", rows, {"value": np.arange(2.0)})
-        np.testing.assert_array_equal(read_record(path).columns["value"], [0.0, 1.0])
-
     def test_repeats_of_a_padded_sampler_are_dropped_on_request(self, tmp_path: Path) -> None:
         shards = [
             shard(tmp_path / "a.arrow", keys([0, 2, 1]), {"value": np.array([0.0, 2.0, 1.0])}),
@@ -181,6 +176,31 @@ class TestMerge:
             merge_shards([path], tmp_path / "x.parquet", metadata={})
 
 
+def lists(values: list[Any], item: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.list_(item))
+
+
+LARGE = 2**53 + 1
+NAN = np.nan
+# What is written, and what is read: NaN for what is undefined, in arrays of one type.
+WRITTEN: dict[str, tuple[Any, list[Any]]] = {
+    "label": (pa.array([1, None, 0], pa.int64()), [1.0, NAN, 0.0]),
+    "number": (np.array([LARGE, 0, 1]), [LARGE, 0, 1]),
+    "flips": (pa.array([True, None, False]), [1.0, NAN, 0.0]),
+    "all": (np.array([True, False, True]), [True, False, True]),
+    "pairs": (
+        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
+        [[1, 2], [NAN] * 2, [3, 4]],
+    ),
+}
+# Lists, also of equal lengths, are no arrays of more dimensions.
+LISTS: dict[str, tuple[Any, list[Any]]] = {
+    "words": (lists([["a", "film"], [], ["x"]], pa.string()), [["a", "film"], [], ["x"]]),
+    "scores": (lists([[0.5, 2.0], None, [1.0]], pa.float32()), [[0.5, 2.0], None, [1.0]]),
+    "heads": (lists([[[1.0], [3.0]]] * 3, pa.list_(pa.float64())), [[[1.0], [3.0]]] * 3),
+}
+
+
 class TestColumns:
     def test_nan_is_null_on_disk(self, tmp_path: Path) -> None:
         one = np.array([0.5, np.nan, -np.inf])
@@ -194,98 +214,62 @@ class TestColumns:
         np.testing.assert_array_equal(columns["two"], two)
         assert columns["two"].dtype == np.float32
 
-    def test_a_missing_label_reads_as_nan(self, tmp_path: Path) -> None:
-        label = pa.array([1, None, 0], pa.int64())
-        path = record(tmp_path / "x.parquet", keys([0, 1, 2]), {"label": label})
-        np.testing.assert_array_equal(read_record(path).columns["label"], [1.0, np.nan, 0.0])
-
-    def test_large_indices_and_integers_are_kept(self, tmp_path: Path) -> None:
-        large = 2**53 + 1
-        path = record(tmp_path / "x.parquet", keys([large]), {"number": np.array([large])})
-        columns = read_record(path).columns
-        assert columns["index"].tolist() == columns["number"].tolist() == [large]
-
-    def test_lists_of_different_length(self, tmp_path: Path) -> None:
-        words = pa.array([["a", "film"], []], pa.list_(pa.string()))
-        path = record(tmp_path / "x.parquet", keys([0, 1]), {"words": words})
-        assert [list(x) for x in read_record(path).columns["words"]] == [["a", "film"], []]
-
-    def test_lists_of_values_some_undefined(self, tmp_path: Path) -> None:
-        scores = pa.array([[0.5, None], None, [], [1.0, 2.0]], pa.list_(pa.float32()))
-        path = record(tmp_path / "x.parquet", keys([0, 1, 2, 3]), {"scores": scores})
-        found = read_record(path).columns["scores"]
-        assert found[1] is None
-        assert [list(found[r]) for r in (2, 3)] == [[], [1.0, 2.0]]
-        np.testing.assert_array_equal(found[0], [0.5, np.nan])
-        assert found[0].dtype == np.float32
-
-    def test_lists_of_lists_of_one_length(self, tmp_path: Path) -> None:
-        """Equal lengths must not turn into more dimensions in one piece and not in another."""
-        heads = pa.array([[[1.0, 2.0], [3.0, 4.0]]] * 3, pa.list_(pa.list_(pa.float64())))
-        path = record(tmp_path / "x.parquet", keys([0, 1, 2]), {"heads": heads})
-        (piece,) = read_pieces(path, ["heads"])
-        for found in (read_record(path).columns["heads"], piece["heads"]):
-            assert found.shape == (3,)
-            assert [list(head) for head in found[1]] == [[1.0, 2.0], [3.0, 4.0]]
-
-    def test_fixed_lists_that_are_null_as_a_whole(self, tmp_path: Path) -> None:
-        pairs = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
-        path = record(tmp_path / "x.parquet", keys([0, 1, 2]), {"pairs": pairs})
-        expected = [[1, 2], [np.nan, np.nan], [3, 4]]
-        np.testing.assert_array_equal(read_record(path).columns["pairs"], expected)
-
-    def test_yes_and_no_with_undefined_values(self, tmp_path: Path) -> None:
-        flips = pa.array([True, None, False])
-        path = record(
-            tmp_path / "x.parquet", keys([0, 1, 2]), {"some": flips, "all": np.array([True] * 3)}
-        )
-        columns = read_record(path).columns
-        np.testing.assert_array_equal(columns["some"], [1.0, np.nan, 0.0])
-        assert columns["all"].dtype == bool
-
-    def test_says_which_are_lists_of_varying_length(self, tmp_path: Path) -> None:
-        columns = {
-            "value": np.zeros(1),
-            "pair": np.zeros((1, 2)),
-            "words": pa.array([["a"]], pa.list_(pa.string())),
-            "scores": pa.array([[0.5]], pa.large_list(pa.float32())),
+    def test_come_back(self, tmp_path: Path) -> None:
+        given = {name: values for name, (values, _) in (WRITTEN | LISTS).items()}
+        path = record(tmp_path / "x.parquet", keys([0, 1, LARGE]), given)
+        assert record_columns(path) == {
+            name: name in LISTS for name in ("index", "position", *given)
         }
-        path = record(tmp_path / "x.parquet", keys([0]), columns)
-        ragged = {name for name, long in record_columns(path).items() if long}
-        assert ragged == {"words", "scores"}
-        assert [*record_columns(path)] == ["index", "position", *columns]
+        (piece,) = read_pieces(path, list(given))
+        whole = read_record(path).columns
+        assert whole["index"].tolist() == [0, 1, LARGE]
+        for found in (whole, piece):
+            for name, (_, expected) in WRITTEN.items():
+                np.testing.assert_array_equal(found[name], expected)
+            for name, (_, expected) in LISTS.items():
+                assert found[name].shape == (3,)
+                for row, values in zip(found[name], expected, strict=True):
+                    assert row is values is None or [*map(plain, row)] == values
+        assert whole["scores"][0].dtype == np.float32
+        assert whole["all"].dtype == bool
 
-    def test_reads_only_the_columns_asked_for(self, tmp_path: Path) -> None:
+    def test_only_those_asked_for_are_read(self, tmp_path: Path) -> None:
         path = record(tmp_path / "x.parquet", keys([0]), {"a": np.zeros(1), "b": np.ones(1)})
         assert read_record(path, ["b"]).columns.keys() == {"b"}
+        with pytest.raises(RecordError, match=r"x\.parquet has no column c"):
+            list(read_pieces(path, ["a", "c"]))
 
-    def test_a_column_that_is_not_there(self, tmp_path: Path) -> None:
-        path = record(tmp_path / "x.parquet", keys([0]), {"a": np.zeros(1)})
-        with pytest.raises(RecordError, match=r"x\.parquet has no column b"):
-            list(read_pieces(path, ["a", "b"]))
-
-    def test_shapes_that_a_record_does_not_take(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"cube": np.zeros((1, 2, 2))}, "column cube has 3 dimensions"),
+            ({"short": np.zeros(2)}, "column short has 2 values for 1 rows"),
+            (
+                {"wide": np.zeros((1, 9)), "a": np.zeros(1)},
+                r"wide is of type .*\[7\].* and .*\[9\]",
+            ),
+            ({"wide": np.zeros((1, 7))}, "column a is not in every batch"),
+        ],
+    )
+    def test_what_a_batch_must_not_be(
+        self, tmp_path: Path, columns: dict[str, Any], message: str
+    ) -> None:
         writer = ShardWriter(tmp_path / "a.arrow")
-        with pytest.raises(RecordError, match="column cube has 3 dimensions"):
-            writer.add(keys([0, 1]), {"cube": np.zeros((2, 2, 2))})
-        with pytest.raises(RecordError, match="column short has 1 values for 2 rows"):
-            writer.add(keys([0, 1]), {"short": np.zeros(1)})
+        writer.add(keys([0]), {"wide": np.zeros((1, 7)), "a": np.zeros(1)})
+        with pytest.raises(RecordError, match=message):
+            writer.add(keys([1]), columns)
 
-    def test_columns_are_alike_in_every_batch(self, tmp_path: Path) -> None:
-        writer = ShardWriter(tmp_path / "a.arrow")
-        writer.add(keys([0]), {"scores": np.zeros((1, 7)), "value": np.zeros(1)})
-        with pytest.raises(RecordError, match=r"column scores is of type .*\[7\].* and .*\[9\]"):
-            writer.add(keys([1]), {"scores": np.zeros((1, 9)), "value": np.zeros(1)})
-        with pytest.raises(RecordError, match="column value is not in every batch"):
-            writer.add(keys([1]), {"scores": np.zeros((1, 7))})
-
-    def test_columns_are_alike_on_every_rank(self, tmp_path: Path) -> None:
+    def test_are_alike_on_every_rank(self, tmp_path: Path) -> None:
         shards = [
             shard(tmp_path / f"{width}.arrow", keys([width]), {"scores": np.zeros((1, width))})
             for width in (2, 3)
         ]
         with pytest.raises(RecordError, match=r"x\.parquet: ranks differ in a column"):
             merge_shards(shards, tmp_path / "x.parquet", metadata={})
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 class TestExcluded:
@@ -335,17 +319,6 @@ class TestExcluded:
         shards = [nothing.path, whole] if first else [whole, nothing.path]
         merge_shards(shards, tmp_path / "x.parquet", metadata={})
         self.check(tmp_path / "x.parquet", [1])
-
-    def test_nothing_was_measured_anywhere(self, tmp_path: Path) -> None:
-        writer = ShardWriter(tmp_path / "a.arrow")
-        writer.exclude(keys([0, 1]), ["value"])
-        writer.close()
-        path = tmp_path / "x.parquet"
-        merge_shards([writer.path], path, metadata={})
-        assert np.isnan(read_record(path).columns["value"]).all()
-        assert read_metadata(path)["non_finite"] == 2
-        (piece,) = read_pieces(path, ["value", "prediction"], measured=True)
-        assert len(piece["value"]) == 0
 
 
 class TestMetadata:
@@ -451,10 +424,6 @@ class TestFullDisk:
         assert read_metadata(path)["test"] == "older"
         assert sorted(os.listdir(tmp_path)) == ["rank0.arrow", "x.parquet"]
 
-    def test_while_merging_leaves_no_record_where_there_was_none(self, tmp_path: Path) -> None:
-        self.run("merge", tmp_path)
-        assert os.listdir(tmp_path) == ["rank0.arrow"]
-
     def test_while_a_shard_is_written(self, tmp_path: Path) -> None:
         message = self.run("shard", tmp_path)
         assert message.startswith(f"InputError: {tmp_path}/rank0.arrow cannot be written: ")
@@ -469,9 +438,3 @@ def test_a_record_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "records").write_text("a file")
     with pytest.raises(InputError, match=r"records/x\.parquet cannot be written"):
         merge_shards([one], tmp_path / "records" / "x.parquet", metadata={})
-
-
-def test_the_metadata_is_plain_json(tmp_path: Path) -> None:
-    path = record(tmp_path / "x.parquet", keys([0]), {"value": np.zeros(1)}, stage="test")
-    held = pq.read_schema(path).metadata[b"attnlight"]
-    assert json.loads(held) == {"stage": "test", "rows": 1, "format": 1}

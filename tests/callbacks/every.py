@@ -1,11 +1,26 @@
-"""Every interpretability test that `attnlight.callbacks` names, by what it needs beyond a model."""
+"""Every interpretability test that `attnlight.callbacks` names, and what tests of them need."""
 
 from __future__ import annotations
 
+import copy
+from types import SimpleNamespace
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from attnlight import callbacks
-from attnlight.callbacks import InterpretabilityTest
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.callbacks import (
+    BaseDivergence,
+    EvidenceMass,
+    InterpretabilityTest,
+    MeasuredUse,
+    Sanity,
+    Texts,
+)
+from attnlight.callbacks.hooks.text_columns import TextColumns
+from attnlight.functional import random_rankings
 
 NEEDS = {
     "layers": {"AttentionSinks", "HeadAblation"},
@@ -16,8 +31,30 @@ NEEDS = {
     "words": {"Texts"},
     "time": {"AttributionCost"},
 }
-# What a test has no default for.
-OPTIONS: dict[str, dict[str, Any]] = {"ImpermissibleMass": {"column": "evidence"}}
+METHODS: list[Any] = [
+    "attention",
+    "gradient",
+    "input_gradient",  # with signs
+    {"name": "occlusion", "replacement": "delete", "label": "deletion"},
+    "random",
+]
+# Options by which a test is cheap and records all that it can, or that have no default.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "AdversarialAttention": {"epsilon": 0.05, "frontier": True},
+    "AttentionPermutation": {"draws": 10, "head_draws": 4},
+    "AttributionCost": {"methods": ["attention"], "repeats": 1},
+    "BaseDivergence": {"rankings": True},
+    "DecisionFlip": {"draws": 2, "unopposed": True},
+    "Faithfulness": {"methods": METHODS, "draws": 2, "normalized": True},
+    "HeadAblation": {"others": True},
+    "ImpermissibleMass": {"column": "evidence"},
+    "ImportanceCorrelation": {"keep_scores": True},
+    "Plausibility": {"column": "evidence", "methods": METHODS, "draws": 3, "keep_scores": True},
+    "SaliencyAgreement": {"methods": METHODS, "keep_scores": True},
+    "Sanity": {"methods": METHODS},
+    "SingleErasure": {"released": True},
+    "StateTokenAgreement": {"probes": 4},
+}
 
 
 def every(*needs: str) -> dict[str, type[InterpretabilityTest]]:
@@ -31,6 +68,47 @@ def every(*needs: str) -> dict[str, type[InterpretabilityTest]]:
     }
 
 
-def built(*needs: str) -> list[InterpretabilityTest]:
-    """An instance of each of these tests."""
-    return [kind(**OPTIONS.get(name, {})) for name, kind in every(*needs).items()]
+def built(*needs: str, **options: Any) -> list[InterpretabilityTest]:
+    """An instance of each of these tests, with further options."""
+    return [kind(**OPTIONS.get(name, {}) | options) for name, kind in every(*needs).items()]
+
+
+class FakeBase:
+    """Outputs of a base, drawn by text, token and item."""
+
+    def __init__(self, heads: int, classes: int) -> None:
+        self.heads, self.classes = heads, classes
+
+    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        items = torch.arange(mask.shape[1]) + 13 * torch.arange(self.heads)[:, None]
+        scores = (items * 7 + rows.sum(-1)[:, None, None] * 3) % 11 + 1.0
+        weights = (scores * mask.unsqueeze(1)).double()
+        logits = (torch.arange(self.classes) * 5 + rows.sum(-1)[:, None]) % 4 / 2.0
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1.0), logits.double()
+
+
+def randomised(model: Any, seed: int) -> Any:
+    """A copy of a model with other parameters."""
+    other, random = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+    for values in other.parameters():
+        values.data = 0.7 * torch.randn(values.shape, generator=random).to(values)
+    return other.requires_grad_(False)
+
+
+def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
+    """Give a test by hand what it takes of a run before it measures."""
+    if isinstance(test, BaseDivergence):
+        output = model(batch)
+        test._outputs = FakeBase(output.weights.shape[1], output.logits.shape[1])  # type: ignore[assignment]
+    elif isinstance(test, Sanity):
+        assert isinstance(model, nn.Module)
+        test._models = {"1": randomised(model, 1), "random": randomised(model, 2)}
+        test.metadata |= {"parts": ["all"]}
+    elif isinstance(test, Texts):
+        words = {"words": lambda _: ["word"], "query_words": lambda _: ["word"]}
+        test._texts = TextColumns(SimpleNamespace(index=batch.index.numpy(), **words))
+    elif isinstance(test, EvidenceMass):
+        test._stops = [7, 8] if batch.tokens.ndim == 2 else []
+    elif isinstance(test, MeasuredUse):
+        every_token, swaps = torch.ones(1, 60, dtype=torch.bool), torch.zeros(1, 2).long()
+        test._alternatives = random_rankings(every_token, swaps, 2, 0)[0].T

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks import InterpretabilityTest
 from attnlight.functional import masked_softmax
+from tests.callbacks.token_loops import Sentence, loop_of, paired
 
 
 def output_of(
@@ -75,56 +77,44 @@ class Hidden(nn.Module):
         return (weights @ (items - share)).sum(1) + bias
 
 
-class Oracle:
-    """One row of an output with one head or several, erased item by item in plain loops."""
+class Row(Sentence):
+    """A row of an output as a sentence of its items with one token, read by plain sums."""
 
     def __init__(self, output: AttentionOutput, row: int) -> None:
         assert output.item_logits is not None
-        self.items = [n for n in range(output.mask.shape[1]) if output.mask[row, n]]
-        self.heads = output.weights[row].tolist()
-        self.logits = output.item_logits[row]
+        items = output.mask[row].nonzero().squeeze(-1)
+        self.values = output.item_logits[row, :, items]  # (H, N, C)
         self.bias = output.bias.expand(len(output.rows), -1)[row]
-        self.weights = output.weights[row].mean(0).tolist()
+        self.index = int(output.rows[row, 0])
+        self.output = replace(
+            output,
+            rows=output.rows[[row]],
+            logits=output.logits[[row]],
+            weights=output.weights[[row]][..., items],
+            item_logits=self.values[None],
+            bias=self.bias,
+            mask=output.mask[[row]][:, items],
+        )
 
-    def without(self, erased: list[int]) -> Tensor:
-        """Logits (C,) with these items gone and each head renormalised."""
-        found = torch.zeros_like(self.bias)
-        for weights, logits in zip(self.heads, self.logits, strict=True):
-            left = [n for n in self.items if n not in erased and weights[n] > 0]
-            mass = sum(weights[n] for n in left)
-            for n in left:
-                found += weights[n] / mass * logits[n]
-            if not left:
-                found += self.bias / len(self.heads)
-        return found
+    def __len__(self) -> int:
+        return self.values.shape[1]
 
-    def flips(self, erased: list[int]) -> bool:
-        """Whether the decision is another without these items."""
-        return bool(self.without(erased).argmax() != self.without([]).argmax())
+    def read(self, token: int, weights: Tensor) -> Tensor:
+        """Logits of attention (H, N), of which a head without any reads its share of the bias."""
+        empty = (1 - weights.sum(-1)).mean(-1, keepdim=True)
+        return (weights.unsqueeze(-2) @ self.values).squeeze(-2).sum(-2) + empty * self.bias
 
-    def gradient(self) -> list[list[float]]:
-        """Of the winning class's probability by the weights (H, N), by autograd."""
-        free = torch.tensor(self.heads, dtype=torch.float64, requires_grad=True)
-        effects = self.logits - self.bias / len(self.heads)
-        logits = self.bias.clone()
-        for weights, own in zip(free, effects, strict=True):
-            for n in self.items:
-                logits = logits + weights[n] * own[n]
-        logits.softmax(-1).max().backward()  # type: ignore[no-untyped-call]
-        assert free.grad is not None
-        found: list[list[float]] = free.grad.tolist()
-        return found
 
-    def order(self, ranking: str, absolute: bool = False) -> list[int]:
-        """The items of a row without near ties, as a ranking puts them."""
-        gradient = [[abs(g) for g in own] if absolute else own for own in self.gradient()]
-        by_head = {
-            "attention": self.heads,
-            "gradient": gradient,
-            "gradient_x_attention": [
-                [w * g for w, g in zip(*pair, strict=True)]
-                for pair in zip(self.heads, gradient, strict=True)
-            ],
-        }[ranking]
-        scores = [sum(own[n] for own in by_head) / len(by_head) for n in range(len(self.weights))]
-        return sorted(self.items, key=lambda n: (-scores[n], n))
+def require_loops(
+    test: InterpretabilityTest, output: AttentionOutput, atol: float = 1e-9
+) -> dict[str, Tensor]:
+    """The columns of an output of several items, which equal those of loops over its rows."""
+    columns = dict(test.measure(batch_of(output), output, Hidden(output)))  # type: ignore[arg-type]
+    rows = [row for row in range(len(output.rows)) if output.mask[row].any()]
+    found = [loop_of(test, drawn=True)(Row(output, row), 0) for row in rows]
+    left = {name for name in columns if not name.endswith("_by_head")} - found[0].keys()
+    assert all(name.endswith("_minimal") or name == "length" for name in left), left
+    kept = {name: values[rows] for name, values in columns.items()}
+    ours, theirs = torch.tensor(paired(kept, found), dtype=torch.float64).T
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=atol, equal_nan=True)
+    return columns

@@ -10,10 +10,9 @@ import torch
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput
 from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.data.selection import choose
-from attnlight.errors import InputError
 from attnlight.functional import (
     masked_softmax,
     search_adversary,
@@ -22,12 +21,11 @@ from attnlight.functional import (
     worst_case_js,
 )
 from attnlight.functional.adversary.local_search import most_evaluations
-from attnlight.models import FlatClassifier
 from attnlight.records import read_metadata, read_record
 from attnlight.statistics.frontier import EPSILONS
 from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output
 from tests.callbacks.test_base import run_test, trainer
-from tests.outside import OutsideTask, Texts, collate, loader
+from tests.outside import OutsideTask, Texts, loader
 
 MEASURES = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 SEARCHED = ("search_js", "search_tvd", "search_gap")
@@ -168,47 +166,6 @@ def test_one_item_has_no_share_and_none_is_undefined() -> None:
     assert found["worst_js"][0] == found["worst_tvd"][0] == found["search_js"][0] == 0
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-def test_logits_that_are_no_numbers_make_their_row_undefined_alone(hidden: bool) -> None:
-    output = random_output(classes=2, zeros=0.0)
-
-    def columns() -> dict[str, Tensor]:
-        test = AdversarialAttention(evaluations=300, frontier=True, search=FEW_STEPS)
-        asked = replace(output, item_logits=None) if hidden else output
-        return dict(test.measure(batch_of(output), asked, Hidden(output)))
-
-    clean = columns()
-    assert output.item_logits is not None
-    output.item_logits[5, 0, 2, 1] = torch.nan
-    output.item_logits[6, 0, 2, 1] = torch.inf
-    broken = columns()
-    others = torch.tensor([row not in (5, 6) for row in range(60)])
-    for name, column in broken.items():
-        if not (hidden and name == "upper_js"):
-            assert column[~others].isnan().all(), name
-        assert torch.equal(column[others].nan_to_num(-9), clean[name][others].nan_to_num(-9)), name
-
-
-@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (2, 3)])
-def test_a_readout_that_is_not_affine_is_asked(heads: int, classes: int) -> None:
-    output = random_output(heads, classes, zeros=0.0)
-    closed = columns_of(output, search=FEW_STEPS)
-    model = Hidden(output)
-    for inference in (False, True):
-        with torch.inference_mode(inference), torch.no_grad():
-            hidden = replace(model.output, weights=model.output.weights.clone())
-            test = AdversarialAttention(evaluations=300, frontier=True, search=FEW_STEPS)
-            asked = test.measure(batch_of(hidden), hidden, model)
-        assert asked.keys() == closed.keys()
-        assert asked["upper_js"].isnan().all()
-        for name in ("search_js", "search_tvd"):
-            torch.testing.assert_close(asked[name], closed[name], rtol=1e-6, atol=1e-9)
-        assert (asked["worst_js"] <= closed["upper_js"] + 1e-9).all()
-        assert (asked["worst_js"] >= asked["search_js"] - 1e-9).all()
-        assert (asked["worst_tvd"] <= 0.01 + 1e-9).all()
-        assert asked["worst_js"].mean() > 0.8 * closed["worst_js"].mean()
-
-
 def test_the_budget_of_evaluations_is_said_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     """A readout that the model does not call cheap has a budget; a cheap one is searched in full."""
     output = random_output(1, 4, rows=6, zeros=0.0)
@@ -239,58 +196,6 @@ def test_the_budget_of_evaluations_is_said_and_kept(capsys: pytest.CaptureFixtur
     with torch.no_grad():
         AdversarialAttention().measure(batch_of(output), output, Hidden(output))  # type: ignore[arg-type]
     assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_batches_padding_and_order_change_nothing(classes: int) -> None:
-    torch.manual_seed(0)
-    model = FlatClassifier(60, classes, embedding_size=8, hidden_size=8, embedding_scale=1.0)
-    model.eval().double().decoder.weight.data.mul_(8)
-    random = torch.Generator().manual_seed(2)
-    texts = [torch.randint(4, 60, (n,), generator=random) for n in (1, 2, 9, 4)]
-    test = AdversarialAttention(search=FEW_STEPS, frontier=True)
-
-    def measured(order: list[int], padding: int = 0) -> dict[str, Tensor]:
-        batch = collate([(place, texts[place]) for place in order])
-        wide = torch.nn.functional.pad(batch.tokens, (0, padding))
-        batch = TextBatch(batch.index, wide, wide != 0)
-        with torch.no_grad():
-            return dict(test.measure(batch, model(batch), model))
-
-    together = measured(list(range(4)))
-    assert ("frontier_js" in together) == (classes == 2)
-    turned = measured([3, 2, 1, 0], padding=3)
-    for name, column in together.items():
-        torch.testing.assert_close(
-            turned[name].flip(0), column, rtol=1e-7, atol=1e-9, equal_nan=True
-        )
-    for place in range(4):
-        alone = measured([place])
-        for name, column in together.items():
-            torch.testing.assert_close(
-                alone[name][0], column[place], rtol=1e-7, atol=1e-9, equal_nan=True
-            )
-    assert together["worst_js"][1:].amin() > 1e-3
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_outside_model_runs(tmp_path: Path, affine: bool) -> None:
-    torch.manual_seed(0)
-    task = OutsideTask(affine)
-    started = run_test(tmp_path, AdversarialAttention(frontier=True), task=task)
-    path = tmp_path / "records/test/adversarial_attention.parquet"
-    rows = read_record(path).columns
-    assert rows["worst_js_by_head"].shape == (23, 2)
-    assert "frontier_js" not in rows
-    np.testing.assert_allclose(rows["worst_js"], rows["worst_js_by_head"].mean(1), rtol=1e-6)
-    assert (rows["worst_tvd"] <= 0.01 + 1e-6).all()
-    assert rows["worst_js"].max() > 0.05
-    assert np.isnan(rows["upper_js"]).all() == (not affine)
-    assert read_metadata(path)["measures"] == list(MEASURES)
-    assert read_metadata(path)["frontier_epsilons"] == list(EPSILONS)
-    logged = float(started.callback_metrics["test/adversarial_attention/worst_js"])
-    assert logged == pytest.approx(float(rows["worst_js"].mean()), rel=1e-5)
-    assert list((tmp_path / "figures/test").glob("adversarial_attention.*"))
 
 
 @pytest.mark.parametrize("affine", [True, False])
@@ -346,30 +251,6 @@ def test_programs_on_validation_epochs_are_for_some_texts(tmp_path: Path) -> Non
     assert (with_["worst_js"] >= without["worst_js"] - 1e-7).all()
     assert (with_["worst_js"] > without["worst_js"] + 1e-3).any()
     assert "linear programs" not in read_metadata(path)["several_classes"]["candidates"]
-
-
-def test_texts_without_any_search_have_its_columns(tmp_path: Path) -> None:
-    test = AdversarialAttention(search=GradientSearch(instances=1, steps=1))
-    run_test(tmp_path, test, texts=Texts(9))
-    rows = read_record(tmp_path / "records/test/adversarial_attention.parquet").columns
-    assert np.isnan(rows["search_js"]).sum() == 8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epsilon": 0.0}, r"epsilon of adversarial_attention is 0.0; it must be above 0"),
-        ({"epsilon": math.nan}, r"epsilon of adversarial_attention is nan"),
-        ({"search": GradientSearch(starts=0)}, r"search\.starts of .* is 0; it must be at least 1"),
-        ({"search": GradientSearch(steps=0)}, r"search\.steps of adversarial_attention is 0"),
-        ({"search": GradientSearch(instances=0)}, r"search\.instances of .* is 0"),
-        ({"evaluations": 2}, r"evaluations of adversarial_attention is 2; it must be at least 3"),
-        ({"program_instances": -1}, r"program_instances of adversarial_attention is -1"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        AdversarialAttention(**options)  # type: ignore[arg-type]
 
 
 def test_true_is_the_search_of_the_released_code() -> None:

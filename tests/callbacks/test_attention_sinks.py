@@ -146,20 +146,6 @@ def test_mass_of_a_text_is_the_mean_over_its_tokens() -> None:
     assert "mass_punctuation" not in columns
 
 
-def test_padding_and_batches_change_nothing() -> None:
-    model, batch = tagger(layers=2).double(), with_boundaries(sentences())
-    wide = with_boundaries(sentences(extra=4))
-    columns = AttentionSinks().measure(batch, model(batch), model)  # type: ignore[arg-type]
-    parts = []
-    for text in range(len(batch)):
-        one = wide.select(torch.tensor([text]))
-        if len(model(one).rows):
-            parts.append(AttentionSinks().measure(one, model(one), model))  # type: ignore[arg-type]
-    for name, values in columns.items():
-        alone = torch.cat([part[name] for part in parts])
-        torch.testing.assert_close(alone, values, equal_nan=True, atol=1e-10, rtol=0)
-
-
 def test_punctuation_of_a_vocabulary() -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

@@ -14,7 +14,6 @@ from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttributionCost
 from attnlight.callbacks.hooks.display import interval_scalars
-from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
@@ -134,16 +133,3 @@ def test_texts_that_are_not_finite_are_in_no_batch(tmp_path: Path, task: Outside
     assert np.flatnonzero(rows["prediction"] == -1).tolist() == [5]
     scalars = interval_scalars(tmp_path / RECORD, ["cost_passes"])
     assert scalars["cost_passes"] == pytest.approx((4 * 7 + 3 * 6 + 4 * 7) / 11)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"repeats": 0}, "repeats of attribution_cost is 0; it must be at least 1."),
-        ({"methods": ["gradinet"]}, "did you mean 'gradient'"),
-        ({"methods": []}, "expected 1 or more"),
-    ],
-)
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        AttributionCost(**options)

@@ -86,18 +86,6 @@ def test_shuffles_cover_all_orders_of_a_short_text(tmp_path: Path) -> None:
     assert record["flip_rate"][0] == pytest.approx(float(flips), abs=0.05)
 
 
-def test_scalars_are_the_means_of_the_record(tmp_path: Path) -> None:
-    started = run_test(tmp_path, AttentionPermutation(draws=10))
-    rows = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
-    for name in AttentionPermutation.measures:
-        logged = {
-            end: float(started.callback_metrics[f"test/attention_permutation/{name}{end}"])
-            for end in ("", "_low", "_high")
-        }
-        assert logged[""] == pytest.approx(float(rows[name].mean()), rel=1e-5)
-        assert logged["_low"] <= logged[""] <= logged["_high"]
-
-
 def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:
     run_test(tmp_path, Predictions(max_instances=7, seed=5))
     record = read_record(tmp_path / "records/test/predictions.parquet")
@@ -194,36 +182,6 @@ def test_gradients_are_there_in_test(tmp_path: Path) -> None:
     run_test(tmp_path, Gradient())
     rows = read_record(tmp_path / "records/test/gradient.parquet").columns
     assert (rows["norm"] > 0).all()
-
-
-class ByReadout(InterpretabilityTest):
-    """Logits of the model's own attention, asked of the batch's readout."""
-
-    measures = ("first",)
-
-    def measure(self, batch: Any, output: Any, readout: Any) -> dict[str, Tensor]:
-        assert isinstance(readout, Readout)
-        assert readout.output is output
-        assert not output.weights.requires_grad
-        return {"first": readout.candidates(output.weights.unsqueeze(2))[:, 0, 0]}
-
-
-class ByModel(InterpretabilityTest):
-    """The same, asked of the model that the readout has, whatever the parameter is called."""
-
-    measures = ("first",)
-
-    def measure(self, batch: Any, output: Any, asked: Any) -> dict[str, Tensor]:
-        return {"first": asked.model.readout(output, output.weights.unsqueeze(2))[:, 0, 0]}
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_a_test_gets_the_readout(tmp_path: Path, affine: bool) -> None:
-    tests = ByReadout(), ByModel()
-    run_test(tmp_path, *tests, task=OutsideTask(affine))
-    found = [read_record(tmp_path / f"records/test/{test.name}.parquet").columns for test in tests]
-    assert len(found[0]["first"]) == 23
-    np.testing.assert_allclose(found[1]["first"], found[0]["first"], rtol=1e-5, atol=1e-6)
 
 
 class Tolerant(Gradient):

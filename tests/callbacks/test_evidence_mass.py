@@ -278,19 +278,6 @@ def test_planted_evidence(tmp_path: Path, length: int | None) -> None:
     assert list((tmp_path / "figures/test").glob("evidence_mass.*"))
 
 
-def test_batches_and_padding_change_nothing(tmp_path: Path) -> None:
-    records = []
-    for size in (41, 3):
-        data = corpus(None, batch_size=size)
-        trainer(tmp_path / str(size), EvidenceMass(figures=False)).test(
-            task_of(data), datamodule=data, verbose=False
-        )
-        path = tmp_path / f"{size}/records/test/evidence_mass.parquet"
-        records.append(read_record(path).columns)
-    for name in (*COLUMNS, "evidence_items"):
-        np.testing.assert_allclose(records[0][name], records[1][name], atol=2e-6)
-
-
 class TestRefusals:
     def refused(self, folder: Path, data: Any, sentence: str, **options: Any) -> None:
         task = SentenceTask(60)

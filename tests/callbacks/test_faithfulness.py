@@ -22,7 +22,6 @@ from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import Faithfulness
 from attnlight.callbacks.faithfulness import MEASURES
-from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.faithfulness_loops import faithfulness, one_text
 from tests.callbacks.test_base import run_test, trainer
@@ -139,28 +138,6 @@ def test_opposing_items_are_kept(scene: str, replacement: Any) -> None:
             number += 1
     assert number == len(found["length"])
     assert fewer > 1
-
-
-def test_the_readout_and_item_logits_erase_alike() -> None:
-    """The same attention-layer erasure by algebra and through the readout."""
-
-    class Opaque(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = flat.model("bilstm", classes=3)
-            self.embed, self.readout = self.model.embed, self.model.readout
-
-        def forward(self, *arguments: Any, **options: Any) -> AttentionOutput:
-            output: AttentionOutput = self.model(*arguments, **options)
-            output.item_logits = None
-            return output
-
-    batch, test = flat.collate(flat.corpus(), 3), Faithfulness(replacement="attention")
-    opaque = Opaque()
-    through, closed = (columns_of(test, model, batch) for model in (opaque, opaque.model))
-    for name, column in closed.items():
-        torch.testing.assert_close(through[name], column, rtol=0, atol=1e-12, equal_nan=True)
-    assert closed["comprehensiveness_attention"].abs().max() > 0.05
 
 
 @dataclass
@@ -329,37 +306,6 @@ def columns(found: dict[str, Tensor]) -> list[str]:
     return [name for name in found if name != "length" and not name.endswith("_at")]
 
 
-@pytest.mark.parametrize("scene", ["bilstm", "sentences", "pairs", "study tagger"])
-@pytest.mark.parametrize("replacement", REPLACEMENTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_batch_padding_order_and_budget_change_nothing(
-    scene: str, replacement: Any, dtype: torch.dtype
-) -> None:
-    """In single precision of methods whose scores here have no margins below its rounding."""
-    model, batch = SCENES[scene]()
-    model = model.to(dtype)  # type: ignore[attr-defined]
-    options: dict[str, Any] = {"replacement": replacement, "draws": 2}
-    if dtype == torch.float32:
-        options["methods"] = ["attention", "gradient"]
-    whole = columns_of(Faithfulness(**options), model, batch)
-    small = columns_of(Faithfulness(budget=1, **options), model, batch)
-    order = torch.arange(len(batch)).flip(0)
-    turned = columns_of(Faithfulness(**options), model, batch.select(order))
-    singles = [
-        columns_of(Faithfulness(**options), model, one_text(batch, text))
-        for text in range(len(batch))
-    ]
-    for name, column in whole.items():
-        alone = torch.cat([single[name] for single in singles])
-        rows = [len(single[name]) for single in singles]
-        backwards = torch.cat(turned[name].split(rows[::-1])[::-1])
-        for other in (small[name], alone, backwards):
-            tolerance = 2e-6 if dtype == torch.float32 else 1e-9
-            torch.testing.assert_close(
-                other, column, rtol=0, atol=tolerance, equal_nan=True, msg=name
-            )
-
-
 @pytest.mark.parametrize("scene", ["bilstm", "sentences", "residual tagger"])
 @pytest.mark.parametrize("replacement", ["delete", "unk"])
 def test_each_text_is_encoded_once_within_the_budget(scene: str, replacement: Any) -> None:
@@ -487,28 +433,3 @@ class TestRecord:
         assert len(measured[12]) == 8
         assert measured[2] <= measured[12] <= measured[1000]
         assert len(measured[1000]) == 6 + 4 + 9 + 3
-
-
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            ({"methods": ["gradeint"]}, r"'gradeint' \(did you mean 'gradient'\?\)"),
-            ({"methods": [{"name": "gradient", "labl": "x"}]}, "did you mean 'label'"),
-            (
-                {"methods": ["gradient"] * 2},
-                "'gradient', 'gradient', 'random'.* `label` of its own",
-            ),
-            ({"methods": [{"name": "gradient", "label": "random"}]}, "'random', 'random'"),
-            ({"methods": [{"name": "random", "seed": 3}]}, "'random', 'random'"),
-            ({"methods": ["random"]}, r"faithfulness are \['random'\]; expected 2 or more"),
-            ({"shares": [0.1, 0.0]}, r"shares of faithfulness are \[0.1, 0.0\]"),
-            ({"shares": [1.5]}, "above 0 and at most 1"),
-            ({"shares": []}, "above 0 and at most 1"),
-            ({"draws": 0}, "draws of faithfulness is 0; it must be at least 1"),
-        ],
-    )
-    def test_options(self, options: dict[str, Any], sentence: str) -> None:
-        with pytest.raises(InputError, match=sentence) as error:
-            Faithfulness(**options)
-        assert str(error.value).count(". ") == 0

@@ -115,18 +115,6 @@ def test_uniform_in_all_layers_is_the_uniform_variant() -> None:
     torch.testing.assert_close(columns["tvd_all_uniform"], change.detach().double())
 
 
-def test_batches_padding_and_budget_change_nothing() -> None:
-    model, batch = tagger(layers=2).double(), sentences()
-    columns = HeadAblation().measure(batch, model(batch), model)  # type: ignore[arg-type]
-    wide, parts = sentences(extra=5), []
-    for text in (3, 2, 1, 0):
-        one = wide.select(torch.tensor([text]))
-        parts.append(HeadAblation(budget=7).measure(one, model(one), model))  # type: ignore[arg-type]
-    for name, values in columns.items():
-        alone = torch.cat([part[name] for part in reversed(parts)])
-        torch.testing.assert_close(alone, values, atol=1e-10, rtol=0)
-
-
 def test_shuffles_are_uniform_and_keep_what_may_be_reached() -> None:
     index, n = torch.arange(6_000), 3
     allowed = torch.ones(len(index), 1, n, n, dtype=torch.bool).tril()
@@ -155,21 +143,6 @@ class TestMistakes:
     def test_a_task_without_layers(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"needs a model with layers .* has none"):
             run_test(tmp_path, HeadAblation())
-
-    @pytest.mark.parametrize(
-        ("ablations", "message"),
-        [
-            (
-                ["unifrom"],
-                r"have 'unifrom' \(did you mean 'uniform'\?\); expected some of: uniform",
-            ),
-            ([], r"are \[\]; expected one or more, each once"),
-            (["off", "off"], "expected one or more, each once"),
-        ],
-    )
-    def test_ablations(self, ablations: Any, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            HeadAblation(ablations)
 
 
 def test_table_names_the_strongest_head() -> None:

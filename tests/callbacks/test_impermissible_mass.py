@@ -13,7 +13,6 @@ from torch import Tensor
 from attnlight.batch import PAD, UNK, TextBatch
 from attnlight.callbacks import ImpermissibleMass
 from attnlight.errors import InputError
-from attnlight.records import read_record
 from attnlight.reference import read_base
 from tests.bases import SMALL, Planted, classifier, save_base
 from tests.callbacks.handmade import Hidden, batch_of, random_output
@@ -137,20 +136,6 @@ def test_heads_and_texts_of_one_kind() -> None:
     assert found["mass"][1:].isnan().all()
     assert found["mass_by_head"][1:].isnan().all()
     assert found["without_impermissible"].tolist() == [0.0] + [1.0] * (len(output.rows) - 1)
-
-
-def test_a_repeated_replacement_is_refused() -> None:
-    with pytest.raises(InputError, match="replacements of impermissible_mass names one more than"):
-        ImpermissibleMass(replacements=["unk", "unk"])
-
-
-def test_the_record_of_a_run(tmp_path: Path) -> None:
-    data = Planted()
-    test = ImpermissibleMass(column="evidence")
-    trainer(tmp_path, test).test(classifier(data.spec, **SMALL), data)
-    record = read_record(tmp_path / "records/test/impermissible_mass.parquet")
-    assert record.metadata["column"] == "evidence"
-    assert set(test.measures) <= record.columns.keys()
 
 
 def test_a_corpus_without_the_column_is_refused_with_the_option_that_reads_it(

@@ -15,13 +15,11 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
-from attnlight.errors import InputError
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_metadata, read_record
 from tests.callbacks.test_base import run_test
 from tests.models import test_classifier as flat
-from tests.models import test_hierarchical as hierarchical
 from tests.outside import OutsideTask, Texts, collate
 
 RECORD = Path("records/test/importance_correlation.parquet")
@@ -139,31 +137,6 @@ def test_uniform_attention_and_short_texts_are_undefined() -> None:
     assert 1 < sum(one_word) < 6
 
 
-def test_sentences() -> None:
-    model, batch = hierarchical.model(), hierarchical.collate(hierarchical.corpus())
-    columns, output = measured(model, batch)
-    loo = leave_one_out(model, batch, output)
-    gradient = input_gradient(model, batch, output)
-    for row, kept in enumerate(output.mask):
-        if kept.sum() > 1:
-            tau, p = by_scipy(gradient[row, kept].tolist(), loo[row, kept].tolist())
-            assert float(columns["tau_input_gradient_loo"][row]) == pytest.approx(tau)
-            assert float(columns["p_input_gradient_loo"][row]) == pytest.approx(p)
-
-
-@pytest.mark.parametrize("encoder", ["bilstm", "cnn", "average"])
-def test_batch_padding_order_and_budget_change_nothing(encoder: str) -> None:
-    model, texts = flat.model(encoder, dtype=torch.float32), flat.corpus()
-    whole, _ = measured(model, flat.collate(texts))
-    order = list(range(len(texts)))[::-1]
-    turned, _ = measured(model, flat.collate([texts[i] for i in order], padding=4), budget=1)
-    single = [measured(model, flat.collate([text]))[0] for text in texts]
-    for name, values in whole.items():
-        alone = torch.cat([columns[name] for columns in single])
-        for other in (turned[name].flip(0), alone):
-            torch.testing.assert_close(other, values, rtol=1e-9, atol=1e-12, equal_nan=True)
-
-
 @pytest.mark.parametrize("affine", [True, False])
 def test_outside_model_with_two_heads(tmp_path: Path, affine: bool) -> None:
     torch.manual_seed(0)
@@ -255,18 +228,6 @@ def test_only_a_deletion_is_not_finite() -> None:
     columns, _ = measured(Fragile(), flat.collate([[4, 6, 8, 9], [4, 5, 8, 30]]))
     assert columns["tau_attention_loo"].isnan().tolist() == [False, True]
     assert not columns["tau_attention_input_gradient"].isnan().any()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"budget": 0}, "budget of importance_correlation is 0"),
-        ({"leave_one_out": False, "gradients": []}, "needs leave_one_out or one of gradients"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        ImportanceCorrelation(**options)
 
 
 def test_a_long_text_says_once_why_it_takes_its_time(

@@ -168,21 +168,6 @@ def test_from_corpus_to_record(tmp_path: Path, length: int | None) -> None:
     assert mean == pytest.approx(np.nanmean(columns["auprc_occlusion"]), rel=1e-5)
 
 
-def test_batches_and_padding_change_nothing(tmp_path: Path) -> None:
-    records = []
-    for size in (41, 3):
-        data = corpus(None, batch_size=size)
-        test = Plausibility(METHODS, figures=False)
-        trainer(tmp_path / str(size), test).test(
-            task_of(data).double(), datamodule=data, verbose=False
-        )
-        path = tmp_path / f"{size}/records/test/plausibility.parquet"
-        records.append(read_record(path).columns)
-    assert records[0].keys() == records[1].keys()
-    for name, values in records[0].items():
-        np.testing.assert_allclose(values, records[1][name], atol=1e-6, err_msg=name)
-
-
 def several(folder: Path) -> TextDataModule:
     rows = {
         "tokens": [["so", "very", "good"], ["bad", "bad", "film"], ["a", "film"], ["good"]] * 3,
@@ -242,22 +227,6 @@ class TestRefusals:
                 task_of(data), datamodule=data, verbose=False
             )
         assert str(error.value).count(". ") == 0
-
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            ({"methods": ["atention"]}, "atention.*did you mean 'attention'"),
-            (
-                {"methods": ["random", "random"]},
-                r"\['random', 'random'\]; expected 1 or more, each",
-            ),
-            ({"methods": []}, r"methods of plausibility are \[\]; expected 1 or more"),
-            ({"draws": 0}, "draws of plausibility is 0; it must be at least 1"),
-        ],
-    )
-    def test_options(self, options: dict[str, Any], sentence: str) -> None:
-        with pytest.raises(InputError, match=sentence):
-            Plausibility(**options)
 
     def test_labels_tell_two_of_one_kind_apart(self) -> None:
         other = {"name": "random", "label": "other", "seed": 1}

@@ -18,7 +18,6 @@ from attnlight.__main__ import main
 from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import SaliencyAgreement
-from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.attribution.scenes import scene
 from tests.callbacks.test_base import run_test
@@ -114,24 +113,6 @@ def test_a_method_agrees_with_itself() -> None:
         torch.testing.assert_close(agreement, torch.ones_like(agreement))
 
 
-@pytest.mark.parametrize("name", ["bilstm", "cnn", "heads"])
-def test_batch_padding_and_order_change_nothing(name: str) -> None:
-    model, batch = scene(name)
-    _, padded = scene(name, padding=3)
-    whole = measured(model, batch)
-    with torch.no_grad():
-        rows = model(batch).rows
-    order = torch.arange(len(batch)).flip(0)
-    turned = measured(model, padded.select(order))
-    single = [measured(model, batch.select(torch.tensor([row]))) for row in range(len(batch))]
-    backwards = torch.cat([(rows[:, 0] == index).nonzero()[:, 0] for index in batch.index[order]])
-    for column, values in whole.items():
-        alone = torch.cat([columns[column] for columns in single])
-        pairs = ((turned[column], values[backwards]), (alone, values))
-        for found, expected in pairs:
-            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
 @pytest.mark.parametrize("affine", [True, False])
 def test_record_figure_and_ceilings_of_two_seeds(
     tmp_path: Path, affine: bool, capsys: pytest.CaptureFixture[str]
@@ -180,17 +161,3 @@ def test_record_figure_and_ceilings_of_two_seeds(
             ceiling = min(ceilings[method][kind] for method in (one, other))
             assert cells[3 + 2 * number] == f"{ceiling:.3f}"
     assert f" {ceilings['input_gradient']['tau']:.3f} " in seeds
-
-
-@pytest.mark.parametrize(
-    ("methods", "message"),
-    [
-        (["attention"], r"methods of saliency_agreement are \['attention'\]; expected 2 or more"),
-        (["random", "random"], r"are \['random', 'random'\]; .* each with a `label` of its own"),
-        (["attention", "gradeint"], "unknown attribution method 'gradeint'.* gradient"),
-        (["attention", {"name": "occlusion", "replacment": "pad"}], "replacement"),
-    ],
-)
-def test_methods_that_make_no_sense_are_refused(methods: list[Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        SaliencyAgreement(methods=methods)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -238,34 +237,6 @@ def test_the_trained_model_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     assert all(
         torch.equal(values, before[name]) for name, values in task.model.state_dict().items()
     )
-
-
-@pytest.mark.parametrize("kind", CASCADES)
-def test_batch_size_and_padding_change_nothing(kind: str, tmp_path: Path) -> None:
-    task, data = made(kind, tmp_path)
-    methods = [method for method in METHODS if method != "lrp"]
-    whole = measured(tmp_path / "a", task, data, methods=methods)
-    for size in (1, 12):
-        data.eval_batch_size = size
-        found = measured(tmp_path / f"b{size}", task, data, methods=methods)
-        assert list(found.columns) == list(whole.columns)
-        for name, values in whole.columns.items():
-            np.testing.assert_allclose(found.columns[name], values, atol=1e-9, err_msg=name)
-
-
-def test_order_and_padding_of_a_batch_change_nothing(tmp_path: Path) -> None:
-    task, data = made("flat", tmp_path)
-    test = Sanity(methods=METHODS)
-    test.randomise(task)
-    batch = data.dataset("test")[list(range(12))]
-    turned = batch.select(torch.arange(12).flip(0))
-    for name in ("tokens", "mask"):
-        values = getattr(turned, name)
-        setattr(turned, name, torch.cat([values, torch.zeros_like(values[:, :3])], dim=1))
-    columns = [test.measure(part, task.model.eval()(part), task.model) for part in (batch, turned)]
-    for name, values in columns[0].items():
-        found = columns[1][name].flip(0)
-        torch.testing.assert_close(found, values, rtol=0, atol=1e-9, equal_nan=True)
 
 
 def test_a_method_follows_the_parameters_or_fails(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -12,10 +12,8 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import SingleErasure
-from attnlight.functional.ranking import random_others
 from attnlight.models.readout import SCORES
-from tests.callbacks.handmade import Hidden, Oracle, batch_of, output_of, random_output
-from tests.callbacks.token_loops import levels
+from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output, require_loops
 
 
 def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
@@ -28,57 +26,10 @@ def js(p: Tensor, q: Tensor) -> float:
     return float(jensenshannon(p.softmax(-1).numpy(), q.softmax(-1).numpy()) ** 2)
 
 
-def naive(
-    output: AttentionOutput,
-    row: int,
-    others: dict[str, int],
-    absolute: bool = False,
-) -> dict[str, float]:
-    """The columns of one row, from the places that are erased."""
-    oracle = Oracle(output, row)
-    own = oracle.without([])
-    moved = {n: js(own, oracle.without([n])) for n in oracle.items}
-    ranks = dict(zip(oracle.items, levels(torch.tensor([*moved.values()])).tolist(), strict=True))
-    found = {}
-    for score in SCORES:
-        top, drawn = oracle.order(score, absolute)[0], others[score]
-        rest = [n for n in oracle.items if n != top]
-        weights, difference = oracle.weights, moved[top] - moved[drawn]
-        found |= {
-            f"flip_top_{score}": float(oracle.flips([top])),
-            f"flip_other_drawn_{score}": float(oracle.flips([drawn])),
-            f"delta_weight_drawn_{score}": weights[top] - weights[drawn],
-            f"delta_js_drawn_{score}": difference if ranks[top] != ranks[drawn] else 0.0,
-            f"flip_other_expected_{score}": np.mean([oracle.flips([n]) for n in rest]),
-            f"delta_weight_expected_{score}": np.mean([weights[top] - weights[n] for n in rest]),
-            f"delta_js_expected_{score}": np.mean([moved[top] - moved[n] for n in rest]),
-            f"outdone_expected_{score}": np.mean([ranks[n] > ranks[top] for n in rest]),
-        }
-    return found
-
-
-@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("options", [{}, {"gradient": "absolute"}, {"released": True}])
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
-def test_equals_plain_loops(heads: int, classes: int, absolute: bool) -> None:
-    output = random_output(heads, classes)
-    found = columns_of(output, gradient="absolute" if absolute else "signed", seed=4)
-    tops = torch.zeros(60, 3, dtype=torch.long)
-    for row in range(60):
-        oracle = Oracle(output, row)
-        tops[row] = torch.tensor([oracle.order(score, absolute)[0] for score in SCORES])
-    drawn = random_others(output.mask, output.rows, tops, seed=4)
-    compared = 0
-    for row in range(60):
-        if output.mask[row].sum() < 2:
-            assert all(math.isnan(column[row]) for column in found.values())
-            continue
-        others = dict(zip(SCORES, drawn[row].tolist(), strict=True))
-        expected = naive(output, row, others, absolute)
-        assert expected.keys() == {name for name in found if not name.endswith("_by_head")}
-        for name, value in expected.items():
-            assert float(found[name][row]) == pytest.approx(value, abs=1e-9), (row, name)
-        compared += 1
-    assert compared > 50
+def test_equals_plain_loops(heads: int, classes: int, options: dict[str, Any]) -> None:
+    found = require_loops(SingleErasure(seed=4, **options), random_output(heads, classes))
     assert 0 < found["flip_top_attention"].nanmean() < 1
     assert not torch.equal(found["flip_top_attention"], found["flip_top_gradient"])
 
@@ -137,14 +88,8 @@ def test_near_ties_are_chains_of_small_steps() -> None:
     items = torch.stack([torch.zeros_like(speaks), speaks], dim=-1)[:, None]
     weights = torch.tensor([0.26, 0.26, 0.26, 0.22], dtype=torch.float64).expand(60, 1, 4)
     output = output_of(weights, items, torch.zeros(2, dtype=torch.float64))
-    found = columns_of(output, seed=1)
-    drawn = random_others(output.mask, output.rows, torch.zeros(60, 3).long(), seed=1)
-    measures = ("outdone_expected_attention", "delta_js_drawn_attention")
-    for row in range(60):
-        expected = naive(output, row, dict(zip(SCORES, drawn[row].tolist(), strict=True)))
-        for name in measures:
-            assert float(found[name][row]) == pytest.approx(expected[name], abs=1e-12), (row, name)
-    assert set(found[measures[0]].tolist()) == {1 / 3, 1.0}
+    found = require_loops(SingleErasure(), output)
+    assert set(found["outdone_expected_attention"].tolist()) == {1 / 3, 1.0}
 
 
 def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
@@ -160,49 +105,22 @@ def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
             assert drawn[2].item() == pytest.approx(expected[2].item(), abs=1e-7)
 
 
-class TestReleasedDraw:
+@pytest.mark.parametrize(("top", "share"), [(0, 0.0), (2, 0.25)])
+def test_the_released_draw_is_now_and_then_the_top_item(top: int, share: float) -> None:
     """Defect D1: a place from 1 to L - 1, which may be the top item's own."""
-
-    def test_columns_stand_for_the_drawn_place(self) -> None:
-        output = random_output()
-        found = columns_of(output, released=True, seed=2)
-        without = columns_of(output, seed=2)
-        first = torch.zeros_like(output.rows[:, :1])
-        places = random_others(output.mask, output.rows, first, seed=2, released=True)
-        assert found.keys() - without.keys() == {
-            f"{measure}_released_{score}"
-            for measure in ("flip_other", "delta_weight", "delta_js")
-            for score in SCORES
-        }
-        for row in (output.mask.sum(-1) > 1).nonzero().flatten().tolist():
-            oracle = Oracle(output, row)
-            place = int(places[row])
-            assert place in oracle.items[1:]
-            top = oracle.order("gradient")[0]
-            own = oracle.without([])
-            expected = js(own, oracle.without([top])) - js(own, oracle.without([place]))
-            assert float(found["delta_js_released_gradient"][row]) == pytest.approx(
-                expected, abs=1e-9
-            )
-            difference = oracle.weights[top] - oracle.weights[place]
-            assert float(found["delta_weight_released_gradient"][row]) == pytest.approx(difference)
-            assert float(found["flip_other_released_gradient"][row]) == oracle.flips([place])
-
-    @pytest.mark.parametrize(("top", "share"), [(0, 0.0), (2, 0.25)])
-    def test_is_now_and_then_the_top_item(self, top: int, share: float) -> None:
-        weights = torch.full((4_000, 1, 5), 0.1)
-        weights[:, :, top] = 0.6
-        items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-        output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
-        found = columns_of(output, released=True)
-        itself = int((found["delta_weight_released_attention"] == 0).sum())
-        if share:
-            assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3
-        assert share > 0 or itself == 0
-        assert (found["delta_weight_drawn_attention"] > 0).all()
-        drawn = Counter(found["delta_js_drawn_attention"].tolist())
-        assert len(drawn) == 4
-        assert stats.chisquare(list(drawn.values())).pvalue > 1e-3
+    weights = torch.full((4_000, 1, 5), 0.1)
+    weights[:, :, top] = 0.6
+    items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
+    found = columns_of(output, released=True)
+    itself = int((found["delta_weight_released_attention"] == 0).sum())
+    if share:
+        assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3
+    assert share > 0 or itself == 0
+    assert (found["delta_weight_drawn_attention"] > 0).all()
+    drawn = Counter(found["delta_js_drawn_attention"].tolist())
+    assert len(drawn) == 4
+    assert stats.chisquare(list(drawn.values())).pvalue > 1e-3
 
 
 def test_the_expectation_is_what_draws_converge_to() -> None:

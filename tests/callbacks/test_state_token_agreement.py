@@ -16,7 +16,6 @@ from torch import Tensor
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import StateTokenAgreement
-from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
 from tests.callbacks.test_base import run_test
@@ -150,23 +149,6 @@ def test_deletion_is_erasure_without_context() -> None:
     torch.testing.assert_close(tau, torch.ones_like(tau))
 
 
-@pytest.mark.parametrize("probes", [None, 4])
-def test_batch_padding_order_and_budget_change_nothing(probes: int | None) -> None:
-    model, texts = flat.model("bilstm", dtype=torch.float32), flat.corpus()[:6]
-    whole = measured(model, flat.collate(texts), probes=probes)
-    assert ("hidden_token_attribution_error" in whole) == (probes is not None)
-    batch = flat.collate(texts, padding=3)
-    turned = measured(model, batch.select(torch.arange(5, -1, -1)), probes=probes, budget=50)
-    single = [
-        measured(model, batch.select(torch.tensor([row])).trim(len(text)), probes=probes)
-        for row, text in enumerate(texts)
-    ]
-    for name, values in whole.items():
-        alone = torch.cat([columns[name] for columns in single])
-        for other in (turned[name].flip(0), alone):
-            torch.testing.assert_close(other, values, rtol=0, atol=1e-6, equal_nan=True)
-
-
 def test_probes_give_the_mean_and_its_error() -> None:
     model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[5:])
     exact, ratios = measured(model, batch)["hidden_token_attribution"], []
@@ -219,18 +201,6 @@ def test_hidden_tokens_of_local_encoders_alone(encoder: str, local: bool) -> Non
             torch.testing.assert_close(values, whole[name], rtol=0, atol=0, equal_nan=True)
         else:
             assert values.isnan().all()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"probes": 1}, "probes of state_token_agreement is 1; it must be at least 2"),
-        ({"budget": 0}, "budget of state_token_agreement is 0"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        StateTokenAgreement(**options)
 
 
 def test_a_long_text_says_once_why_it_takes_its_time(

@@ -28,7 +28,7 @@ from tests.callbacks.token_loops import (
     renormalised,
     tokens_of,
 )
-from tests.models.taggers import one, sentences, tagger
+from tests.models.taggers import sentences, tagger
 
 LENGTHS = (5, 1, 4, 6)
 READOUTS = ("study", "residual")
@@ -185,26 +185,3 @@ def test_scores_leave_out_the_deleted_token_itself() -> None:
     assert [[math.isnan(value) for value in scores] for scores in lists] == torch.eye(
         4
     ).bool().tolist()
-
-
-@pytest.mark.parametrize("readout", READOUTS)
-def test_batches_and_padding_change_nothing(readout: str) -> None:
-    model = tagger(readout).double()
-    tests = (
-        AttentionPermutation(draws=9),
-        SingleErasure(),
-        DecisionFlip(draws=2),
-        AdversarialAttention(epsilon=0.05),
-        ImportanceCorrelation(),
-    )
-    batch = sentences((6, 1, 4, 9, 2))
-    wide = sentences((6, 1, 4, 9, 2), extra=5)
-    for test in tests:
-        whole, padded = columns_of(test, model, batch), columns_of(test, model, wide)
-        alone = [columns_of(test, model, one(batch, row)) for row in range(5)]
-        for name, column in whole.items():
-            joined = torch.cat([columns[name] for columns in alone])
-            for other in (padded[name], joined):
-                torch.testing.assert_close(
-                    other, column, rtol=0, atol=1e-9, equal_nan=True, msg=name
-                )

@@ -2,8 +2,7 @@
 
 A token at a time, of all heads together and of each head with the others held: change its attention,
 read it out, compare. The sentence is encoded once and its values are kept; a reading is of this
-token alone and takes no part of the sentence anew. What depends on no change is not done again. The
-measures are those that the tests log, but for draws that they record besides.
+token alone and takes no part of the sentence anew. What depends on no change is not done again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from attnlight.callbacks import (
     SingleErasure,
 )
 from attnlight.functional import permutations
-from attnlight.functional.ranking import random_rankings
+from attnlight.functional.ranking import random_others, random_rankings
 from attnlight.models import SelfAttentionTagger
 from tests.benchmarks.rivals import searched_attention
 from tests.models.taggers import one
@@ -67,8 +66,9 @@ class Sentence:
         return logits
 
     def ways(self) -> list[slice]:
-        """All heads together, then each."""
-        return [_ALL, *(slice(head, head + 1) for head in range(len(self.values)))]
+        """All heads together, then each if there are several."""
+        heads = len(self.values)
+        return [_ALL, *(slice(head, head + 1) for head in range(heads) if heads > 1)]
 
     def each_way(self, measure: Callable[[slice], dict[str, float]]) -> Found:
         """What is measured of all heads together, then of each."""
@@ -100,8 +100,8 @@ def measured(
         return dict(test.measure(batch, output, model))
 
 
-def loop_of(test: InterpretabilityTest) -> Loop:
-    """The loop that a test stands against."""
+def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
+    """The loop that a test stands against: what it logs or, if `drawn`, also records of draws."""
 
     def shuffles(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, AttentionPermutation)
@@ -109,16 +109,25 @@ def loop_of(test: InterpretabilityTest) -> Loop:
         orders = permutations(size, rows, test.draws, test.seed)[0]
         return shuffled(sentence, token, orders, test.head_draws)
 
+    def alone(sentence: Sentence, token: int) -> Found:
+        assert isinstance(test, SingleErasure)
+        kinds = ("drawn", "released") if test.released else ("drawn",)
+        absolute = test.gradient == "absolute"
+        return erased_alone(sentence, token, absolute, kinds if drawn else (), test.seed)
+
     def erasures(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, DecisionFlip)
         whole = torch.ones(1, len(sentence), dtype=torch.bool)
         rows = torch.tensor([[sentence.index, token]])
         orders = random_rankings(whole, rows, test.draws, test.seed)[0]
-        return erased_in_turn(sentence, token, orders)
+        absolute, uniform = test.gradient == "absolute", test.emptied == "uniform"
+        return erased_in_turn(
+            sentence, token, orders, absolute, uniform=uniform, unopposed=test.unopposed
+        )
 
     every: dict[type, Loop] = {
         AttentionPermutation: shuffles,
-        SingleErasure: erased_alone,
+        SingleErasure: alone,
         DecisionFlip: erasures,
         ImportanceCorrelation: correlated,
     }
@@ -169,46 +178,84 @@ def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) ->
     return sentence.each_way(moved)
 
 
-def erased_alone(sentence: Sentence, token: int) -> Found:
-    """What `SingleErasure` measures: erase one item after the other."""
+def erased_alone(
+    sentence: Sentence, token: int, absolute: bool = False, draws: Sequence[str] = (), seed: int = 0
+) -> Found:
+    """What `SingleErasure` measures: erase one item after the other.
+
+    Args:
+        sentence: The sentence.
+        token: Which token of it.
+        absolute: Rank by the size of the gradient.
+        draws: Compare with another item that is `drawn`, or `released`, as by the released code.
+        seed: Seed of the draws.
+    """
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.double().softmax(-1), int(logits.argmax())
-    slope = gradient(sentence, token)
+    slope, items = gradient(sentence, token, absolute), range(len(sentence))
+    whole, rows = torch.ones(1, len(sentence), dtype=torch.bool), sentence.output.rows[[token]]
 
     def moved(heads: slice) -> dict[str, float]:
-        js, flips = [], []
-        for item in range(len(sentence)):
+        js, flips, share = [], [], own[heads].mean(0).tolist()
+        for item in items:
             weights = own.clone()
             weights[heads, item] = 0.0
             after = sentence.read(token, renormalised(weights, heads)).double().softmax(-1)
             js.append(float(jensen_shannon(after, before)))
             flips.append(int(after.argmax()) != decision)
+        ranks = levels(torch.tensor(js, dtype=torch.float64)).tolist()
+        scores = scores_of(own, slope, heads)
+        tops = [int(levels(values).argmax()) for values in scores.values()]
+        drawn = {
+            kind: random_others(
+                whole, rows, torch.tensor([tops]), seed, released=kind == "released"
+            )[0]
+            for kind in draws
+        }
         found = {}
-        for score, values in scores_of(own, slope, heads).items():
-            top = int(levels(values).argmax())
-            others = [item for item in range(len(sentence)) if item != top]
-            ranks = levels(torch.tensor(js, dtype=torch.float64)).tolist()
+        for number, (score, top) in enumerate(zip(scores, tops, strict=True)):
+            others = [item for item in items if item != top]
             found |= {
                 f"flip_top_{score}": float(flips[top]),
                 f"flip_other_expected_{score}": _mean([flips[item] for item in others]),
+                f"delta_weight_expected_{score}": share[top] - _mean([share[i] for i in others]),
                 f"delta_js_expected_{score}": js[top] - _mean([js[item] for item in others]),
                 f"outdone_expected_{score}": _mean([ranks[item] > ranks[top] for item in others]),
             }
-        return found if len(sentence) > 1 else dict.fromkeys(found, nan)
+            for kind, places in drawn.items():
+                other = int(places[number])
+                found |= {
+                    f"flip_other_{kind}_{score}": float(flips[other]),
+                    f"delta_weight_{kind}_{score}": share[top] - share[other],
+                    f"delta_js_{kind}_{score}": (js[top] - js[other])
+                    * (ranks[top] != ranks[other]),
+                }
+        return found if len(items) > 1 else dict.fromkeys(found, nan)
 
     return sentence.each_way(moved)
 
 
-def erased_in_turn(sentence: Sentence, token: int, random: Tensor) -> Found:
+def erased_in_turn(
+    sentence: Sentence,
+    token: int,
+    random: Tensor,
+    absolute: bool = False,
+    *,
+    uniform: bool = False,
+    unopposed: bool = False,
+) -> Found:
     """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips.
 
     Args:
         sentence: The sentence.
         token: Which token of it.
         random: Random orders of its items, (K, N), of which a head alone takes the first.
+        absolute: Rank by the size of the gradient.
+        uniform: Attend to all items alike when none is left.
+        unopposed: Rank by attention without the items that speak against the prediction, too.
     """
-    own = sentence.output.weights[token]
-    slope = gradient(sentence, token)
+    own, items = sentence.output.weights[token], set(range(len(sentence)))
+    slope = gradient(sentence, token, absolute)
 
     def removed(heads: slice) -> dict[str, float]:
         draws = [order.tolist() for order in (random if heads == _ALL else random[:1])]
@@ -216,24 +263,28 @@ def erased_in_turn(sentence: Sentence, token: int, random: Tensor) -> Found:
             score: [levels(values).argsort(descending=True, stable=True).tolist()]
             for score, values in scores_of(own, slope, heads).items()
         }
+        if unopposed:
+            against = opposing(sentence, token, heads)
+            for_it = [item for item in orders["attention"][0] if item not in against]
+            orders["attention_unopposed"] = [for_it]
         flips = {
-            name: [first_flip(sentence, token, heads, order) for order in every]
+            name: [first_flip(sentence, token, heads, order, uniform=uniform) for order in every]
             for name, every in {**orders, "random": draws}.items()
         }
         orders |= {"random": draws, "random_first": draws[:1]}
         flips["random_first"] = flips["random"][:1]
-        fewest, weights = fewest_erased(sentence, token, heads), own[heads].mean(0)
+        fewest, weights = fewest_erased(sentence, token, heads, uniform), own[heads].mean(0)
         columns = {"minimal_count": fewest}
         for name, every in orders.items():
             pairs = zip(flips[name], every, strict=True)
-            gone = [(n, order[:n], order[n:]) for n, order in pairs if n > 0]
-            count = _mean([n for n, _, _ in gone])
-            mass = [float(weights[erased].sum()) for _, erased, _ in gone]
-            emptied = [not float(weights[left].sum()) > 0 for _, _, left in gone]
+            gone = [(n, order[:n]) for n, order in pairs if n > 0]
+            count = _mean([n for n, _ in gone])
+            left = [float(weights[[*items.difference(erased)]].sum()) for _, erased in gone]
             columns |= {
+                f"removed_count_{name}": count,
                 f"removed_fraction_{name}": count / len(weights),
-                f"removed_mass_{name}": _mean(mass),
-                f"needs_all_{name}": _mean(emptied),
+                f"removed_mass_{name}": _mean([float(weights[erased].sum()) for _, erased in gone]),
+                f"needs_all_{name}": _mean([not mass > 0 for mass in left]),
                 f"never_flips_{name}": _mean([n < 0 for n in flips[name]]),
             }
             if name != "random_first":
@@ -243,21 +294,46 @@ def erased_in_turn(sentence: Sentence, token: int, random: Tensor) -> Found:
     return sentence.each_way(removed)
 
 
+def opposing(sentence: Sentence, token: int, heads: slice) -> set[int]:
+    """Items whose erasure raises the log odds, by a tenth of the largest effect beyond the median."""
+    own, decision = sentence.output.weights[token], int(sentence.output.logits[token].argmax())
+
+    def odds(weights: Tensor) -> float:
+        logits = sentence.read(token, weights)
+        others = torch.cat([logits[:decision], logits[decision + 1 :]])
+        return float(logits[decision] - others.logsumexp(0))
+
+    effects = []
+    for item in range(len(sentence)):
+        weights = own.clone()
+        weights[heads, item] = 0.0
+        effects.append(odds(own) - odds(renormalised(weights, heads)))
+    median = sorted(effects)[(len(effects) - 1) // 2]
+    least = min(0.0, median) - 0.1 * max(map(abs, effects))
+    return {item for item, effect in enumerate(effects) if effect < least}
+
+
 def first_flip(
-    sentence: Sentence, token: int, heads: slice, order: Sequence[int], most: int | None = None
+    sentence: Sentence,
+    token: int,
+    heads: slice,
+    order: Sequence[int],
+    most: int | None = None,
+    *,
+    uniform: bool = False,
 ) -> int:
     """Items of an order erased when the decision changes, -1 if it does not within `most`."""
     weights = sentence.output.weights[token].clone()
     decision = int(sentence.output.logits[token].argmax())
     for number, item in enumerate(order[:most], start=1):
         weights[heads, item] = 0.0
-        logits = sentence.read(token, renormalised(weights, heads))
+        logits = sentence.read(token, renormalised(weights, heads, uniform))
         if int(logits.argmax()) != decision:
             return number
     return -1
 
 
-def fewest_erased(sentence: Sentence, token: int, heads: slice) -> float:
+def fewest_erased(sentence: Sentence, token: int, heads: slice, uniform: bool = False) -> float:
     """The fewest items that change the decision: for each other class those most against it.
 
     NaN where the readout is not affine, or nothing changes the decision.
@@ -276,7 +352,7 @@ def fewest_erased(sentence: Sentence, token: int, heads: slice) -> float:
             lead = terms[:, decision] - terms[:, rival]
             order = lead.argsort(descending=True, stable=True).tolist()
             most = None if fewest is None else fewest - 1
-            found = first_flip(sentence, token, heads, order, most)
+            found = first_flip(sentence, token, heads, order, most, uniform=uniform)
             fewest = found if found > 0 else fewest
     return nan if fewest is None else float(fewest)
 
@@ -340,21 +416,22 @@ def searched(sentence: Sentence, token: int, epsilon: float, steps: int = 500) -
     return best
 
 
-def renormalised(weights: Tensor, heads: slice) -> Tensor:
-    """Attention (H, N) of which some heads sum to 1 again, or are 0 where nothing is left."""
+def renormalised(weights: Tensor, heads: slice, uniform: bool = False) -> Tensor:
+    """Attention (H, N) of which some heads sum to 1 again; where nothing is left 0, or uniform."""
     left = weights[heads].sum(-1, keepdim=True)
+    emptied = torch.full_like(left, uniform / weights.shape[-1])
     whole = weights.clone()
-    whole[heads] /= torch.where(left > 0, left, 1.0)
+    whole[heads] = torch.where(left > 0, weights[heads] / torch.where(left > 0, left, 1.0), emptied)
     return whole
 
 
-def gradient(sentence: Sentence, token: int) -> Tensor:
-    """Gradient (H, N) of the highest probability by the attention weights."""
+def gradient(sentence: Sentence, token: int, absolute: bool = False) -> Tensor:
+    """Gradient (H, N) of the highest probability by the attention weights, or its size."""
     with torch.enable_grad():
         free = sentence.output.weights[token].detach().clone().requires_grad_()
         highest = sentence.read(token, free).double().softmax(-1).max()
         (slope,) = torch.autograd.grad(highest, free)
-    return slope
+    return slope.abs() if absolute else slope
 
 
 def scores_of(own: Tensor, slope: Tensor, heads: slice) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Instances to look for adversaries of, and plain ways to measure what is found."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -46,3 +47,32 @@ def moved(adversary: Tensor, weights: Tensor, logits: Tensor) -> Tensor:
     """Total variation distance between the predictions of two attentions."""
     one, other = read(adversary, logits).double(), read(weights, logits).double()
     return total_variation(one.softmax(-1), other.softmax(-1))
+
+
+def require_kept(
+    found: tuple[Tensor, ...],
+    weights: Tensor,
+    mask: Tensor,
+    readout: Callable[[Tensor], Tensor],
+    epsilon: float,
+) -> None:
+    """Adversaries are attention over the items that keeps the prediction, at the JS that is said.
+
+    Args:
+        found: Adversaries (R, N), their JS (R,), and an upper bound of it if there is one.
+        weights: The original attention, (R, N).
+        mask: The items, (R, N) bool.
+        readout: Logits (R, K, C) of attentions (R, K, N).
+        epsilon: Largest total variation distance.
+    """
+    adversary, js, *upper = found
+    assert adversary.dtype == js.dtype == torch.float64
+    assert (adversary >= 0).all()
+    assert (adversary[~mask] == 0).all()
+    torch.testing.assert_close(adversary.sum(-1), torch.ones_like(js), rtol=1e-9, atol=0)
+    torch.testing.assert_close(js, jensen_shannon(adversary, weights), rtol=1e-9, atol=1e-13)
+    after, before = readout(torch.stack([adversary, weights], dim=1)).softmax(-1).unbind(1)
+    assert (total_variation(after, before) <= epsilon * (1 + 1e-9) + 1e-12).all()
+    for bound in upper:
+        assert (js <= bound).all()
+        assert (bound <= math.log(2)).all()

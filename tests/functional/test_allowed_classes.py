@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -12,22 +11,10 @@ from torch import Tensor
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput
 from attnlight.functional import (
-    erase_each,
-    erase_ranking,
-    first_flip,
-    max_js,
-    minimal_flip_set,
-    permuted_logits,
-    random_rankings,
-    search_adversary,
-    weight_gradient,
     worst_case_attention,
 )
-from attnlight.functional.adversary.exact import js_from
 from attnlight.functional.masking import allowed_classes
-from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 from tests.callbacks.handmade import output_of, random_output
-from tests.functional.adversaries import moved
 
 CLASSES = 6
 # The classes of rows 0, 5, ...; of rows 1, 6, ...; and so on.
@@ -87,83 +74,6 @@ def arguments(output: AttentionOutput) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return output.weights, output.item_logits, output.bias, output.mask
 
 
-def orders_of(output: AttentionOutput) -> Tensor:
-    return random_rankings(output.mask, output.rows, 5, seed=3)
-
-
-def erased(output: AttentionOutput) -> list[Tensor]:
-    orders = orders_of(output)[:, 0]
-    logits = [erase_each(*arguments(output)), erase_ranking(*arguments(output), orders)]
-    return [values.masked_fill(~output.mask[..., None], 0.0) for values in logits]
-
-
-def flips(output: AttentionOutput) -> list[Tensor]:
-    first = first_flip(*arguments(output), orders_of(output))
-    return [first, *minimal_flip_set(*arguments(output)), weight_gradient(*arguments(output))]
-
-
-def permuted(output: AttentionOutput) -> list[Tensor]:
-    weights, items, _, mask = arguments(output)
-    logits = permuted_logits(weights, items, mask, output.rows, 9, seed=1)
-    return [logits, logits.softmax(-1)]
-
-
-def searched(output: AttentionOutput) -> list[Tensor]:
-    weights, items, _, mask = arguments(output)
-    return list(search_adversary(weights, items, mask, 0.05, output.rows, steps=25))
-
-
-def worst(output: AttentionOutput, given: bool = False, programs: bool = True) -> list[Tensor]:
-    """JS and its bound, of attention that is checked: several may have the largest JS."""
-    weights, items, _, mask = arguments(output)
-    found = None
-    if given:
-        found = search_adversary(weights, items, mask, EPSILON, output.rows, steps=25)[0]
-    adversary, js, upper = worst_case_attention(weights, items, mask, EPSILON, found, programs)
-    original, reach = flatten_heads(weights, mask)
-    heads = flatten_item_logits(original, items, reach)
-    attention = adversary.flatten(0, 1)
-    assert (moved(attention, original, heads) <= EPSILON + 1e-9).all()
-    torch.testing.assert_close(js_from(original, attention), js.flatten(), rtol=0, atol=1e-12)
-    return [js, upper]
-
-
-worst_given = partial(worst, given=True, programs=False)
-Function = Callable[[AttentionOutput], list[Tensor]]
-LOGITS = (erased, permuted)  # their last dimension is that of the classes
-
-
-def require_equal(function: Function, output: AttentionOutput, atol: float) -> None:
-    """Compare all rows at once, each with its classes, with the same rows without the others."""
-    mixed = function(restricted(output))
-    for reduced, rows, classes in removed(output):
-        for one, other in zip(mixed, function(reduced), strict=True):
-            found, expected = one[rows], other[rows]
-            if function in LOGITS:
-                found, expected = found[..., classes], expected[..., : len(classes)]
-            torch.testing.assert_close(found, expected, rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("function", [erased, flips, permuted, searched, worst, worst_given])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("heads", [1, 3])
-def test_results_are_those_without_the_other_classes(
-    heads: int, dtype: torch.dtype, function: Function
-) -> None:
-    single = function is permuted and dtype == torch.float32
-    rows = 20 if function is worst else 60
-    require_equal(function, scene(heads, dtype, rows), 2e-6 if single else 1e-9)
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_many_rows_flip_as_without_the_other_classes(heads: int) -> None:
-    """Enough rows that those which cannot flip are screened out."""
-    output = random_output(heads, CLASSES, rows=400)
-    require_equal(flips, output, 1e-9)
-    sizes = flips(restricted(output))[1]
-    assert all((sizes[number :: len(SETS)] > 0).any() for number in range(1, len(SETS)))
-
-
 def test_two_allowed_classes_have_an_exact_worst_case() -> None:
     masked = restricted(scene(1, torch.float64))
     weights, items, _, mask = arguments(masked)
@@ -171,24 +81,6 @@ def test_two_allowed_classes_have_an_exact_worst_case() -> None:
     for number, classes in enumerate(SETS[:3]):
         assert torch.equal(js[number :: len(SETS)], upper[number :: len(SETS)]), classes
     assert (js[3 :: len(SETS)] < upper[3 :: len(SETS)]).any()  # three classes: bounds only
-
-
-@pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_one_allowed_class_leaves_no_choice(heads: int, dtype: torch.dtype) -> None:
-    masked = restricted(scene(heads, dtype))
-    rows = slice(0, None, len(SETS))
-    weights, items, _, mask = (values[rows] for values in arguments(masked))
-    assert (masked.probabilities[rows, 4] == 1).all()
-    first, size, members, gradient = (values[rows] for values in flips(masked))
-    assert (first == -1).all()
-    assert (size == -1).all()
-    assert not members.any()
-    assert (gradient == 0).all()
-    adversary, js, upper = worst_case_attention(weights, items, mask, EPSILON)
-    torch.testing.assert_close(js, max_js(weights, mask), rtol=0, atol=1e-6)
-    assert torch.equal(js, upper)
-    assert adversary.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

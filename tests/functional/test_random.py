@@ -123,12 +123,6 @@ def test_every_item_comes_to_every_place_of_a_long_text() -> None:
     assert abs(statistic - 49**2) < 4 * (2 * 49**2) ** 0.5
 
 
-def test_a_text_of_twenty_thousand_items() -> None:
-    drawn = permutations(torch.tensor([20_000]), rows((0, 0)), draws=2, seed=0)
-    assert torch.equal(drawn.sort(-1).values, torch.arange(20_000).expand(1, 2, -1))
-    assert (drawn[0, 0] != drawn[0, 1]).float().mean() > 0.99
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_permutations_on_a_gpu_are_those_on_a_cpu() -> None:

@@ -96,15 +96,6 @@ def test_iou_f1_equals_spans_as_sets() -> None:
     assert len(seen) > 8
 
 
-def test_span_f1_of_any_two_sets() -> None:
-    random = torch.Generator().manual_seed(2)
-    chosen, marked = (torch.rand(2, 500, 12, generator=random) < 0.6).unbind()
-    found = span_f1(chosen, marked)
-    for row in range(500):
-        expected = naive_span_f1(chosen[row].tolist(), marked[row].tolist())
-        assert float(found[row]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
 def test_half_of_a_span_matches_it() -> None:
     marked = torch.tensor([[True] * 4])
     assert span_f1(torch.tensor([[True, True, False, False]]), marked).item() == 1.0

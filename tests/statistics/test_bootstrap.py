@@ -14,11 +14,6 @@ from attnlight.statistics.bootstrap import (
     bootstrap_pieces,
     resampled_ratios,
 )
-from attnlight.statistics.seed_bootstrap import (
-    difference_of_groups,
-    seed_interval,
-    seeds_then_instances,
-)
 
 Array = NDArray[np.floating]
 
@@ -80,13 +75,6 @@ class TestInterval:
         assert found.high == pytest.approx(high, abs=tolerance)
         assert tolerance < 0.2 * (high - low)
 
-    def test_rows_of_a_cluster_are_not_independent(self, in_memory: bool) -> None:
-        values, clusters = clustered(0, groups=400)
-        together = one(values, clusters, in_memory=in_memory)
-        apart = one(values, in_memory=in_memory)
-        assert together.mean == pytest.approx(apart.mean, rel=1e-12)
-        assert together.high - together.low > 1.8 * (apart.high - apart.low)
-
     def test_equals_scipy_for_single_rows(self, in_memory: bool) -> None:
         values = np.random.default_rng(3).exponential(size=500)
         found = one(values, in_memory=in_memory, resamples=8_000)
@@ -115,12 +103,6 @@ class TestInterval:
             covered += found.low <= 0 <= found.high
         # 95 %, a little less for the percentile method on 80 clusters; 3 standard errors: 3.8 %.
         assert 0.90 <= covered / trials <= 0.985
-
-    def test_is_a_function_of_the_seed(self, in_memory: bool) -> None:
-        values, clusters = clustered(0)
-        first = one(values, clusters, in_memory=in_memory, seed=7)
-        assert first == one(values, clusters, in_memory=in_memory, seed=7)
-        assert first != one(values, clusters, in_memory=in_memory, seed=8)
 
     def test_pieces_do_not_show(self, in_memory: bool) -> None:
         values, clusters = clustered(2, groups=60)
@@ -168,14 +150,6 @@ class TestInterval:
 
 
 class TestMeans:
-    def test_columns_are_averaged_apart(self) -> None:
-        values, clusters = clustered(4)
-        both = bootstrap_means(np.stack([values, 3 * values - 1], axis=1), clusters)
-        np.testing.assert_allclose(both[0], one(values, clusters), rtol=1e-12)
-        for end in ("mean", "low", "high"):
-            assert getattr(both[1], end) == pytest.approx(3 * getattr(both[0], end) - 1)
-        assert both[0].defined == both[1].defined == np.sum(~np.isnan(values))
-
     def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
         values, clusters = clustered(4)
         groups = len(np.unique(clusters))
@@ -185,16 +159,6 @@ class TestMeans:
         assert bootstrap_means(values[:, None], clusters) == [
             one(values, clusters, in_memory=False)
         ]
-
-
-def test_poisson_draws_weigh_every_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(6).exponential(size=600)
-    whole = one(values, in_memory=False, resamples=8_000)
-    monkeypatch.setattr(statistics, "_POISSON_BLOCK", 3)
-    parts = one(values, in_memory=False, resamples=8_000)
-    tolerance = 4 * 2.67 * np.sqrt(2 / 8_000) * values.std() / np.sqrt(600)
-    assert parts.low == pytest.approx(whole.low, abs=tolerance)
-    assert parts.high == pytest.approx(whole.high, abs=tolerance)
 
 
 def test_poisson_weights_have_the_distribution_of_poisson() -> None:
@@ -235,16 +199,3 @@ def test_equal_a_loop_in_every_resample(pairs: tuple[np.ndarray, np.ndarray]) ->
         expected = [loop(*own, chosen) for chosen in rows]
         assert drawn[:, column] == pytest.approx(expected, nan_ok=True)
     assert np.isnan(held[2])
-
-
-def test_are_means_where_every_instance_counts_once() -> None:
-    random = np.random.default_rng(5)
-    values = [random.normal(size=(seeds, 40)) for seeds in (3, 4)]
-    groups = []
-    for group in values:
-        parts = [resampled_ratios(run[:, None], np.ones((40, 1)), resamples=60) for run in group]
-        groups.append((np.concatenate([p[0] for p in parts]), np.hstack([p[1] for p in parts])))
-    expected = seeds_then_instances(values[0], resamples=60)
-    assert seed_interval(groups[0])[:3] == pytest.approx(expected[:3])
-    less = difference_of_groups(*values, resamples=60)
-    assert seed_interval(*groups)[:3] == pytest.approx(less[:3])

@@ -45,14 +45,9 @@ def brute(x: np.ndarray, y: np.ndarray, shape: str, steps: int = 4_000) -> float
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_jump_is_the_best_of_all(seed: int) -> None:
+def test_jump_and_kink_are_the_best_of_all(seed: int) -> None:
     x, y = drawn(seed)
     assert fit_segments(x, y).jump.rss == pytest.approx(brute(x, y, "jump"), rel=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_kink_is_the_best_of_all(seed: int) -> None:
-    x, y = drawn(seed)
     found, expected = fit_segments(x, y).kink.rss, brute(x, y, "kink")
     assert found <= expected + 1e-9  # the grid misses the best place by a little
     assert found == pytest.approx(expected, rel=1e-3)

@@ -74,12 +74,6 @@ def test_equals_a_naive_reading(at: float) -> None:
     assert (found.seeds, found.censored) == (6, 0)
 
 
-def test_order_of_runs_changes_nothing() -> None:
-    runs = grid(4)
-    order = np.random.default_rng(0).permutation(len(runs.seeds))
-    assert exclusivity(runs) == exclusivity(Runs(*(values[order] for values in runs)))
-
-
 def heights(runs: Runs) -> list[float]:
     return [naive(*of_seed(runs, seed), 0.02) for seed in np.unique(runs.seeds)]
 
@@ -124,13 +118,6 @@ def test_a_flat_end_is_not_censored(at: float) -> None:
     tvd, share = np.array([0.0, 0.005, 0.25]), np.array([0.2, 0.6, 0.5])
     found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share), at=at)
     assert (found.value, found.censored) == (0.6, 0)
-
-
-def test_a_collapsed_run_hardly_lifts_what_is_before_it() -> None:
-    lambdas = np.array([0.0, 0.01, 0.1])
-    stays = Runs(np.zeros(3, int), lambdas, np.array([0.1, 0.11, 0.125]), np.array([0.2, 0.6, 0.6]))
-    falls = stays._replace(tvd=np.array([0.1, 0.11, 0.8]), share=np.array([0.2, 0.6, 1.0]))
-    assert exclusivity(falls).value - exclusivity(stays).value < 0.01
 
 
 def test_a_difference_has_welchs_interval() -> None:

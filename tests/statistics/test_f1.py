@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlight.statistics import f1
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import (
-    difference_of_groups,
     seed_interval,
-    seeds_then_instances,
 )
 from tests.statistics.naive_seeds import half_width
 
@@ -85,19 +82,6 @@ def test_intervals_are_those_of_loops(label: Integers, classes: int) -> None:
     for count in (1, 2):
         found, half = seed_interval(*parts[:count]), half_width(*loops[:count])
         assert found[1:3] == pytest.approx((found.mean - half, found.mean + half))
-
-
-def test_draws_are_those_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another statistic of the same sums, accuracy, the intervals of means come out."""
-    label = np.ones(50, dtype=np.int64)
-    runs = (np.random.default_rng(0).random((4, 50)) < 0.7).astype(np.int64)
-    monkeypatch.setattr(f1, "divide", lambda twice_hits, _: twice_hits / (2 * 50))
-    expected = seeds_then_instances(runs.astype(np.float64))
-    found = seed_interval(resampled_f1(runs, label, 2))
-    assert found[:3] == pytest.approx(expected[:3], rel=1e-12)
-    expected = difference_of_groups(runs[:3].astype(np.float64), runs[1:].astype(np.float64))
-    found = seed_interval(*(resampled_f1(part, label, 2) for part in (runs[:3], runs[1:])))
-    assert found[:3] == pytest.approx(expected[:3], abs=1e-12)
 
 
 def test_a_class_that_is_nowhere_has_no_f1() -> None:

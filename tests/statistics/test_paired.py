@@ -72,10 +72,6 @@ class TestWilcoxon:
     def test_one_pair_tells_nothing(self) -> None:
         assert paired_wilcoxon([1.0], [0.0]) == (0.0, 1.0, 1)
 
-    def test_sides_may_be_swapped(self) -> None:
-        x, y = with_gaps(1)
-        assert paired_wilcoxon(x, y) == paired_wilcoxon(y, x)
-
 
 class TestMcNemar:
     def test_equals_the_binomial_sum(self) -> None:
@@ -123,13 +119,6 @@ class TestAdjusted:
         assert np.isnan(holm([NAN, NAN])).all()
         assert holm([0.0, 1.0]).tolist() == [0.0, 1.0]
 
-    def test_order_does_not_matter(self) -> None:
-        random = np.random.default_rng(2)
-        p = random.random(50) ** 3
-        order = random.permutation(50)
-        np.testing.assert_array_equal(holm(p[order]), holm(p)[order])
-        assert (holm(p) >= p).all()
-
 
 def flags(seed: int, size: int = 400) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     random = np.random.default_rng(seed)
@@ -150,12 +139,6 @@ class TestContingency:
             assert cell.low < cell.mean < cell.high
             assert cell.defined == len(pairs)
         assert sum(cell.mean for cell in found) == pytest.approx(1)
-
-    def test_interval_is_about_the_binomial_one(self) -> None:
-        first, second = flags(1, 4_000)
-        cell = contingency(first, second, np.arange(4_000)).only_first
-        width = 2 * 1.96 * math.sqrt(cell.mean * (1 - cell.mean) / cell.defined)
-        assert cell.high - cell.low == pytest.approx(width, rel=0.12)
 
     def test_rows_of_a_cluster_go_together(self) -> None:
         first, second = (np.repeat(x, 4) for x in flags(2))
@@ -189,15 +172,6 @@ class TestRatio:
         spread = (high - low) / 3.92
         assert found.low == pytest.approx(low, abs=0.35 * spread)
         assert found.high == pytest.approx(high, abs=0.35 * spread)
-
-    def test_interval_covers_the_truth_as_often_as_it_says(self) -> None:
-        random = np.random.default_rng(5)
-        covered = 0
-        for _ in range(200):
-            a, b = random.random((2, 150)) < [[0.4], [0.25]]
-            found = ratio_of_shares(a, b, np.arange(150))
-            covered += found.low <= 1.6 <= found.high
-        assert 0.89 <= covered / 200 <= 0.99
 
     @pytest.mark.filterwarnings("error")
     def test_may_be_infinite_or_undefined(self) -> None:

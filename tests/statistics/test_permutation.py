@@ -52,13 +52,6 @@ def test_many_instances_are_near_the_exact_test() -> None:
     assert (drawn != exact).any()
 
 
-def test_blocks_change_nothing_but_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(3).normal([0, 0.3], 1, size=(9, 2))
-    whole = paired_permutation_tests(values, np.arange(9))
-    monkeypatch.setattr("attnlight.statistics.permutation._BLOCK", 30)
-    assert np.array_equal(paired_permutation_tests(values, np.arange(9)), whole)
-
-
 def test_equal_columns_are_not_told_apart_despite_rounding() -> None:
     x = np.random.default_rng(0).random(200)
     values = np.stack([x, x[::-1][::-1] + 0.1 - 0.1, x + 1], axis=1)

@@ -71,12 +71,6 @@ def test_the_last_step_counts_for_each_method_by_itself() -> None:
     }
 
 
-def test_without_a_second_seed_nothing_is_decided() -> None:
-    (found,) = sanity_verdicts(record(**{"1_a": around(0.0), "2_a": around(1.0)})).values()
-    assert (found.verdict, found.seeds.defined) == ("undecidable", 0)
-    assert np.isnan(found.seeds.mean)
-
-
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("column", ["2_a", "seeds_a"])
 def test_one_text_decides_nothing(column: str, rows: int) -> None:

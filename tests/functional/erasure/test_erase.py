@@ -2,10 +2,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import pad
 
 from attnlight.functional import erase_each, erase_ranking, masked_softmax, read
 
@@ -109,77 +106,6 @@ def test_what_is_left_of_one_part_in_a_hundred_million_keeps_its_digits() -> Non
     for n in range(4):
         left = [other for other in range(4) if other != n]
         assert each[n].tolist() == pytest.approx(exact(left), rel=1e-14)
-
-
-@pytest.mark.parametrize("heads", [None, 2])
-def test_neither_padding_nor_the_batch_is_read(heads: int | None) -> None:
-    case = Case(heads)
-    each = erase_each(case.weights, case.item_logits, case.bias, case.mask)
-    ranked = erase_ranking(case.weights, case.item_logits, case.bias, case.mask, case.order)
-    off = ~(case.mask if heads is None else case.mask.unsqueeze(1))
-    items = case.item_logits.masked_fill(off.unsqueeze(-1), torch.nan)
-    for row in range(30):
-        one = slice(row, row + 1)
-        wide = (
-            pad(case.weights[one], (2, 3)),
-            pad(items[one], (0, 0, 2, 3), value=torch.inf),
-            case.bias[one],
-            pad(case.mask[one], (2, 3)),
-        )
-        kept = case.mask[row]
-        torch.testing.assert_close(
-            erase_each(*wide)[0, 2:-3][kept], each[row][kept], rtol=1e-13, atol=1e-13
-        )
-        order = torch.cat([case.order[one] + 2, torch.tensor([[0, 1, 11, 12, 13]])], dim=1)
-        torch.testing.assert_close(
-            erase_ranking(*wide, order)[0, :9], ranked[row], rtol=1e-13, atol=1e-13
-        )
-
-
-def test_rows_without_items_and_batches_without_rows() -> None:
-    weights, items, bias = torch.zeros(1, 2), torch.ones(1, 2, 2), torch.tensor([1.0, 2.0])
-    mask, order = torch.zeros(1, 2).bool(), torch.tensor([[0, 1]])
-    expected = bias.double().expand(1, 2, 2)
-    assert torch.equal(erase_each(weights, items, bias, mask), expected)
-    assert torch.equal(erase_ranking(weights, items, bias, mask, order), expected)
-    assert erase_each(weights[:0], items[:0], bias, mask[:0]).shape == (0, 2, 2)
-    assert erase_ranking(weights[:0], items[:0], bias, mask[:0], order[:0]).shape == (0, 2, 2)
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(
-        st.tuples(
-            st.one_of(st.just(0.0), st.just(1e-8), st.floats(1e-30, 1.0)),
-            st.floats(-1e4, 1e4),
-            st.sampled_from([-1e4, 0.0, 1.0, 1e4]),
-        ),
-        min_size=1,
-        max_size=8,
-    ),
-    st.randoms(use_true_random=False),
-)
-def test_what_is_left_lies_between_its_items(
-    triples: list[tuple[float, ...]], random: object
-) -> None:
-    columns = torch.tensor(triples, dtype=torch.float64)
-    total = columns[:, 0].sum()
-    weights = (columns[:, 0] / total if total > 0 else columns[:, 0])[None]
-    items, mask = columns[None, :, 1:], torch.ones_like(weights).bool()
-    places = list(range(len(triples)))
-    random.shuffle(places)  # type: ignore[attr-defined]
-    bias = torch.tensor([-3e4, 3e4])
-    ranked = erase_ranking(weights, items, bias, mask, torch.tensor([places]))[0]
-    each = erase_each(weights, items, bias, mask)[0]
-    for k in range(len(places)):
-        for logits, left in ((ranked[k], places[k + 1 :]), (each[k], sorted({*places} - {k}))):
-            held = [n for n in left if weights[0, n] > 0]
-            if not held:
-                assert logits.tolist() == bias.tolist()
-                continue
-            inside = items[0, held]
-            assert (logits >= inside.amin(0) - 1e-8).all()
-            assert (logits <= inside.amax(0) + 1e-8).all()
 
 
 def test_erasing_nothing_that_counts_changes_nothing() -> None:
