@@ -44,9 +44,7 @@ def case(name: str) -> Case:
     if name in ENCODERS:
         return flat.model(name), flat.collate(SHORT, padding=2)
     if name.startswith("han"):
-        texts = [
-            [[*sentence[:3], EOS] for sentence in text[:3]] for text in hierarchical.corpus()[:3]
-        ]
+        texts = [[[*words[:2], EOS] for words in text] for text in hierarchical.corpus()[:5]]
         model = hierarchical.model(name.removeprefix("han_"))
         return model, hierarchical.collate(texts, sentences=1, words=2)
     if name == "pair":
