@@ -13,7 +13,7 @@ from attnlight.attribution import (
     Random,
 )
 from attnlight.errors import InputError
-from attnlight.functional import log_odds, weight_gradient
+from attnlight.functional import log_odds
 from tests.attribution.scenes import SCENES, rows, scene
 from tests.models import test_classifier as flat
 from tests.outside import Texts, TwoHeads, collate
@@ -54,18 +54,6 @@ def test_gradient_x_attention(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", AFFINE)
-def test_the_published_product_differs_by_a_factor(name: str) -> None:
-    """Of the predicted class's probability p: p (1 - p) times that of the log odds."""
-    model, batch = scene(name)
-    output = model(batch)
-    p, target = output.logits.detach().softmax(-1).max(-1)
-    gradient = weight_gradient(output.weights, output.item_logits, output.bias, output.mask)
-    published = (gradient * output.weights).sum(1).detach()
-    found = GradientXAttention()(model, batch, output, target)
-    torch.testing.assert_close(published, found * (p * (1 - p))[:, None], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", AFFINE)
 def test_attention_contribution(name: str) -> None:
     """Item by item from weights, item logits and bias; with their sum for two classes."""
     model, batch = scene(name)
@@ -91,26 +79,6 @@ def test_attention_contribution(name: str) -> None:
     if classes == 2:
         whole = log_odds(output.logits, target) - log_odds(biases, target)
         torch.testing.assert_close(found.sum(-1), whole)
-
-
-def test_contributions_by_hand() -> None:
-    """Item logits 6 and 4 of two classes, biases 1 and 2, half the attention each."""
-    model = flat.model("none", "uniform", classes=3)
-    with torch.no_grad():
-        model.embedding.weight.zero_()
-        model.embedding.weight[4, 0], model.embedding.weight[5, 1] = 3.0, 1.0
-        model.decoder.weight.zero_()
-        model.decoder.weight[0, 0], model.decoder.weight[1, 1] = 2.0, 4.0
-        model.decoder.bias.copy_(torch.tensor([1.0, 2.0, 0.0]))
-    batch = flat.collate([[4, 5]])
-    output = model(batch)  # logits 4, 4, 0
-    q = 1 / (1 + torch.tensor(-4.0).double().exp())
-    expected = torch.stack([torch.tensor(3.0).double(), -2 * q])
-    found = AttentionContribution()(model, batch, output, torch.tensor([0]))
-    torch.testing.assert_close(found[0], expected)
-    sizes = AttentionValueNorm()(model, batch, output, torch.tensor([0]))
-    expected = torch.tensor([3 * (2 / 3) ** 0.5, 2 * (2 / 3) ** 0.5]).double()
-    torch.testing.assert_close(sizes[0], expected)
 
 
 @pytest.mark.parametrize("name", SCENES)

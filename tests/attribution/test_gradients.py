@@ -14,8 +14,7 @@ from attnlight.attribution import Gradient, InputGradient, IntegratedGradients
 from attnlight.batch import PAD, UNK, AttentionModel, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import log_odds
-from attnlight.probing.input_gradient import input_gradient
-from tests.attribution.scenes import SCENES, TOKENS, RowOdds, one_text, rows, scene, words
+from tests.attribution.scenes import SCENES, RowOdds, one_text, rows, scene, words
 
 captum = pytest.importorskip("captum.attr")
 
@@ -163,18 +162,6 @@ def test_rows_that_are_not_complete_are_flagged() -> None:
     assert (columns["incomplete"] == 1).any()
     assert torch.equal(columns["incomplete"] == 1, columns["completeness_error"] > 1e-4)
     assert (columns["steps"] == 2).any()
-
-
-@pytest.mark.parametrize("detached", [True, False])
-@pytest.mark.parametrize("name", ["bilstm", "han", *TOKENS])
-def test_the_published_gradient_orders_items_alike(name: str, detached: bool) -> None:
-    """For two classes, and for rows of tokens, up to a factor that is constant over a row's items."""
-    model, batch = scene(name)
-    output = model(batch)
-    size = InputGradient(detached=detached)(model, batch, output, output.logits.argmax(-1)).abs()
-    landed = input_gradient(model, batch, output, detached=detached)
-    size, landed = (x / x.sum(-1, keepdim=True) for x in (size, landed))
-    torch.testing.assert_close(size, landed, rtol=1e-8, atol=1e-12)
 
 
 def test_detached_gradients_hold_attention_fixed() -> None:

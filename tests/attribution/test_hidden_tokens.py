@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import EOS, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import ENCODERS, PairClassifier
 from tests.models import test_classifier as flat
@@ -19,6 +19,7 @@ from tests.models.taggers import sentences, tagger
 from tests.outside import TwoHeads
 
 Case = tuple[AttentionModel, TextBatch]
+SHORT = [[*text[:size], EOS] for text, size in zip(flat.corpus()[2:], (9, 4, 2, 7), strict=False)]
 
 
 def of_text(model: AttentionModel, batch: TextBatch, row: int) -> Tensor:
@@ -38,25 +39,20 @@ def of_text(model: AttentionModel, batch: TextBatch, row: int) -> Tensor:
     return shares
 
 
-def pair_case() -> Case:
-    torch.manual_seed(2)
-    model = PairClassifier(60, 3, encoder="bigru", embedding_size=5, hidden_size=3)
-    batch = flat.collate(flat.corpus()[3:8])
-    query = batch.tokens[:, :4]
-    batch = replace(batch, query=query, query_mask=query != 0)
-    return model.double().eval(), batch
-
-
 def case(name: str) -> Case:
     """A model with a batch of texts of unequal length, with padding."""
     if name in ENCODERS:
-        return flat.model(name), flat.collate(flat.corpus()[4:8], padding=2)
+        return flat.model(name), flat.collate(SHORT, padding=2)
     if name.startswith("han"):
-        texts = hierarchical.corpus()[:5]
+        texts = [[[*words[:2], EOS] for words in text] for text in hierarchical.corpus()[:5]]
         model = hierarchical.model(name.removeprefix("han_"))
         return model, hierarchical.collate(texts, sentences=1, words=2)
     if name == "pair":
-        return pair_case()
+        torch.manual_seed(2)
+        pairs = PairClassifier(60, 3, encoder="bigru", embedding_size=5, hidden_size=3)
+        batch = flat.collate(SHORT)
+        query = batch.tokens[:, :4]
+        return pairs.double().eval(), replace(batch, query=query, query_mask=query != 0)
     if name == "outside":
         batch = flat.collate(flat.corpus(boundaries=False)[3:9])
         return TwoHeads(affine=False), replace(batch, tokens=batch.tokens % 50)
@@ -113,15 +109,6 @@ def test_is_exactly_one_without_context(
     assert errors.eq(0).all()
 
 
-@pytest.mark.parametrize("name", ["cnn", "conv", "han_conv"])
-def test_the_reach_changes_no_share(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = case(name)
-    near, _, _ = shares_of(model, batch)
-    monkeypatch.setattr(type(model), "reach", None)
-    every, _, _ = shares_of(model, batch)
-    torch.testing.assert_close(near, every, rtol=1e-12, atol=1e-14, equal_nan=True)
-
-
 def test_a_network_whose_forward_is_its_own_has_no_known_reach() -> None:
     class Shifted(type(flat.model("cnn"))):  # type: ignore[misc]
         def forward(
@@ -173,7 +160,7 @@ def test_probes_estimate_the_share_and_their_error() -> None:
     context = output.mask & (output.mask.sum(-1, keepdim=True) > 2)
     own = exact.diagonal(dim1=1, dim2=2)[context]
     ratios = []
-    for seed in range(6):
+    for seed in range(8):
         shares, errors, _ = shares_of(model, batch, probes=24, seed=seed)
         distance = shares.diagonal(dim1=1, dim2=2)[context] - own
         assert distance.abs().max() < 0.15
@@ -181,7 +168,7 @@ def test_probes_estimate_the_share_and_their_error() -> None:
         ratios.append(distance.square().mean() / errors[context].square().mean())
     # The mean squared distance is that of the standard errors.
     assert float(torch.stack(ratios).mean()) == pytest.approx(1, abs=0.25)
-    again, _, _ = shares_of(model, batch, probes=24, seed=5)
+    again, _, _ = shares_of(model, batch, probes=24, seed=7)
     assert again.equal(shares)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlight.attribution import LRP, build_attribution
+from attnlight.attribution import LRP
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.attribution.relevance_rules import RelevanceRules
@@ -28,14 +28,13 @@ from tests.attribution.relevance_recursion import (
     transformer,
     under,
 )
-from tests.attribution.scenes import SCENES, TEXTS, scene
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
 from tests.models.taggers import READOUTS, sentences, tagger
 from tests.models.test_pair import encoded
 
-EPSILONS = [0.0, 1e-6, 1e-2]
+EPSILONS = [0.0, 1e-2]
 Expected = tuple[Array, float]  # relevance of the tokens (N,) or (S, N), and of biases and query
 
 
@@ -235,41 +234,6 @@ def test_taggers_conserve_relevance(readout: str, encoding: str, layers: int) ->
     assert scores.abs().max() > 0.1
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("name", SCENES)
-def test_batch_size_padding_and_order_change_nothing(name: str, dtype: torch.dtype) -> None:
-    model, batch = scene(name)
-    model, padded = model.to(dtype), scene(name, padding=3)[1]
-    single = 1e-6 if name in TEXTS else 2e-6
-    tolerance = {"rtol": 0.0, "atol": 1e-10 if dtype == torch.float64 else single}
-    output, method = model(batch), LRP()
-    target = output.logits.argmax(-1)
-    whole, columns = method.explain(model, batch, output, target)
-    scale = whole.abs().amax(-1, keepdim=True).clamp(min=1)  # their sizes cancel in the difference
-    order = torch.arange(len(batch)).flip(0)
-    text = {index: place for place, index in enumerate(batch.index.tolist())}
-    of_rows = torch.tensor([text[index] for index in output.rows[:, 0].tolist()])
-    flipped = padded.select(order)
-    other = model(flipped)
-    rows = torch.cat([(of_rows == place).nonzero().squeeze(-1) for place in order])
-    turned, leaks = method.explain(model, flipped, other, target[rows])
-    size = whole.shape[1]
-    torch.testing.assert_close(
-        turned[:, :size] / scale[rows], whole[rows] / scale[rows], **tolerance
-    )
-    assert (turned[:, size:] == 0).all()
-    torch.testing.assert_close(
-        leaks["absorbed"] / scale[rows, 0],
-        columns["absorbed"][rows] / scale[rows, 0],
-        equal_nan=True,
-        **tolerance,
-    )
-    for place in range(len(batch)):
-        alone, own = batch.select(torch.tensor([place])), of_rows == place
-        found = method(model, alone, model(alone), target[own])
-        torch.testing.assert_close(found / scale[own], whole[own] / scale[own], **tolerance)
-
-
 @pytest.mark.parametrize("affine_readout", [True, False])
 def test_a_model_from_outside(affine_readout: bool) -> None:
     torch.manual_seed(0)
@@ -307,11 +271,6 @@ class Squared(nn.Module):
         return values * values
 
 
-class Inverted(nn.Module):
-    def forward(self, values: Tensor) -> Tensor:
-        return 1 / values + torch.ones(1) / values
-
-
 @pytest.mark.parametrize(
     ("layer", "named"),
     [
@@ -321,7 +280,6 @@ class Inverted(nn.Module):
         (nn.GRU(12, 6, bidirectional=True), "encoder.layer (GRU), which computes 'gru'"),
         (nn.RNN(12, 12, batch_first=True), "encoder.layer (RNN), which computes 'rnn_tanh'"),
         (Squared(), "encoder.layer (Squared), which computes 'mul'"),
-        (Inverted(), "encoder.layer (Inverted), which computes"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -365,69 +323,40 @@ def test_a_nonlinearity_passes_relevance_through(layer: nn.Module) -> None:
     assert found[0, 1] == 0
 
 
-class Custom(nn.Module):
-    """A recurrent network with an initial state whose result includes its last states."""
-
-    def __init__(self, kind: type[nn.LSTM | nn.GRU], bias: bool, batch_first: bool) -> None:
-        super().__init__()
-        self.network = kind(5, 4, bias=bias, batch_first=batch_first)
-        self.first = nn.Parameter(torch.randn(2, 1, 3, 4))
-
-    def forward(self, words: Tensor) -> Tensor:
-        lstm = isinstance(self.network, nn.LSTM)
-        first = tuple(self.first) if lstm else self.first[0]
-        words = words if self.network.batch_first else words.transpose(0, 1)
-        states, last = self.network(words, first)
-        states = states if self.network.batch_first else states.transpose(0, 1)
-        ends = torch.stack(last if lstm else [last]).sum((0, 1))
-        return torch.cat([states.flatten(1), ends], dim=1)
-
-    def by_step(self, words: Tensor) -> Tensor:
-        """The same with all that is held fixed detached, a step at a time."""
-        network, size = self.network, 4
-        into, own = network.weight_ih_l0, network.weight_hh_l0
-        zeros = torch.zeros(len(into), dtype=words.dtype)
-        bias, own_bias = (
-            (network.bias_ih_l0, network.bias_hh_l0) if network.bias else (zeros, zeros)
-        )
-        hidden, cell = self.first[0, 0], self.first[1, 0]
-        states = []
-        for word in words.unbind(1):
-            given, kept = word @ into.T + bias, hidden @ own.T + own_bias
-            gates = [gate.sigmoid().detach() for gate in (given + kept).split(size, -1)]
-            new, old = (part[:, 2 * size : 3 * size] for part in (given, kept))
-            if isinstance(network, nn.LSTM):
-                candidate = new + old
-                candidate = candidate * (candidate.tanh() / candidate).detach()
-                cell = gates[1] * cell + gates[0] * candidate
-                hidden = gates[3] * cell * (cell.tanh() / cell).detach()
-            else:
-                candidate = new + gates[0] * old
-                candidate = candidate * (candidate.tanh() / candidate).detach()
-                hidden = (1 - gates[1]) * candidate + gates[1] * hidden
-            states.append(hidden)
-        ends = hidden + cell if isinstance(network, nn.LSTM) else hidden
-        return torch.cat([torch.stack(states, 1).flatten(1), ends], dim=1)
-
-
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_networks_of_any_options(
     kind: type[nn.LSTM | nn.GRU], bias: bool, batch_first: bool
 ) -> None:
+    """A given state is that of words before, read by a plain network with the same parameters."""
     torch.manual_seed(0)
-    model = Custom(kind, bias, batch_first).double().requires_grad_(False)
+    network = kind(5, 4, bias=bias, batch_first=batch_first).double().requires_grad_(False)
+    plain = kind(5, 4, batch_first=True).double().requires_grad_(False)
+    zeros = {name: torch.zeros_like(values) for name, values in plain.state_dict().items()}
+    plain.load_state_dict(zeros | network.state_dict())
+    before = torch.randn(3, 2, 5).double()
+    start = plain(before)[1]
+
+    def joined(states: Tensor, last: Any) -> Tensor:
+        ends = last if kind is nn.LSTM else [last]
+        return torch.cat([part.flatten() for part in (states, *ends)])
+
+    def whole(words: Tensor) -> Tensor:
+        states, last = network(words if batch_first else words.transpose(0, 1), start)
+        return joined(states if batch_first else states.transpose(0, 1), last)
+
     words = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
-    seeds = torch.randn(3, 28, dtype=torch.float64)
     rules = RelevanceRules(0.0, ValueError)
     with rules:
-        found = model(words)
-    by_step = model.by_step(words)
-    torch.testing.assert_close(found, by_step, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(found, model(words), rtol=1e-10, atol=1e-10)
+        found = whole(words)
+    with RelevanceRules(0.0, ValueError):
+        states, last = plain(torch.cat([before, words], 1))
+        expected = joined(states[:, 2:], last)
+    torch.testing.assert_close(found, whole(words), rtol=1e-10, atol=1e-10)
+    seeds = torch.randn_like(found)
     gradients = [
-        torch.autograd.grad((values * seeds).sum(), words)[0] for values in (found, by_step)
+        torch.autograd.grad((values * seeds).sum(), words)[0] for values in (found, expected)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
     assert gradients[0].abs().max() > 0.1
@@ -435,11 +364,9 @@ def test_recurrent_networks_of_any_options(
     other = torch.randn_like(words).detach()
     rules.replay()
     with torch.no_grad(), rules:
-        moved = model(other)
+        moved = whole(other)
     change = (gradients[0] * (other - words)).sum()
-    torch.testing.assert_close(
-        (moved * seeds).sum(), (found * seeds).sum() + change, rtol=1e-10, atol=1e-10
-    )
+    torch.testing.assert_close((moved * seeds).sum(), (found * seeds).sum() + change)
 
 
 def test_packed_sequences_are_refused() -> None:
@@ -462,12 +389,3 @@ def test_parameters_get_no_gradient_and_none_is_needed_around() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(parameter.requires_grad for parameter in model.parameters())
     torch.testing.assert_close(model(batch).logits, output.logits, rtol=0, atol=0)
-
-
-def test_options() -> None:
-    method = build_attribution({"name": "lrp", "epsilon": 1e-3})
-    assert isinstance(method, LRP)
-    assert method.epsilon == 1e-3
-    assert method.metadata["explains"] == "logit difference to the runner-up"
-    with pytest.raises(InputError, match="epsilon is -1; it must be at least 0"):
-        build_attribution({"name": "lrp", "epsilon": -1})

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from attnlight.attribution import Occlusion
 from attnlight.batch import PAD, UNK, TextBatch
-from attnlight.errors import InputError
 from attnlight.probing.leave_one_out import left_out_logits
 from tests.attribution.scenes import SCENES, one_text, rows, scene, words
 
@@ -75,8 +74,3 @@ def test_deletion_is_that_of_leave_one_out(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8, equal_nan=True)
     alone = choice & output.mask & (output.mask.sum(-1, keepdim=True) == 1)
     assert found[alone].isnan().all()
-
-
-def test_a_budget_is_at_least_one() -> None:
-    with pytest.raises(InputError, match="budget is 0; it must be at least 1"):
-        Occlusion(budget=0)

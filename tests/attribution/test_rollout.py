@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.attribution import AttentionValueNorm, Rollout, build_attribution
+from attnlight.attribution import AttentionValueNorm, Rollout
 from attnlight.batch import TextBatch
-from attnlight.callbacks import Faithfulness
 from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
 from tests.models import test_classifier as flat
@@ -69,17 +68,6 @@ def test_of_a_tagger(of: Any, readout: str) -> None:
             assert not found[row, length:].any()
             row += 1
     assert row == len(found)
-
-
-def test_is_built_by_name_and_scored() -> None:
-    model, batch = tagger(layers=2).double(), sentences()
-    methods = ["rollout", {"name": "rollout", "of": "value_norm", "label": "norms"}]
-    test = Faithfulness(methods, shares=[0.5])
-    columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
-    for label in ("rollout", "norms", "random"):
-        values = columns[f"comprehensiveness_{label}"]
-        assert values.isfinite().sum() >= 15
-    assert not torch.equal(columns["comprehensiveness_rollout"], columns["comprehensiveness_norms"])
 
 
 class TestTransformers:
@@ -144,7 +132,3 @@ class TestMistakes:
         output = model(batch)
         with pytest.raises(InputError, match="rollout needs a model with layers"):
             Rollout(of=of)(model, batch, output, output.logits.argmax(-1))
-
-    def test_a_kind_that_does_not_exist(self) -> None:
-        with pytest.raises(InputError, match=r"rollout: of is 'norms'.*attention, value_norm"):
-            build_attribution({"name": "rollout", "of": "norms"})
