@@ -42,7 +42,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
                 if (members & defined).any():
                     mean = rows[chance][members & defined].mean()
                     axes.vlines(
-                        mean, place - 0.5, place + 0.5, MUTED, "dashed", "chance", linewidth=1
+                        mean, place - 0.5, place + 0.5, MUTED, "dashed", label="chance", linewidth=1
                     )
         panels[0].set_yticks(range(len(subsets)), list(subsets)[::-1])
     return figure

@@ -179,9 +179,17 @@ def interval(mean: Interval, form: Callable[[float], str] = number) -> str:
     return f"({', '.join(map(form, values))} by seed)" if len(values) == 2 else "(no interval)"
 
 
-def estimate(mean: Interval, form: Callable[[float], str] = number) -> str:
-    """Mean and interval as `mean [low, high]`; a dash if undefined."""
-    return form(mean.mean) if np.isnan(mean.mean) else f"{form(mean.mean)} {interval(mean, form)}"
+def estimate(mean: Interval, form: Callable[[float], str] = number, spread: float = np.nan) -> str:
+    """`with_interval`; a dash if the mean is undefined."""
+    return form(np.nan) if np.isnan(mean.mean) else with_interval(mean, form, spread)
+
+
+def with_interval(
+    mean: Interval, form: Callable[[float], str] = number, spread: float = np.nan
+) -> str:
+    """Mean and interval as `mean [low, high]`, after the mean ` ± spread` if that is known."""
+    spread_text = "" if np.isnan(spread) else f" ± {form(spread)}"
+    return f"{form(mean.mean)}{spread_text} {interval(mean, form)}"
 
 
 def percent(mean: MeanInterval) -> str:

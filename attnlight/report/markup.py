@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
-from attnlight.figures.tables import CONTROLS, balanced, class_name, interval, number
+from attnlight.figures.tables import CONTROLS, Table, balanced, class_name, interval, number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -46,13 +47,51 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "plain": lambda text: escape(CONTROLS.sub("", str(text))),
+        "plain": plain,
         "visible": lambda text: escape(CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", str(text))),
         "class_name": class_name,
         "number": number,
         "interval": interval,
+        "table": table_html,
+        "links": links,
     }
     return environment
+
+
+def plain(text: object) -> Markup:
+    """Text for an attribute, without direction controls."""
+    from markupsafe import escape
+
+    return escape(CONTROLS.sub("", str(text)))
+
+
+def table_html(table: Table) -> Markup:
+    """A table with its title and note; the interval of a cell is set in small type."""
+    from markupsafe import Markup
+
+    start = [f'<td data-label="{plain(heading)}">' for heading in table.head]
+    heads = "".join(f'<th scope="col">{isolated(heading)}</th>' for heading in table.head)
+    rows = []
+    for name, *cells in table.rows:
+        row = f'<tr><th scope="row">{isolated(name)}</th>'
+        for opening, cell in zip(start[1:], cells, strict=True):
+            mean, gap, ends = (cell if cell.endswith("]") else "").rpartition(" [")
+            small = f" <small>[{isolated(ends)}</small>" if gap else ""
+            row += f"{opening}{isolated(mean if gap else cell)}{small}</td>"
+        rows.append(f"{row}</tr>\n")
+    note = f'\n<p class="note">{isolated(table.note)}</p>' if table.note else ""
+    return Markup(
+        f"<h4>{isolated(table.title)}</h4>\n"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{plain(table.title)}"><table>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody></table></div>{note}"
+    )
+
+
+def links(files: Iterable[str]) -> Markup:
+    """Links to files beside the page, with commas between them."""
+    from markupsafe import Markup
+
+    return Markup(", ".join(f'<a href="{plain(file)}">{isolated(file)}</a>' for file in files))
 
 
 def isolated(value: object) -> object:

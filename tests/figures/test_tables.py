@@ -15,15 +15,8 @@ import pytest
 
 from attnlight.cli.report import main
 from attnlight.figures import describe, descriptions, predictions, tables
-from attnlight.figures.tables import (
-    RecordTable,
-    Table,
-    balanced,
-    class_name,
-    estimate,
-    number,
-)
-from attnlight.report.markup import render
+from attnlight.figures.tables import RecordTable, Table, balanced, class_name, estimate, number
+from attnlight.report.markup import table_html
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.seed_bootstrap import SeedInterval
 from tests.report.fake import rows_of, write_run
@@ -35,21 +28,20 @@ TABLE = Table(
     [["attention", "0.25 [0.2, 0.3]", "1,000"], ["<i>τ</i>", "−0.5", "∞"]],  # noqa: RUF001
     "Over R rows & 2^10 texts.",
 )
-
-
-def to_html(table: Table) -> str:
-    return render("table.html.jinja", table=table)
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3x", "@SUM(A1)", "\tx", "\rx", "\nx", "'=1", "＝1+1"]  # noqa: RUF001
+PLAIN = ["-0.012 [-0.020, 1.0e-05]", "–", "a=b", "+1.5", "-3", "[0.1, ∞]", " =1", "", "[0.1, 9]"]  # noqa: RUF001
+NAN = float("nan")
 
 
 class Cells(HTMLParser):
     """Text of each cell and heading, and every tag that was opened."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.texts: list[str] = []
         self.labels: list[str | None] = []
-        self.feed(html)
+        self.feed(table_html(table))
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -65,44 +57,31 @@ class Cells(HTMLParser):
 
 
 def test_html_holds_the_cells_and_nothing_of_theirs_is_markup() -> None:
-    html = to_html(TABLE)
-    found = Cells(html)
+    html, found = table_html(TABLE), Cells(TABLE)
     assert found.texts == [*TABLE.head, *TABLE.rows[0], *TABLE.rows[1]]
     assert not set(found.tags) & {"marks", "i", "b"}
     assert found.tags.count("small") == 1, "the interval's own line"
     assert found.labels == [*TABLE.head[1:], *TABLE.head[1:]]
     assert "Flips &amp; &lt;marks&gt;_1" in html
     assert "Over R rows &amp; 2^10 texts." in html
-    assert 'class="note"' not in to_html(Table("x", ["a"], []))
+    assert 'class="note"' not in table_html(Table("x", ["a"], []))
 
 
-def test_csv_comes_back() -> None:
-    table = Table("x", NASTY, [NASTY, NASTY[::-1]])
-    assert list(csv.reader(io.StringIO(table.to_texts()["csv"]))) == [NASTY, NASTY, NASTY[::-1]]
-
-
-FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3x", "@SUM(A1)", "\tx", "\rx", "\nx", "'=1", "＝1+1"]  # noqa: RUF001
-PLAIN = ["-0.012 [-0.020, 1.0e-05]", "–", "a=b", "+1.5", "-3", "[0.1, ∞]", " =1", ""]  # noqa: RUF001
-
-
-def test_text_in_csv_is_no_formula_and_comes_back() -> None:
-    table = Table("x", FORMULAS, [FORMULAS, (PLAIN + PLAIN)[: len(FORMULAS)]])
-    head, first, second = csv.reader(io.StringIO(table.to_texts()["csv"], newline=""))
-    for written in (head, first):
-        assert [cell[0] for cell in written] == ["'"] * len(FORMULAS)
-        assert [cell.removeprefix("'") for cell in written] == FORMULAS
-    assert second == table.rows[1]
+@pytest.mark.parametrize("cells", [NASTY, FORMULAS])
+def test_text_in_csv_is_no_formula_and_comes_back(cells: list[str]) -> None:
+    plain = PLAIN[: len(cells)]
+    written = Table("x", cells, [cells, plain]).to_texts()["csv"]
+    head, first, second = csv.reader(io.StringIO(written, newline=""))
+    mark = "'" if cells is FORMULAS else ""
+    assert head == first == [f"{mark}{cell}" for cell in cells]
+    assert second == plain
 
 
 def test_every_csv_is_written_so(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "e" / "r", classes=["=1+1", "@x"], epochs=())
     assert main([str(folder)]) == 0
-    cells = [
-        cell
-        for path in (folder / "report").rglob("*.csv")
-        for row in csv.reader(path.open(encoding="utf-8", newline=""))
-        for cell in row
-    ]
+    files = [path.open(encoding="utf-8", newline="") for path in folder.rglob("report/**/*.csv")]
+    cells = [cell for file in files for row in csv.reader(file) for cell in row]
     assert {"'=1+1", "'@x"} <= set(cells)
     assert not [cell for cell in cells if cell[:1] in "=@\t\r" and cell]
 
@@ -112,10 +91,8 @@ def test_every_csv_is_written_so(tmp_path: Path) -> None:
     [
         ("\u202eevil", "\u202eevil\u202c"),
         ("evil\u2069\u202c", "evil"),
-        (
-            "\u2067a\u202eb\u2069c",
-            "\u2067a\u202eb\u2069c",
-        ),  # the end of an isolate ends what is in it
+        # The end of an isolate ends what is in it.
+        ("\u2067a\u202eb\u2069c", "\u2067a\u202eb\u2069c"),
         ("\u202a\u2068x", "\u202a\u2068x\u2069\u202c"),
         ("\u202ax\u2069y", "\u202axy\u202c"),
         ("\u2068a\u202cb", "\u2068ab\u2069"),
@@ -128,15 +105,12 @@ def test_direction_ends_with_a_name(name: str, expected: str) -> None:
 
 
 def test_markdown_has_a_cell_for_each() -> None:
-    table = Table("x", NASTY, [NASTY])
-    title, _, *lines = table.to_markdown().splitlines()
-    assert title == "**x**"
-    assert len(lines) == 3
-    for line in lines:
-        assert len(re.split(r"(?<!\\)\|", line)) == 2 + len(NASTY)
+    title, _, *lines = Table("x", NASTY, [NASTY]).to_markdown().splitlines()
+    assert (title, len(lines)) == ("**x**", 3)
+    rows = [re.split(r"(?<!\\)\|", line) for line in lines]
+    assert {len(row) for row in rows} == {2 + len(NASTY)}
     assert re.fullmatch(r"\|:-+(\|-+:){4}\|", lines[1]), "the first column on the left"
-    cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", lines[2])]
-    assert cells[1:3] == [r"a\|b", "50 % & more"]
+    assert [cell.strip() for cell in rows[2][1:3]] == [r"a\|b", "50 % & more"]
     assert TABLE.to_markdown().endswith("\n\nOver R rows & 2^10 texts.\n")
 
 
@@ -144,7 +118,7 @@ def test_two_columns_of_one_name() -> None:
     table = Table("x", ["a", "b", "b"], [["1", "2", "3"]])
     assert table.to_texts()["csv"] == "a,b,b\n1,2,3\n"
     assert "1 & 2 & 3" in table.to_texts()["tex"]
-    assert Cells(to_html(table)).texts == ["a", "b", "b", "1", "2", "3"]
+    assert Cells(table).texts == ["a", "b", "b", "1", "2", "3"]
     assert re.search(r"\| 1 *\| +2 \| +3 \|", table.to_markdown())
 
 
@@ -190,7 +164,7 @@ def test_a_row_has_a_cell_for_each_heading(row: list[str]) -> None:
         (0.0, "0.000"),
         (-0.5, "-0.500"),
         (0.00012345, "1.23e-04"),
-        (float("nan"), "\u2013"),
+        (NAN, "\u2013"),
         (float("inf"), "\u221e"),
         (float("-inf"), "-\u221e"),
     ],
@@ -201,10 +175,10 @@ def test_number(value: float, text: str) -> None:
 
 def test_estimate() -> None:
     assert estimate(MeanInterval(0.25, 0.2, float("inf"), 9)) == "0.250 [0.200, \u221e]"
-    assert estimate(MeanInterval(*[float("nan")] * 3, 0)) == "\u2013"
-    nothing = float("nan"), float("nan")
-    assert estimate(SeedInterval(0.5, *nothing, (0.25, 0.75))) == "0.500 (0.250, 0.750 by seed)"
-    assert estimate(SeedInterval(0.5, *nothing, ())) == "0.500 (no interval)"
+    assert estimate(MeanInterval(NAN, NAN, NAN, 0)) == "\u2013"
+    two = SeedInterval(0.5, NAN, NAN, (0.25, 0.75))
+    assert estimate(two, spread=0.1) == "0.500 ± 0.100 (0.250, 0.750 by seed)"
+    assert estimate(SeedInterval(0.5, NAN, NAN, ())) == "0.500 (no interval)"
 
 
 def make(rows: dict[str, Any], classes: list[str] | None) -> list[RecordTable]:

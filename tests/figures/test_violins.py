@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
@@ -106,39 +107,26 @@ class TestViolins:
     def test_two_classes_share_a_base_line(self) -> None:
         rows = some([0.1] * 40, np.random.default_rng(0).random(40).tolist(), [0, 1] * 20)
         figure, axes = drawn(rows, ["negative", "positive"])
-        upper, lower = axes.collections
-        assert upper.get_paths()[0].get_extents().y0 == pytest.approx(0)
-        assert lower.get_paths()[0].get_extents().y1 == pytest.approx(0)
+        upper, lower = (part.get_paths()[0].get_extents() for part in axes.collections)
+        assert upper.y0 == pytest.approx(0) == lower.y1
         assert legend(figure) == ["predicted negative", "predicted positive"]
 
-    def test_up_to_six_classes_stand_side_by_side_without_touching(self) -> None:
-        rows = rows_of("attention_permutation", n=900, classes=6)
-        figure, axes = drawn(rows)
-        spans = sorted(
-            (box.y0, box.y1) for box in (c.get_paths()[0].get_extents() for c in axes.collections)
-        )
+    def test_up_to_six_classes_stand_side_by_side_and_more_are_pooled(self) -> None:
+        figure, axes = drawn(rows_of("attention_permutation", n=900, classes=6))
+        boxes = [part.get_paths()[0].get_extents() for part in axes.collections]
+        spans = sorted((box.y0, box.y1) for box in boxes)
         assert len(spans) == 24
         assert all(a[1] < b[0] for a, b in pairwise(spans))
         assert legend(figure) == [f"predicted class {c}" for c in range(6)]
-
-    def test_more_classes_are_pooled(self) -> None:
-        rows = rows_of("attention_permutation", n=200, classes=7)
-        figure, axes = drawn(rows)
+        figure, axes = drawn(rows_of("attention_permutation", n=200, classes=7))
         assert legend(figure) == ["all 7 predicted classes"]
         assert sum(int(text.removeprefix("n = ")) for _, text in counts(axes)) == 200
 
     def test_a_class_keeps_its_colour_when_others_are_missing(self) -> None:
-        from matplotlib.colors import to_hex
-
-        rows = some([0.1] * 9, np.linspace(0, 1, 9).tolist(), [1] * 9)
-        _, axes = drawn(rows)
+        _, axes = drawn(some([0.1] * 9, np.linspace(0, 1, 9).tolist(), [1] * 9))
         color = np.asarray(axes.collections[0].get_facecolor())[0]
         assert to_hex(tuple(color)) == PALETTE[1]
-
-    def test_limits_are_those_given(self) -> None:
-        _, axes = drawn(rows_of("attention_permutation"))
-        assert axes.get_xlim() == LIMITS
-        assert axes.get_xlabel() == "change"
+        assert (axes.get_xlim(), axes.get_xlabel()) == (LIMITS, "change")
 
     def test_nothing_defined(self) -> None:
         _, axes = drawn(some([0.1], [np.nan], [0]))

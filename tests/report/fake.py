@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.callbacks import (
@@ -21,6 +22,7 @@ from attnlight.callbacks import (
     Plausibility,
     StateTokenAgreement,
 )
+from attnlight.figures import draw
 from attnlight.records import ShardWriter, merge_shards
 from tests.figures import erased
 
@@ -119,6 +121,13 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if "proven" in rows:
         rows["proven"] = np.where(rows["proven"] < 0.1, np.nan, np.round(rows["proven"]))
     return rows
+
+
+def drawn(test: str, rows: Rows, *names: Any, **metadata: Any) -> Figure:
+    """The figure of a test that has one."""
+    figure = draw(test, rows, *names, **metadata)
+    assert figure is not None
+    return figure
 
 
 def write_record(path: Path, rows: Mapping[str, NDArray[Any]], **metadata: object) -> Path:

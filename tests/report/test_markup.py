@@ -4,7 +4,7 @@ import jinja2
 import pytest
 
 from attnlight.figures.tables import Table
-from attnlight.report.markup import render
+from attnlight.report.markup import render, table_html
 
 TURNED = "\u202e<b>\u2069"
 
@@ -15,7 +15,7 @@ def test_a_template_that_lacks_a_value_is_an_error() -> None:
 
 
 def test_names_turn_only_themselves_around() -> None:
-    html = render("table.html.jinja", table=Table(TURNED, ["a", TURNED], [["1", TURNED]]))
+    html = table_html(Table(TURNED, ["a", TURNED], [["1", TURNED]]))
     assert html.count("<bdi>\u202e&lt;b&gt;\u202c</bdi>") == 3, "title, heading and cell"
     assert 'data-label="&lt;b&gt;"' in html, "there is no isolate within an attribute"
     assert "\u2069" not in html

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.figures.tables import interval, number
+from attnlight.figures.tables import estimate, with_interval
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Study
 from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
@@ -50,14 +50,12 @@ class Estimate(NamedTuple):
     values: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        spread = "" if np.isnan(self.std) else f" ± {number(self.std)}"
-        mean, ends = self.signed.split(" ", 1)
-        return mean if np.isnan(self.mean) else f"{mean}{spread} {ends}"
+        return estimate(self, spread=self.std)
 
     @property
     def signed(self) -> str:
         """The mean with its interval, which an undefined mean may have, too."""
-        return f"{number(self.mean)} {interval(self)}"
+        return with_interval(self)
 
 
 class Estimates:
@@ -92,22 +90,21 @@ class Estimates:
         """
         groups = [runs] if less is None else [runs, less]
         key = measure, *(tuple(group.index) for group in groups)
-        if key in self._estimates:
-            return self._estimates[key]
-        units = min(group["model"].nunique() for group in groups)
-        if not units:
-            return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
-        resampled = []
-        for group in groups:
-            per_run, resamples = self._resampled(group, measure)
-            if not group["model"].is_unique:
-                models = list(group["model"])
-                per_run, resamples = (mean_of_models(x, models) for x in (per_run, resamples))
-            resampled.append((per_run, resamples))
-        found = seed_interval(*resampled, bounds=measure_bounds(measure))
-        ends, values = found[1:3], found.values
-        self._estimates[key] = Estimate(found.mean, found.std, *ends, units, values)
+        if key not in self._estimates:
+            resampled = [self._of_models(group, measure) for group in groups]
+            found = seed_interval(*resampled, bounds=measure_bounds(measure))
+            models = min(len(values) for values, _ in resampled)
+            ends, values = found[1:3], found.values
+            self._estimates[key] = Estimate(found.mean, found.std, *ends, models, values)
         return self._estimates[key]
+
+    def _of_models(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
+        """A measure of each trained model, (U,), and in each resample, (B, U)."""
+        by_run = self._resampled(runs, measure)
+        if runs["model"].is_unique:
+            return by_run
+        values, resamples = (mean_of_models(part, list(runs["model"])) for part in by_run)
+        return values, resamples
 
     def per_seed(self, runs: Runs, measure: str) -> Floats:
         """The measure of each run, (S,), NaN where undefined."""

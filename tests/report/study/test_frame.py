@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +15,7 @@ from attnlight.data.targets import TargetName
 from attnlight.errors import InputError
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.texts import texts
-from tests.report.study.fake import COUNTS, SUMS, FakeStudy, FakeTexts, whole
+from tests.report.study.fake import COUNTS, SUMS, FakeTexts, whole
 from tests.report.study.fake import whole_tagger as tagger
 
 
@@ -62,74 +63,71 @@ def test_what_is_not_finished_has_no_rows(tmp_path: Path) -> None:
     assert list(study.measures.index.unique("run")) == ["base-s0"]
 
 
+Content = dict[str, Any]
+
+
+def changed(content: Content, **head: Any) -> Content:
+    return content | head
+
+
+def changed_run(content: Content, **entry: Any) -> Content:
+    content["runs"][1] |= entry
+    return content
+
+
+def unfinished(content: Content) -> Content:
+    return content | {"runs": [run | {"state": "missing"} for run in content["runs"]]}
+
+
 @pytest.mark.parametrize(
-    ("head", "message"),
+    ("change", "message"),
     [
-        ({"schema": 2}, "is of schema 2; this version reads schema 1"),
-        ({"runs": [{"name": "base-s0"}]}, "has no key 'seed'"),
-        ({"selected": {"term": "kl"}}, "has no key 'lambda'"),
-        ({"runs": 3}, "is not as `attnlight study` writes it"),
-        ({"runs": []}, "names no base"),
-        ({"target": "words"}, "has the target 'words', not one of tokens"),
-        ({"problem": {"problem": "parsing"}}, "is not as `attnlight study` writes it"),
+        (partial(changed, schema=2), "is of schema 2; this version reads schema 1"),
+        (partial(changed, runs=[{"name": "base-s0"}]), "has no key 'seed'"),
+        (partial(changed, selected={"term": "kl"}), "has no key 'lambda'"),
+        (partial(changed, runs=3), "is not as `attnlight study` writes it"),
+        (partial(changed, runs=[]), "names no base"),
+        (partial(changed, target="words"), "has the target 'words', not one of tokens"),
+        (partial(changed, problem={"problem": "parsing"}), "is not as `attnlight study` writes"),
+        (partial(changed_run, name="../x"), "not a folder name"),
+        (partial(changed_run, name="base-s0"), "names a run twice"),
+        (partial(changed_run, role="judge"), "the role 'judge'"),
+        (partial(changed_run, name="other"), "holds no rows of other"),
+        (unfinished, "names no finished run"),
     ],
 )
-def test_a_damaged_head_is_named(tmp_path: Path, head: dict[str, Any], message: str) -> None:
-    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | head))
-    with pytest.raises(InputError, match=message):
-        read_study(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"name": "../x"}, "not a folder name"),
-        ({"name": "base-s0"}, "names a run twice"),
-        ({"role": "judge"}, "the role 'judge'"),
-    ],
-)
-def test_a_run_that_cannot_be_is_named(tmp_path: Path, entry: dict[str, Any], message: str) -> None:
-    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
-    held = json.loads(path.read_text())
-    held["runs"][1] |= entry
-    path.write_text(json.dumps(held))
-    with pytest.raises(InputError, match=message):
-        read_study(tmp_path)
-
-
-def drop_texts(fake: FakeStudy) -> None:
-    rows = fake.rows.pop("uniform-s0")
-    assert len(rows["prediction"]) == 8
-
-
-def nothing_finished(fake: FakeStudy) -> None:
-    for run in fake.runs:
-        run["state"] = "missing"
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [(drop_texts, "holds no rows of uniform-s0"), (nothing_finished, "names no finished run")],
-)
-def test_files_that_do_not_belong_together(
-    tmp_path: Path, spoil: Callable[[FakeStudy], None], message: str
+def test_a_damaged_head_is_named(
+    tmp_path: Path, change: Callable[[Content], Content], message: str
 ) -> None:
-    fake = whole(seeds=1, bases=1, texts=8)
-    spoil(fake)
+    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(InputError, match=message):
-        read_study(fake.write(tmp_path))
+        read_study(tmp_path)
+
+
+def shortened(table: pa.Table) -> pa.Table:
+    """Lists of which one has one value in place of four."""
+    held = table["attention_js_heads"].to_pylist()
+    held[max(k for k, values in enumerate(held) if values is not None)] = [0.1]
+    place = table.column_names.index("attention_js_heads")
+    column = pa.array(held, pa.list_(pa.float32()))
+    return table.set_column(place, "attention_js_heads", column)
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
-    [(slice(1, None), "other texts of"), ([0, *range(1, 8), 0, *range(8, 40)], "twice")],
+    ("change", "message"),
+    [
+        (lambda table: table.take(range(1, 40)), "other texts of"),
+        (lambda table: table.take([0, *range(1, 8), 0, *range(8, 40)]), "twice"),
+        (lambda table: table.drop_columns("tokens"), "has no column tokens"),
+        (shortened, r"lists of \[1, 4\] values in attention_js_heads"),
+    ],
 )
-def test_other_texts_are_refused(tmp_path: Path, rows: Any, message: str) -> None:
-    path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.parquet"
-    table = pq.read_table(path)
-    kept = np.arange(len(table))[rows]
-    pq.write_table(table.take(kept), path)
+def test_damaged_rows_are_named(
+    tmp_path: Path, change: Callable[[pa.Table], pa.Table], message: str
+) -> None:
+    path = tagger(seeds=1, sentences=8).write(tmp_path) / "study.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
     with pytest.raises(InputError, match=message):
         read_study(tmp_path)
 
@@ -153,48 +151,30 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_study(tmp_path)
 
 
-class TestTaggers:
-    """Studies whose texts have several instances."""
+def test_targets_are_those_of_the_corpus() -> None:
+    assert get_args(TargetName) == tuple(texts()["targets"])
 
-    def test_targets_are_those_of_the_corpus(self) -> None:
-        assert get_args(TargetName) == tuple(texts()["targets"])
 
-    def test_lists_become_columns(self, tmp_path: Path) -> None:
-        fake = tagger(sentences=20)
-        study = read_study(fake.write(tmp_path))
-        assert study.losses
-        assert len(study.measures) == 20 * len(fake.rows)
-        for name, rows in fake.rows.items():
-            found = study.measures.loc[name]
-            np.testing.assert_array_equal(found.index, fake.index)
-            for column in (*COUNTS, *SUMS):
-                np.testing.assert_array_equal(found[column], rows[column].astype(np.float32))
-            heads = found[[f"attention_js_heads_{h}" for h in range(4)]]
-            np.testing.assert_array_equal(heads, rows["attention_js_heads"].astype(np.float32))
-
-    def test_runs_are_found_by_what_they_are(self, tmp_path: Path) -> None:
-        study = read_study(tagger(sentences=8).write(tmp_path))
-        names = [f"uniform-h2-s{seed}" for seed in range(3)]
-        assert list(study.finished("uniform", head=2).index) == names
-        assert len(study.finished("uniform", head=None)) == 3
-        assert len(study.finished("guide", context="tokens", guide="shuffled")) == 3
-        assert study.runs.at["base-s0", "ignorant"] == 0.62
-        assert set(study.finished("adversary")["epochs"]) == {12, 30}
-        facts = {"options": None, "target": "tokens", "readout": "study", "pos": True}
-        assert (study.facts, study.words.quality) == (facts, "chunk F1")
-        guided = study.finished("guide", guide="other", context="full")
-        assert list(guided["model"]) == ["other-s0", "other-s1", "other-s2"]
-
-    def test_damaged_rows_are_named(self, tmp_path: Path) -> None:
-        path = tagger(sentences=8).write(tmp_path) / "study.parquet"
-        table = pq.read_table(path)
-        pq.write_table(table.drop_columns("tokens"), path)
-        with pytest.raises(InputError, match="has no column tokens"):
-            read_study(tmp_path)
-        held = table["attention_js_heads"].to_pylist()
-        held[max(k for k, values in enumerate(held) if values is not None)] = [0.1]
-        place = table.column_names.index("attention_js_heads")
-        column = pa.array(held, pa.list_(pa.float32()))
-        pq.write_table(table.set_column(place, "attention_js_heads", column), path)
-        with pytest.raises(InputError, match=r"lists of \[1, 4\] values in attention_js_heads"):
-            read_study(tmp_path)
+def test_a_study_of_a_tagger(tmp_path: Path) -> None:
+    """Its lists become columns, and its runs are found by what they are."""
+    fake = tagger(sentences=20)
+    study = read_study(fake.write(tmp_path))
+    assert study.losses
+    assert len(study.measures) == 20 * len(fake.rows)
+    for name, rows in fake.rows.items():
+        found = study.measures.loc[name]
+        np.testing.assert_array_equal(found.index, fake.index)
+        for column in (*COUNTS, *SUMS):
+            np.testing.assert_array_equal(found[column], rows[column].astype(np.float32))
+        heads = found[[f"attention_js_heads_{h}" for h in range(4)]]
+        np.testing.assert_array_equal(heads, rows["attention_js_heads"].astype(np.float32))
+    names = [f"uniform-h2-s{seed}" for seed in range(3)]
+    assert list(study.finished("uniform", head=2).index) == names
+    assert len(study.finished("uniform", head=None)) == 3
+    assert len(study.finished("guide", context="tokens", guide="shuffled")) == 3
+    assert study.runs.at["base-s0", "ignorant"] == 0.62
+    assert set(study.finished("adversary")["epochs"]) == {12, 30}
+    facts = {"options": None, "target": "tokens", "readout": "study", "pos": True}
+    assert (study.facts, study.words.quality) == (facts, "chunk F1")
+    guided = study.finished("guide", guide="other", context="full")
+    assert list(guided["model"]) == ["other-s0", "other-s1", "other-s2"]

@@ -68,26 +68,18 @@ def test_means_are_over_instances(fake: FakeSentences, estimates: Estimates) -> 
     assert estimates.per_seed(runs, "attention_js") == pytest.approx(js, rel=1e-6)
 
 
-def test_every_comparison_has_an_outcome(estimates: Estimates) -> None:
-    found = {
-        (r.spec.question, r.spec.group, r.spec.against): r.outcome
-        for r in compare_groups(estimates)
-    }
+def test_sentences_and_outcomes(estimates: Estimates) -> None:
+    compared = compare_groups(estimates)
+    found = {(r.spec.question, r.spec.group, r.spec.against): r.outcome for r in compared}
+    adversary = "the attention of this base's adversary"
+    shuffled = "the attention of this base shuffled within each text"
     assert found["needed", "uniform attention", "trained attention"] == "below"
     assert found["divergence", "the best adversary", "other seeds"] == "above"
-    adversary = "the attention of this base's adversary"
     assert found["guides", adversary, "uniform attention"] == "below"
-    assert found["informs", "the attention of this base", _shuffled()] == "above"
-    assert found["informs", adversary, _shuffled()] == "below"
-
-
-def _shuffled() -> str:
-    return "the attention of this base shuffled within each text"
-
-
-def test_sentences_are_those_of_the_outcomes(estimates: Estimates) -> None:
+    assert found["informs", "the attention of this base", shuffled] == "above"
+    assert found["informs", adversary, shuffled] == "below"
     said = [sentence for answers in verdicts(estimates).values() for sentence in answers]
-    spoken = [row for row in compare_groups(estimates) if row.spec.question in texts()["outcomes"]]
+    spoken = [row for row in compared if row.spec.question in texts()["outcomes"]]
     assert len(spoken) == 7
     assert all(row.sentence() in said for row in spoken)
 
@@ -97,10 +89,8 @@ def test_tables_hold_what_there_is(estimates: Estimates) -> None:
     assert list(found) == ["table2", "table3", "table4", "seeds", "adversaries"]
     assert found["table2"].head == ["model", "seeds", "accuracy"]
     assert found["seeds"].head[-1] == "JS"
-    assert [row[0] for row in found["adversaries"].rows] == [
-        "KL, λ = 0; imitation control",
-        "KL, λ = 0.01; chosen on validation",
-    ]
+    names = ["KL, λ = 0; imitation control", "KL, λ = 0.01; chosen on validation"]
+    assert [row[0] for row in found["adversaries"].rows] == names
 
 
 def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_path: Path) -> None:
@@ -110,9 +100,8 @@ def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_p
     table.to_parquet(rows_file)
     estimates = Estimates(read_study(tmp_path))
     found = study_tables(estimates)
-    assert list(found) == [
-        *("models", "distances", "adversaries", "adversary_distances", "heads", "segments")
-    ]
+    names = ["models", "distances", "adversaries", "adversary_distances", "heads", "segments"]
+    assert list(found) == names
     assert found["models"].head[2:5] == ["accuracy", "NLL, gold", "NLL, base"]
     uniform = estimates.estimate(estimates.study.finished("uniform"), "nll_gold")
     assert found["models"].rows[2][:4:3] == ["uniform attention", str(uniform)]
