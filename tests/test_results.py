@@ -214,7 +214,10 @@ class TestSentences:
         line = BLOCKS[name].splitlines()[2 + rows.index(row)]
         blocks = changed(name, line, line.replace(f"| {row[column]} |", f"| {other} |", 1))
         assert not findings.refused(BLOCKS[place])
-        assert any(lost in x for x in findings.refused(findings.findings(blocks, build_results.PLACES)[place]))
+        assert any(
+            lost in x
+            for x in findings.refused(findings.findings(blocks, build_results.PLACES)[place])
+        )
 
     def test_refused_sentences_are_marked_and_lists_are_wrapped(self) -> None:
         name = "wiegreffe_pinter_imdb_verdict"
