@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -21,13 +21,11 @@ from attnlight.functional import log_odds
 from attnlight.models import FlatClassifier
 from attnlight.tasks import AttentionClassifier
 from tests.bases import trainer
-from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.benchmarks.measuring import Measured, interleave, ratios, spread, timed
 from tests.benchmarks.scene import TEXTS, Scene, arguments, corpus_of
 
 FEW = 8  # texts for which integrated gradients are compared
 STEPS = 32  # nodes at which integrated gradients are compared with captum's
-# Processor time: with one thread it does not depend on what else the machine does.
-timed = partial(clock, timer=time.process_time)
 
 
 def attributions(
@@ -42,52 +40,44 @@ def attributions(
 
     The cost on IMDb does not depend on training. How many nodes integrated gradients need does: the
     model of SST is trained.
-
-    Args:
-        repetitions: Rounds that count.
-        corpora: In place of IMDb and SST.
-        epochs: Epochs of training on SST.
-        batches: Test batches of IMDb.
-        texts: Texts of a batch.
-        lengths: Tokens of the texts that LRP explains.
     """
-    scenes = []
-    for data, trained in zip(
-        corpora or (corpus_of("imdb", subset=None), corpus_of("sst")), (0, epochs), strict=True
-    ):
-        data.prepare()
-        pl.seed_everything(0, verbose=False)
-        task = AttentionClassifier(data.spec, **arguments("models/bilstm_additive"))
-        if trained:
-            with tempfile.TemporaryDirectory(prefix="attnlight-attributions-") as folder:
-                trainer(Path(folder), max_epochs=trained, limit_val_batches=0).fit(task, data)
-        model, test = task.eval().model, data.dataset("test")
-        assert isinstance(model, FlatClassifier)
-        ordered = list(OnceSampler(test.lengths, texts))
-        places = [(2 * number + 1) * len(ordered) // (2 * batches) for number in range(batches)]
-        scenes.append([Scene(model, [test[ordered[place]]], []) for place in places])
-    long, short = scenes
+    long, short = (
+        _scenes(data, trained, batches, texts)
+        for data, trained in zip(
+            corpora or (corpus_of("imdb", subset=None), corpus_of("sst")), (0, epochs), strict=True
+        )
+    )
     batch = long[0].batches[0]
     few = Scene(long[0].model, [batch.select(torch.arange(min(len(batch), FEW)))], [])
+    names = ["integrated_gradients_short", "integrated_gradients_default"]
     parts = [
         _input_gradient(long, repetitions),
         _integrated_gradients(few, repetitions, ["integrated_gradients"]),
-        _integrated_gradients(
-            short[0], repetitions, ["integrated_gradients_short", "integrated_gradients_default"]
-        ),
+        _integrated_gradients(short[0], repetitions, names),
     ]
-    for number, tokens in enumerate(lengths):
+    for name, tokens in zip(("lrp_short", "lrp_long"), lengths, strict=True):
         scene = Scene.drawn(1, texts, tokens)
-        name = f"lrp_{('short', 'long')[number]}"
         ways = {"gradient": Gradient(), "lrp": LRP()}
         seconds = interleave(_ways(scene.model, scene.batches[0], ways), repetitions)
         size = f"{len(scene.batches[0])} texts of {tokens} tokens"
         times = ", ".join(f"{way} {spread(taken)}" for way, taken in seconds.items())
         parts.append(Measured({name: ratios(seconds["lrp"], seconds["gradient"])}, {size: times}))
-    return Measured(
-        {name: values for part in parts for name, values in part.values.items()},
-        {name: text for part in parts for name, text in part.details.items()},
-    )
+    return reduce(or_, parts)
+
+
+def _scenes(data: CorpusDataModule, epochs: int, batches: int, texts: int) -> list[Scene]:
+    """A model trained for some epochs, and test batches at even steps of length."""
+    data.prepare()
+    pl.seed_everything(0, verbose=False)
+    task = AttentionClassifier(data.spec, **arguments("models/bilstm_additive"))
+    if epochs:
+        with tempfile.TemporaryDirectory(prefix="attnlight-attributions-") as folder:
+            trainer(Path(folder), max_epochs=epochs, limit_val_batches=0).fit(task, data)
+    model, test = task.eval().model, data.dataset("test")
+    assert isinstance(model, FlatClassifier)
+    ordered = list(OnceSampler(test.lengths, texts))
+    places = [(2 * number + 1) * len(ordered) // (2 * batches) for number in range(batches)]
+    return [Scene(model, [test[ordered[place]]], []) for place in places]
 
 
 def _ways(
@@ -108,18 +98,15 @@ def _input_gradient(scenes: list[Scene], repetitions: int) -> Measured:
     totals = {"forward": [0.0] * repetitions, "explained": [0.0] * repetitions}
     for scene in scenes:
         (batch,) = scene.batches
-        ways = _ways(scene.model, batch, {"explained": InputGradient()})
         forward = torch.no_grad()(partial(scene.model, batch))
+        ways = _ways(scene.model, batch, {"explained": InputGradient()})
         seconds = interleave({"forward": partial(timed, forward)} | ways, repetitions)
         for name, taken in seconds.items():
             totals[name] = [a + b for a, b in zip(totals[name], taken, strict=True)]
-    lengths = [int(scene.batches[0].mask.sum(-1).max()) for scene in scenes]
-    details = {
-        f"{len(scenes)} test batches of up to {', '.join(map(str, lengths))} tokens": (
-            f"forward passes {spread(totals['forward'])}, input_gradient "
-            f"{spread(totals['explained'])}"
-        )
-    }
+    lengths = ", ".join(str(int(scene.batches[0].mask.sum(-1).max())) for scene in scenes)
+    forward, explained = map(spread, totals.values())
+    text = f"forward passes {forward}, input_gradient {explained}"
+    details = {f"{len(scenes)} test batches of up to {lengths} tokens": text}
     return Measured({"input_gradient": ratios(totals["explained"], totals["forward"])}, details)
 
 
@@ -146,15 +133,14 @@ def _integrated_gradients(scene: Scene, repetitions: int, names: list[str]) -> M
     fastest = min(speed, key=speed.__getitem__)
     ways = _ways(model, batch, methods) | {"captum": partial(timed, partial(theirs, fastest))}
     seconds = interleave(ways, repetitions)
-    size = f"{len(batch)} test texts of up to {int(batch.mask.sum(-1).max())} tokens"
     found = f"captum, {fastest} of {STEPS} nodes at once, {spread(seconds['captum'])}"
     for name, method in methods.items():
         _, columns = method.explain(model, batch, output, target)
-        errors = columns["completeness_error"]
         found += (
             f"; ours, {columns['steps'].mean():.1f} nodes a text, {spread(seconds[name])}, largest "
-            f"error {errors.max():.0e}"
+            f"error {columns['completeness_error'].max():.0e}"
         )
+    size = f"{len(batch)} test texts of up to {int(batch.mask.sum(-1).max())} tokens"
     values = {name: ratios(seconds[name], seconds["captum"]) for name in names}
     return Measured(values, {size: found})
 

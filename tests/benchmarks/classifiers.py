@@ -31,7 +31,7 @@ from attnlight.probing.leave_one_out import leave_one_out as importances
 from attnlight.tasks import AttentionClassifier
 from tests.bases import trainer
 from tests.benchmarks import rivals
-from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.benchmarks.measuring import Measured, clock, interleave, over, ratios, spread
 from tests.benchmarks.scene import (
     TEXTS,
     TOKENS,
@@ -69,11 +69,10 @@ def permutation(
 
         ways = {"without": test, "with": lambda: test(AttentionPermutation())}
         seconds = interleave(ways, repetitions)
-    details = {f"test {name}": spread(taken) for name, taken in seconds.items()}
-    added = [100 * (ratio - 1) for ratio in ratios(seconds["with"], seconds["without"])]
-    return Measured(
-        {"imdb_permutation": added}, {"texts": f"{len(data.dataset('test')):,}"} | details
-    )
+    found = over(seconds, imdb_permutation=("with", "without"))
+    added = [100 * (ratio - 1) for ratio in found.values["imdb_permutation"]]
+    details = {"texts": f"{len(data.dataset('test')):,}"}
+    return found | Measured({"imdb_permutation": added}, details)
 
 
 def permutation_on_a_gpu() -> Measured:
@@ -147,7 +146,7 @@ def erasing(repetitions: int = 7, batches: int = 4, **sizes: int) -> Measured:
     if equal.double().mean() < 0.98:
         raise RuntimeError(f"texts that flip after as many erasures: only {agreement}")
     found = scene.speedup("erasure_speedup", ours, theirs, repetitions, calls=20)
-    return Measured(found.values, {**found.details, "texts on which both agree": agreement})
+    return found | Measured({}, {"texts on which both agree": agreement})
 
 
 def flipped_after(output: AttentionOutput, order: Tensor) -> Tensor:
@@ -178,19 +177,16 @@ def adversary(repetitions: int = 5, batches: int = 2, steps: int = 500, **sizes:
         return torch.cat([worst_js(output) for output in outputs])
 
     exact, _ = ours(), search(3)
-    speedup = scene.speedup(
-        "adversary_speedup",
-        ours,
-        lambda: searched.append(search(steps)),
-        repetitions,
-        calls=20,
-        warm_ups=0,
-    )
+
+    def theirs() -> None:
+        searched.append(search(steps))
+
+    speedup = scene.speedup("adversary_speedup", ours, theirs, repetitions, calls=20, warm_ups=0)
     found = torch.stack([torch.cat(list(map(feasible_js, outputs, each))) for each in searched])
     if above := int((found > exact + 1e-9).sum()):
         raise RuntimeError(f"the search ends above the exact answer in {above} of {found.numel()}")
     means = f"{exact.mean():.3f} and {found.mean():.3f} nats"
-    return Measured(speedup.values, {**speedup.details, "mean JS, exact and searched": means})
+    return speedup | Measured({}, {"mean JS, exact and searched": means})
 
 
 def worst_js(output: AttentionOutput) -> Tensor:
@@ -256,8 +252,5 @@ def leave_one_out(
             f"theirs {spread(seconds['theirs'])}, {median(found[name]):.2f} times ours; their "
             f"encoder: {encoder}"
         )
-    values = {
-        "leave_one_out_imdb": found["drawn at random"],
-        "leave_one_out_equal": found["of equal length"],
-    }
-    return Measured(values, details)
+    names = {"leave_one_out_imdb": "drawn at random", "leave_one_out_equal": "of equal length"}
+    return Measured({name: found[texts] for name, texts in names.items()}, details)

@@ -6,21 +6,20 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a group measures.
-
-    Args:
-        values: The value of each repetition, in the bound's unit, by benchmark.
-        details: What else was measured, as text by name.
-    """
+    """What a group measures: values of each repetition, in the bound's unit, and texts by name."""
 
     values: Mapping[str, Sequence[float]]
     details: Mapping[str, str]
+
+    def __or__(self, other: Measured) -> Measured:
+        return Measured({**self.values, **other.values}, {**self.details, **other.details})
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -28,17 +27,19 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(ours, theirs, strict=True)]
 
 
+def over(seconds: Mapping[str, Sequence[float]], **benchmarks: tuple[str, str]) -> Measured:
+    """The ratio of the times of two ways by benchmark, and the time of each way in words."""
+    values = {name: ratios(seconds[a], seconds[b]) for name, (a, b) in benchmarks.items()}
+    return Measured(values, {name: spread(taken) for name, taken in seconds.items()})
+
+
 def interleave(
     ways: Mapping[str, Callable[[], float]], repetitions: int, warm_ups: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds of each way, one after the other, so that what slows the machine down meets all.
+    """Seconds that each way returns, in turn, so that what slows the machine down meets all.
 
-    The order turns around from round to round: none always runs in another's wake.
-
-    Args:
-        ways: What returns the seconds that it takes, by name.
-        repetitions: Rounds that count.
-        warm_ups: Rounds before them that do not.
+    The order turns around from round to round: none always runs in another's wake. Rounds that warm
+    up come first and do not count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(warm_ups + repetitions):
@@ -62,6 +63,10 @@ def clock(
 def _synchronize() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+# Processor time: with one thread it does not depend on what else the machine does.
+timed = partial(clock, timer=time.process_time)
 
 
 def spread(seconds: Sequence[float]) -> str:

@@ -27,11 +27,7 @@ Search = Callable[..., Tensor]
 
 
 def compare(search: Search, *others: Tensor) -> dict[str, Any]:
-    """Mean and largest gap to the best known JS, and milliseconds of processor time a row.
-
-    Args:
-        search: Finds the JS of each row, (R,) or (R, H).
-        others: JS that independent searches find.
+    """Gaps of a search's JS to the best that others find, too, and milliseconds of processor time a row.
 
     Raises:
         RuntimeError: Some JS is below that without local search.
@@ -65,10 +61,7 @@ def opaque_readouts(
 ) -> Measured:
     """Gaps of `opaque_adversary` to the best known JS, and its processor time a row.
 
-    Args:
-        rows: Rows of each cell.
-        cells: Items, classes and hidden size of tanh decoders.
-        texts: Texts of a random BERT.
+    `cells` are items, classes and hidden size of tanh decoders, `texts` those of a random BERT.
     """
     details, gaps, taken = {}, [], {}
     for items, classes, hidden in cells:

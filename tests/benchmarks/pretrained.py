@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import or_
 from statistics import median
 from typing import Any
 
@@ -15,8 +16,7 @@ from torch.testing import assert_close
 from attnlight.batch import TextBatch
 from attnlight.probing.patches import Patch, given, restrict, uniform
 from attnlight.probing.replay import Replay
-from tests.benchmarks.attributions import timed
-from tests.benchmarks.measuring import Measured, interleave, ratios, spread
+from tests.benchmarks.measuring import Measured, interleave, ratios, spread, timed
 from tests.benchmarks.scene import random_texts
 
 # all-MiniLM-L6-v2's shape; costs do not depend on its weights.
@@ -33,13 +33,7 @@ require_close = partial(assert_close, rtol=1e-4, atol=1e-5)
 
 @dataclass(frozen=True)
 class Texts:
-    """A batch for the models, without padding.
-
-    Args:
-        count: Texts.
-        tokens: Tokens of each.
-        words: Token ids of the model.
-    """
+    """Texts of so many tokens for the models, without padding."""
 
     count: int
     tokens: int
@@ -80,17 +74,14 @@ def costs(
     words = shape["vocab_size"]
     usual, long, short, between = (Texts(*size, words) for size in sizes)
     parts = [
-        _recorded(usual, shape, repetitions, ["nothing_intercepted", "all_recorded"]),
-        _recorded(long, shape, repetitions, ["", "all_recorded_long"]),
+        _recorded(usual, shape, repetitions, ("nothing_intercepted", "all_recorded")),
+        _recorded(long, shape, repetitions, ("", "all_recorded_long")),
         _candidates(usual, shape, repetitions, "candidates"),
         _candidates(between, shape, repetitions, "candidates_between"),
         _candidates(short, shape, repetitions, "candidates_short"),
         _heads(usual, shape, repetitions),
     ]
-    return Measured(
-        {name: values for part in parts for name, values in part.values.items() if name},
-        {name: text for part in parts for name, text in part.details.items()},
-    )
+    return reduce(or_, parts)
 
 
 def _model(shape: dict[str, int]) -> Any:
@@ -110,12 +101,14 @@ def _against(
     forward = partial(plain, **texts.inputs)
     timings = {name: partial(timed, way) for name, way in ways.items()}
     seconds = interleave({"forward pass": partial(timed, forward)} | timings, repetitions)
-    values = {name: ratios(seconds[name], seconds["forward pass"]) for name in ways}
+    values = {name: ratios(seconds[name], seconds["forward pass"]) for name in ways if name}
     detail = f"forward pass {spread(seconds['forward pass'])}"
     return Measured(values, {texts.size: detail})
 
 
-def _recorded(texts: Texts, shape: dict[str, int], repetitions: int, names: list[str]) -> Measured:
+def _recorded(
+    texts: Texts, shape: dict[str, int], repetitions: int, names: tuple[str, str]
+) -> Measured:
     """The model with our attention, nothing intercepted and all layers recorded, over sdpa's."""
     from attnlight.huggingface.attention import attention_layers, intercept
 

@@ -9,7 +9,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.benchmarks.measuring import Measured, clock, interleave, over
 from tests.commands import CONFIGS, CPU, QUIET, ROOT, experiment, finish, start
 
 SMALL, LARGE = 100_000, 1_000_000
@@ -54,12 +54,8 @@ def sizes(size: int) -> list[str]:
     """
     splits = [f"--data.{split}_size={round(share * size)}" for split, share in SHARES.items()]
     lengths = ["--data.min_tokens=30", "--data.max_tokens=60"]
-    batches = [
-        "--data.batch_size=500",
-        "--data.eval_batch_size=500",
-        "--model.net.embedding_size=64",
-    ]
-    return [*splits, *lengths, *batches]
+    batches = [f"--data.{name}batch_size=500" for name in ("", "eval_")]
+    return [*splits, *lengths, *batches, "--model.net.embedding_size=64"]
 
 
 def peak(arguments: list[str], **environment: str) -> int:
@@ -82,9 +78,8 @@ def help_cost(repetitions: int = 7) -> Measured:
     """Time of `attnlight --help` over that of importing Lightning, each in a new process."""
     commands = {"attnlight --help": HELP, "import lightning.pytorch": LIGHTNING}
     ways = {name: partial(clock, partial(python, *each)) for name, each in commands.items()}
-    seconds = interleave(ways, repetitions)
-    details = {name: spread(taken) for name, taken in seconds.items()}
-    return Measured({"help_cost": ratios(*seconds.values())}, details)
+    ours, theirs = commands
+    return over(interleave(ways, repetitions), help_cost=(ours, theirs))
 
 
 def python(*arguments: str, status: int = 0) -> str:

@@ -41,37 +41,33 @@ def tagging(
     repetitions: int = 3,
     steps: int = 500,
     epoch: Callable[[], Measured] = tagging_epoch,
+    **net: int,
 ) -> Measured:
     """An epoch of training, and the tests' speedups over loops on sentences of median length.
 
-    Args:
-        corpus: What to train and test on, if not CoNLL-2000.
-        epochs: Epochs that the models are trained for.
-        sentences: Sentences of the batch that each test is timed on.
-        repetitions: Runs of each way, in turn.
-        steps: Steps of the search.
-        epoch: What measures the epoch.
+    `net` replaces options of the network, `corpus` CoNLL-2000.
     """
-    first = epoch()
-    values, details = dict(first.values), dict(first.details)
-    for readout, data, task, _ in fitted(corpus, epochs):
+    every = epoch()
+    for readout, data, task, _ in fitted(corpus, epochs, net):
         batch = median_length_batch(data.dataset("test"), sentences)
         # What stands against loops: the cheap tests as they are configured, but `Predictions`.
         for test in (*configured_tests("cheap")[1:], ImportanceCorrelation()):
             name = type(test).__name__
             found, text = speedup(task.model, batch, test, repetitions, steps)
-            values[f"tokens_{name}_{readout}"] = found
-            details[f"{readout} `{name}`, time a token"] = text
-    return Measured(values, details)
+            title = f"{readout} `{name}`, time a token"
+            every |= Measured({f"tokens_{name}_{readout}": found}, {title: text})
+    return every
 
 
-def cheap_tests(corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS) -> Measured:
+def cheap_tests(
+    corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS, **net: int
+) -> Measured:
     """Minutes that `Trainer.test` takes with all the tests of configs/tests/cheap.yaml.
 
     Their records, intervals and figures are in it, and the forward pass.
     """
     values, details = {}, {}
-    for readout, data, task, f1 in fitted(corpus, epochs):
+    for readout, data, task, f1 in fitted(corpus, epochs, net):
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
             tester = trainer(Path(folder), *configured_tests("cheap"))
             seconds = clock(partial(tester.test, task, data, verbose=False))
@@ -81,14 +77,15 @@ def cheap_tests(corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS) 
 
 
 def fitted(
-    corpus: ChunkingDataModule | None, epochs: int
+    corpus: ChunkingDataModule | None, epochs: int, net: Mapping[str, int]
 ) -> Iterator[tuple[str, ChunkingDataModule, ChunkTagger, float]]:
     """For each readout corpus and trained tagger, and its F1 on validation."""
     data = corpus or ChunkingDataModule(**arguments("data/conll2000"))
     data.prepare()
     for readout in READOUTS:
         pl.seed_everything(0, verbose=False)
-        task = ChunkTagger(data.spec, **arguments(f"models/tagger_{readout}"))
+        given = arguments(f"models/tagger_{readout}")
+        task = ChunkTagger(data.spec, **given | {"net": given["net"] | net})
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
             fitting = trainer(Path(folder), max_epochs=epochs)
             fitting.fit(task, data)
@@ -104,16 +101,6 @@ def speedup(
     steps: int,
 ) -> tuple[list[float], str]:
     """How many times as fast a test is, per token, as a loop over the tokens of some sentences.
-
-    Args:
-        model: The tagger, in evaluation mode.
-        batch: What the test measures as a whole.
-        test: The test.
-        repetitions: Runs of each, in turn.
-        steps: Steps of the search.
-
-    Returns:
-        The ratios, and the times of a token in words.
 
     Raises:
         RuntimeError: The two disagree.

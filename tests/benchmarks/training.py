@@ -21,36 +21,30 @@ from attnlight.models.build import build_model
 from attnlight.tasks import AdversarialVariant, AttentionClassifier, GuidedVariant
 from attnlight.tasks.options import Optimizer
 from tests.bases import trainer
-from tests.benchmarks.measuring import Measured, clock, interleave, ratios, spread
+from tests.benchmarks.measuring import Measured, clock, interleave, over
 from tests.benchmarks.scene import arguments, corpus_of
 from tests.commands import CPU, experiment
 
 IMDB_BATCHES = 200
+OURS = "attnlight fit, an epoch"
+# Plain loops by name, and whether they have fused Adam and our batches.
+LOOPS = {
+    "plain loop, Adam, shuffled batches": False,
+    "plain loop, fused Adam, our batches": True,
+}
+PLAIN, FUSED = LOOPS
 
 
 def epochs(count: int = 3, *options: str) -> Measured:
     """An SST epoch of `attnlight fit` / one of each plain loop, taken in turn."""
-    seconds = in_turn("sst_bilstm", ("plain", "fused"), count, options)
-    details = {
-        "attnlight fit": spread(seconds["ours"]),
-        "plain loop, Adam, shuffled batches": spread(seconds["plain"]),
-        "plain loop, fused Adam, our batches": spread(seconds["fused"]),
-    }
-    values = {
-        "sst_epoch_default": ratios(seconds["ours"], seconds["plain"]),
-        "sst_epoch_fused": ratios(seconds["ours"], seconds["fused"]),
-    }
-    return Measured(values, details)
+    seconds = in_turn("sst_bilstm", (PLAIN, FUSED), count, options)
+    return over(seconds, sst_epoch_default=(OURS, PLAIN), sst_epoch_fused=(OURS, FUSED))
 
 
 def tagging_epoch(count: int = 5, *options: str) -> Measured:
     """An epoch of the study's tagger by `attnlight fit` / one of a plain loop, taken in turn."""
-    seconds = in_turn("conll2000_study", ("fused",), count, options)
-    details = {
-        "attnlight fit, an epoch": spread(seconds["ours"]),
-        "plain loop, an epoch": spread(seconds["fused"]),
-    }
-    return Measured({"tagging_epoch": ratios(seconds["ours"], seconds["fused"])}, details)
+    seconds = in_turn("conll2000_study", (FUSED,), count, options)
+    return over(seconds, tagging_epoch=(OURS, FUSED))
 
 
 def on_a_gpu(repetitions: int = 3) -> Measured:
@@ -66,11 +60,7 @@ def on_a_gpu(repetitions: int = 3) -> Measured:
         repetitions,
         warm_ups=0,
     )
-    values = {
-        "gpu_epoch": ratios(seconds["GPU"], seconds["CPU"]),
-        "gpu_mixed_epoch": ratios(seconds["GPU, bf16-mixed"], seconds["GPU"]),
-    }
-    return Measured(values, {name: spread(taken) for name, taken in seconds.items()})
+    return over(seconds, gpu_epoch=("GPU", "CPU"), gpu_mixed_epoch=("GPU, bf16-mixed", "GPU"))
 
 
 def fit_epoch(name: str, options: Sequence[str]) -> float:
@@ -79,26 +69,17 @@ def fit_epoch(name: str, options: Sequence[str]) -> float:
     with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
         command = ["fit", *experiment(name), *options, "--root", folder]
         command += [f"--trainer.callbacks+={Epochs.__module__}.Epochs", "--trainer.max_epochs=2"]
-        run(
-            [
-                *command,
-                "--trainer.limit_val_batches=1",
-                f"--trainer.limit_train_batches={IMDB_BATCHES}",
-            ]
-        )
-    return Epochs.seconds["ours"][1]
+        limits = {"val": 1, "train": IMDB_BATCHES}
+        run([*command, *(f"--trainer.limit_{n}_batches={k}" for n, k in limits.items())])
+    return Epochs.seconds[OURS][1]
 
 
 def in_turn(
     name: str, rivals: Sequence[str], count: int, options: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Seconds of epochs of one `attnlight fit`, "ours", and of an epoch of each loop after each.
+    """Seconds of epochs of one `attnlight fit` of an experiment, and of each loop after each.
 
-    Args:
-        name: The experiment.
-        rivals: The loops: "plain" or "fused".
-        count: Epochs of each that count, after one of each that does not.
-        options: Further options of `fit`.
+    An epoch of each that does not count comes first.
     """
     Epochs.rivals, Epochs.seconds = rivals, {}
     with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
@@ -134,9 +115,9 @@ class Epochs(EpochClock):
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
-        self.seconds["ours"] = self.taken
+        self.seconds[OURS] = self.taken
         corpus = trainer.datamodule  # type: ignore[attr-defined]
-        self._loops = {n: PlainLoop(corpus, pl_module, fused=n == "fused") for n in self.rivals}
+        self._loops = {n: PlainLoop(corpus, pl_module, fused=LOOPS[n]) for n in self.rivals}
 
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -149,11 +130,8 @@ class Epochs(EpochClock):
 class PlainLoop:
     """What one writes without a framework: the same model, loss, optimiser and schedule.
 
-    Args:
-        corpus: What is read.
-        task: Whose model and settings are copied; weights are drawn anew.
-        fused: Fused Adam and batches of similar lengths as ours, not default Adam and batches in
-            random order, of whatever lengths fall together.
+    Settings are those of a task, weights are drawn anew. `fused`: with fused Adam and batches of
+    similar lengths as ours, not default Adam and batches in random order of whatever lengths.
     """
 
     def __init__(self, corpus: CorpusDataModule, task: pl.LightningModule, *, fused: bool) -> None:
@@ -191,29 +169,18 @@ class PlainLoop:
 def variants(repetitions: int = 3, corpus: CorpusDataModule | None = None) -> Measured:
     """An epoch of adversarial training (SST), and of the guided MLP (IMDb), over a plain one."""
     sst, imdb = corpus or corpus_of("sst"), corpus or corpus_of("imdb")
-    adversary = against_base(
-        sst, lambda base: AdversarialVariant(sst.spec, base, lambda_=1e-3), None, repetitions
-    )
-    guided = against_base(
-        imdb, lambda base: GuidedVariant(imdb.spec, base, guide="base"), IMDB_BATCHES, repetitions
-    )
-    details = {
-        "SST, batches": "all",
-        "SST, plain": spread(adversary["plain"]),
-        "SST, adversarial": spread(adversary["variant"]),
-        "IMDb, batches": f"the first {IMDB_BATCHES}",
-        "IMDb, plain": spread(guided["plain"]),
-        "IMDb, guided": spread(guided["variant"]),
-    }
-    values = {
-        "adversarial_epoch": ratios(adversary["variant"], adversary["plain"]),
-        "guided_epoch": ratios(guided["variant"], guided["plain"]),
-    }
-    return Measured(values, details)
+    names = ("SST, plain", "SST, adversarial", "IMDb, plain", "IMDb, guided")
+    build = partial(AdversarialVariant, sst.spec, lambda_=1e-3)
+    seconds = against_base(sst, names[:2], build, None, repetitions)
+    build = partial(GuidedVariant, imdb.spec, guide="base")
+    seconds |= against_base(imdb, names[2:], build, IMDB_BATCHES, repetitions)
+    found = over(seconds, adversarial_epoch=names[1::-1], guided_epoch=names[:1:-1])
+    return found | Measured({}, {"IMDb, batches": f"the first {IMDB_BATCHES}"})
 
 
 def against_base(
     data: CorpusDataModule,
+    names: Sequence[str],
     variant: Callable[[str], pl.LightningModule],
     batches: int | None,
     repetitions: int,
@@ -221,22 +188,19 @@ def against_base(
     """Seconds of second epochs of the BiLSTM and a variant of it; the first makes caches."""
     data.prepare()
     with tempfile.TemporaryDirectory(prefix="attnlight-variants-") as folder:
-        base, limits = f"{folder}/base.ckpt", {"limit_val_batches": 0}
+        base = f"{folder}/base.ckpt"
+        plain = partial(AttentionClassifier, data.spec, **arguments("models/bilstm_additive"))
 
-        def plain() -> pl.LightningModule:
-            return AttentionClassifier(data.spec, **arguments("models/bilstm_additive"))
+        def fitted(epochs: int, batches: int | None, build: Callable[..., Any]) -> pl.Trainer:
+            options = {"max_epochs": epochs, "limit_train_batches": batches}
+            fitting = trainer(Path(folder), EpochClock(), limit_val_batches=0, **options)
+            fitting.fit(build(), data)
+            return fitting
 
         def second_epoch(build: Callable[[], pl.LightningModule]) -> float:
-            timer = EpochClock()
-            options = {"max_epochs": 2, "limit_train_batches": batches, **limits}
-            trainer(Path(folder), timer, **options).fit(build(), data)
+            (timer,) = (x for x in fitted(2, batches, build).callbacks if isinstance(x, EpochClock))  # type: ignore[attr-defined]
             return timer.taken[-1]
 
-        fitting = trainer(Path(folder), max_epochs=1, limit_train_batches=1, **limits)
-        fitting.fit(plain(), data)
-        fitting.save_checkpoint(base)
-        ways = {
-            "plain": partial(second_epoch, plain),
-            "variant": partial(second_epoch, lambda: variant(base)),
-        }
-        return interleave(ways, repetitions, warm_ups=0)
+        fitted(1, 1, plain).save_checkpoint(base)
+        ways = [partial(second_epoch, build) for build in (plain, partial(variant, base))]
+        return interleave(dict(zip(names, ways, strict=True)), repetitions, warm_ups=0)
