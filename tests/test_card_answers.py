@@ -141,36 +141,20 @@ def runs(tmp_path: Path) -> Path:
         name: {"name": name.removesuffix("_by_size"), "signed": False}
         for name in (*names, "occlusion_by_size")
     }
-    tests: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "faithfulness": (
-            {f"excess_comprehensiveness_{name}": base for name in methods},
-            {"methods": methods, "replacement": "delete", "keep_opposing": True},
-        ),
-        "decision_flip": (
-            {
-                "minimal_count": np.ones(size),
-                "removed_count_attention_unopposed": np.full(size, 5.0),
-                "never_flips_minimal": np.zeros(size),
-                "length": np.full(size, 20),
-            },
-            {},
-        ),
-        "measured_use": (
-            {"agreement_states": np.full(size, 0.9), "agreement_words": np.full(size, 0.2)},
-            {},
-        ),
-        "state_token_agreement": (
-            {
-                "hidden_token_attribution": np.full(size, 0.5),
-                "tau_erasure_deletion": np.full(size, 0.1),
-            },
-            {},
-        ),
+    more = {"methods": methods, "replacement": "delete", "keep_opposing": True}
+    flips = {"minimal_count": 1.0, "removed_count_attention_unopposed": 5.0}
+    tests: dict[str, dict[str, Any]] = {
+        "faithfulness": {f"excess_comprehensiveness_{name}": base for name in methods},
+        "decision_flip": flips | {"never_flips_minimal": 0.0, "length": 20},
+        "measured_use": {"agreement_states": 0.9, "agreement_words": 0.2},
+        "state_token_agreement": {"hidden_token_attribution": 0.5, "tau_erasure_deletion": 0.1},
     }
-    for test, (rows, more) in tests.items():
+    for test, values in tests.items():
         target = run / f"records/test/{test}.parquet"
-        rows = {**keys, "prediction": np.zeros(size, np.int64), **rows}
-        write_record(target, rows, test=test, stage="test", measures=[], **more)
+        rows = {x: np.full(size, y) if np.isscalar(y) else y for x, y in values.items()}
+        rows |= keys | {"prediction": np.zeros(size, np.int64)}
+        given = more if test == "faithfulness" else {}
+        write_record(target, rows, test=test, stage="test", measures=[], **given)
     (run / "fit.yaml").write_text(yaml.safe_dump({}))
     return tmp_path
 
@@ -194,29 +178,15 @@ def test_what_the_page_says_of_the_answers() -> None:
     """Aims by checkpoint; no wrong yes; one wrong answer of the first line; the second on states."""
     shown = {row["line"]: row for row in rows_of("cards") if not row["label of"]}
 
-    def shares(line: str) -> list[float]:
-        return [float(shown[line][name].split()[0]) for name in ("decided", "right", "wrong yes")]
-
     def met(line: str) -> bool:
-        decided, right, wrong_yes = shares(line)
-        return decided >= 0.8 and right >= 0.9 and wrong_yes <= 0.05
+        shares = [float(shown[line][name].split()[0]) for name in ("decided", "right", "wrong yes")]
+        return shares[0] >= 0.8 and shares[1] >= 0.9 and shares[2] <= 0.05
 
-    assert met("both, by checkpoint")
-    assert not met("both, by answer")
-    assert met("both, by answer, where applicable")
-    (by_states,) = (r for r in rows_of("cards") if r["label of"] == "what the card speaks of")
-    assert float(by_states["right"].split()[0]) < 0.9
+    lines = ("both, by checkpoint", "both, by answer", "both, by answer, where applicable")
+    assert [*map(met, lines)] == [True, False, True]
     assert tally(archived())["wrong yes"] == 0
-    ranks = [row for row in archived() if row["line"] == "ranks"]
-    assert tally(ranks)["wrong"] == 1
+    assert tally([row for row in archived() if row["line"] == "ranks"])["wrong"] == 1
     on_states = [r for r in archived() if (r["line"], r["judged_by"]) == ("smallest_set", "states")]
-    labelled = [r for r in on_states if not 0.65 < float(r["states"]) < 0.8]
-    no = [row for row in labelled if row["answer"] == "no"]
-    assert no
-    assert all(float(row["states"]) >= 0.8 for row in no)
-    assert "yes" not in {row["answer"] for row in labelled}
-    absent = {
-        r["answer"] for r in ranks if r["setting"] == "short_1_none" and "deceive" in r["treatment"]
-    }
-    assert "not shown" in absent
-    assert len({(row["setting"], row["treatment"], row["seed"]) for row in archived()}) == 96
+    labelled = {r["answer"] for r in on_states if float(r["states"]) <= 0.65}
+    assert not labelled & {"yes", "no"}
+    assert "yes" not in {r["answer"] for r in on_states if float(r["states"]) >= 0.8}

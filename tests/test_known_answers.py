@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from attnlight.functional import first_flip, minimal_flip_set
 from tests.kept import page
 
 build = importlib.import_module("build_known_answers")
@@ -47,16 +46,11 @@ def test_the_minimum_is_the_signal(
 def test_attention_exceeds_the_minimum_only_where_it_deceives(
     found: dict[tuple[str, str], pd.DataFrame],
 ) -> None:
-    for model in ("F1", "F3", "F10"):
-        assert found["decision_flip", "excess_attention"][model].mean() < 1
-    assert found["decision_flip", "excess_attention"]["D"].mean() > 5
-
-
-def test_where_all_items_carry_the_signal_all_must_go(
-    found: dict[tuple[str, str], pd.DataFrame],
-) -> None:
+    excess = found["decision_flip", "excess_attention"].mean()
+    assert (excess[["F1", "F3", "F10"]] < 1).all()
+    assert excess["D"] > 5
     for ranking in ("attention", "gradient", "gradient_x_attention", "random", "minimal"):
-        assert found["decision_flip", f"needs_all_{ranking}"]["R"].mean() == 1
+        assert found["decision_flip", f"needs_all_{ranking}"]["R"].mean() == 1, "all carry it"
 
 
 FAITHFUL = ("F1", "F3", "F10")
@@ -177,12 +171,6 @@ def test_d_is_told_from_every_f_by_the_area_over_texts(
     assert row["tells F from D"] == ("yes" if separates else "**no**")
 
 
-def test_intervals_that_do_not_touch_do_not_tell(tables: Any) -> None:
-    """F10's flip rate is 0.0016 and D's is 0: apart for sure, and no text is told by it."""
-    off, on = (tables.cell("measures", model, "`flip_rate`") for model in ("D", "F10"))
-    assert off.high < on.low < 0.01
-
-
 def test_page_says_what_the_tests_say(tables: Any) -> None:
     text = build.PAGE.read_text(encoding="utf-8")
     (expected,) = importlib.import_module("build_results").fill([text], tables)
@@ -193,15 +181,3 @@ def test_pages_agree_up_to_rounding_alone() -> None:
     assert build.agree("a 0.1234 b", "a 0.1235 b")
     assert not build.agree("a 0.1234 b", "a 0.1334 b")
     assert not build.agree("a 0.1234 b", "c 0.1234 b")
-
-
-def test_deception_by_hand() -> None:
-    """What D does, in three items: the signal has little attention and decides."""
-    weights = torch.tensor([[0.45, 0.45, 0.1]])
-    items = torch.tensor([[[0.0, 0.1, 0.0], [0.0, 0.1, 0.0], [60.0, 0.0, 0.0]]])
-    mask, bias = torch.ones(1, 3, dtype=torch.bool), torch.tensor([0.0, 1.0, 0.0])
-    size, members = minimal_flip_set(weights, items, bias, mask)
-    assert size.tolist() == [1]
-    assert members.tolist() == [[False, False, True]]
-    order = torch.tensor([[0, 1, 2]])
-    assert first_flip(weights, items, bias, mask, order).tolist() == [3]

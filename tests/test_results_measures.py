@@ -24,17 +24,6 @@ def resampled_rows(n: int) -> list[NDArray[np.intp]]:
     return [random.integers(0, n, size=n) for _ in range(1_000)]
 
 
-def naive_average_precision(score: NDArray[np.float64], relevant: NDArray[np.bool_]) -> float:
-    """From the definition: over falling thresholds, recall gained times precision."""
-    total, recall = 0.0, 0.0
-    for threshold in sorted(set(score.tolist()), reverse=True):
-        above = score >= threshold
-        gained = (above & relevant).sum() / relevant.sum() - recall
-        total += gained * (above & relevant).sum() / above.sum()
-        recall += gained
-    return total
-
-
 class TestMeasures:
     @pytest.mark.parametrize("levels", [2, 5, 10_000])
     def test_average_precision(self, levels: int) -> None:
@@ -44,21 +33,13 @@ class TestMeasures:
             relevant = rng.random(size) < 0.3
             relevant[rng.integers(size)] = True
             value = measures.average_precision(score, relevant)
-            assert value == pytest.approx(naive_average_precision(score, relevant))
             theirs = binary_average_precision(torch.tensor(score), torch.tensor(relevant).int())
             assert value == pytest.approx(float(theirs), abs=1e-6)
 
-    def test_average_precision_by_hand(self) -> None:
-        score, relevant = np.array([0.4, 0.3, 0.2, 0.1]), np.array([True, False, True, False])
-        assert measures.average_precision(score, relevant) == pytest.approx((1 + 2 / 3) / 2)
-
-    def test_ties_get_the_base_rate_in_any_order(self) -> None:
+    def test_ties_up_to_rounding_get_the_base_rate(self) -> None:
         relevant = np.array([True, False, False, True, False])
-        assert measures.average_precision(np.full(5, 0.2), relevant) == pytest.approx(0.4)
         rounded = 0.2 + np.array([2e-8, 1e-8, 0, -1e-8, 1e-9])
         assert measures.average_precision(rounded, relevant) == pytest.approx(0.4)
-
-    def test_average_precision_of_nothing_is_undefined(self) -> None:
         assert np.isnan(measures.average_precision(np.ones(3), np.zeros(3, bool)))
 
     def test_auroc_as_it_is_and_resampled(self) -> None:
@@ -81,7 +62,7 @@ class TestMeasures:
         theirs = [np.quantile(values[:, rows], level, axis=1) for rows in resampled_rows(n)]
         np.testing.assert_allclose(drawn, theirs, atol=1e-12)
 
-    @pytest.mark.parametrize("n", [5, 31, 200])
+    @pytest.mark.parametrize("n", [1, 5, 200])
     def test_interval_of_a_median_is_the_bootstrap_s(self, n: int) -> None:
         rng = np.random.default_rng(n)
         values = rng.permutation(np.arange(n)).astype(float)
@@ -91,9 +72,6 @@ class TestMeasures:
         low, high = measures.median_interval(values)
         assert (medians < low).mean() < 0.025 < (medians <= low + 0.5).mean() + 0.002
         assert (medians > high).mean() < 0.026
-
-    def test_interval_of_a_median_of_one_value(self) -> None:
-        assert measures.median_interval(np.array([0.25])) == (0.25, 0.25)
 
 
 class TestTables:
@@ -124,10 +102,6 @@ class TestTables:
         assert head == "| a | b | c | d | e | f | g | f |"
         assert first == "| x | 1,234 | 5 | 0.123 | – | – |  |  |"  # noqa: RUF001
         assert second == "|  |  |  |  |  |  | 0.00 [-∞, 0.26] | 0.500 |"
-
-    def test_nought_has_no_sign(self) -> None:
-        found = [tables.number(x, 2) for x in (-0.001, -0.006, 0.004)]
-        assert found == ["0.00", "-0.01", "0.00"]
 
 
 class TestPredictions:

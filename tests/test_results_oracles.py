@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -76,9 +77,9 @@ def given_to(name: str) -> tuple[Any, Any, Any]:
     options: dict[str, Any] = {}
     path = CONFIGS / f"experiments/{SCALED.get(name, name)}.yaml"
     if name in pairs.MODELS:
-        plan = yaml.safe_load(pairs.PLAN.read_text())
+        plan = yaml.safe_load((CONFIGS / f"studies/{pairs.STUDY}.yaml").read_text())
         condition = plan["conditions"][name.partition("-")[2]]
-        path = pairs.PLAN.parent / condition.get("experiment", plan["experiment"])
+        path = CONFIGS / "studies" / condition.get("experiment", plan["experiment"])
         options = condition.get("options", {})
     given = yaml.safe_load(path.read_text())
     model, data = (
@@ -113,11 +114,9 @@ class TestRuns:
                 found = columns(run, "predictions")
                 right = (found["prediction"] == found["label"]).mean()
                 assert right == pytest.approx(float(logged["test/accuracy"]), abs=1e-5)
-        assert {f"test/importance_correlation/{column}" for _, column in TAUS} <= compared
-        assert {
-            "test/adversarial_attention/worst_js",
-            "test/decision_flip/minimal_count",
-        } <= compared
+        some = {f"importance_correlation/{column}" for _, column in TAUS}
+        some |= {"adversarial_attention/worst_js", "decision_flip/minimal_count"}
+        assert {f"test/{name}" for name in some} <= compared
 
     def test_they_are_of_the_commands_configuration(self) -> None:
         """Otherwise the commands on the page would no longer give these records."""
@@ -143,83 +142,52 @@ class TestRuns:
             assert np.concatenate([*stored["evidence"]]).tolist() == texts.evidence.tolist()
             assert stored["label"].tolist() == texts.labels.tolist()
 
-    def test_models_are_accurate_enough_to_be_tested(self) -> None:
-        for table, column, name, least in (
-            ("accuracy", "accuracy", "SST, sentences", 0.76),
-            ("accuracy", "F1 of the positive class", "IMDb, 7 to 399 words", 0.87),
-            ("planted", "all", "planted with negation, BiLSTM", 0.95),
-            ("chunking", "F1, test", "BiLSTM below `residual`", 0.925),
-        ):
-            assert TABLES.cell(table, column, name).value >= least, name
 
-    def test_pages_count_them(self) -> None:
-        for study, models, place in (
-            (pairs.STUDY, pairs.MODELS, "pairs_open_finding"),
-            (saliency.STUDY, saliency.MODELS, "saliency_open_finding"),
-        ):
-            planned = sum(model.seeds for model in models.values())
-            said = BLOCKS[place].replace("\n", " ")
-            assert f"{len(runs(f'{study}-*'))} of the {planned} planned runs" in said
-
-
-def rows_of_means() -> list[tuple[str, str, tuple[str, ...], str, str, str]]:
+def rows_of_means() -> Iterator[tuple[str, str, tuple[str, ...], str, str, str]]:
     """Table, heading, words of the row, experiment, test and column of mean cells."""
-    found = []
-    for name in importance.MODELS:
-        words = (*importance.MODELS[name].values(),)
-        for heading, column in TAUS:
-            found.append(("tau", heading, words, name, "importance_correlation", column))
+    tau, shuffled, worst = (
+        "importance_correlation",
+        "attention_permutation",
+        "adversarial_attention",
+    )
+    for name, labels in importance.MODELS.items():
+        words = (*labels.values(),)
+        yield from (("tau", heading, words, name, tau, column) for heading, column in TAUS)
         for heading, column in (("worst JS", "worst_js"), ("JS of the search", "search_js")):
-            row = (*words, "all")
-            found.append(("adversary", heading, row, name, "adversarial_attention", column))
+            yield "adversary", heading, (*words, "all"), name, worst, column
     for name, model in pairs.MODELS.items():
-        if name in STUDIED and not (name in pairs.RESIZED or name.startswith(AS_RELEASED)):
-            words = (*map(str, model.words.values()),)
-            test = "attention_permutation"
-            found.append(("pairs", "median TVD", words, name, test, "median_tvd"))
-    for name in pairs.BABI:
-        words = (*map(str, pairs.MODELS[name].words.values()), "all")
-        found.append(("pairs_evidence", "AUPRC", words, name, "evidence_mass", "auprc"))
+        words = (*map(str, model.words.values()),)
+        if not (name in pairs.RESIZED or name.startswith(AS_RELEASED)):
+            yield "pairs", "median TVD", words, name, shuffled, "median_tvd"
+        if name in pairs.BABI:
+            yield "pairs_evidence", "AUPRC", (*words, "all"), name, "evidence_mass", "auprc"
     for name, words in (predictions.TEXT | planted.NAMES).items():
-        cells = {"flip rate": "flip_rate", "maximum attention": "max_attention"}
-        for heading, column in cells.items():
-            row = ("permutation", heading, (words,), name, "attention_permutation", column)
-            found.append(row)
+        yield "permutation", "flip rate", (words,), name, shuffled, "flip_rate"
+        if name != "imdb_bilstm":
+            yield "permutation", "maximum attention", (words,), name, shuffled, "max_attention"
     for name, words in minilm.MODELS.items():
         for heading, column in TAUS:
-            test = "importance_correlation"
-            found.append(("minilm_jain_wallace", heading, (words,), name, test, column))
+            yield "minilm_jain_wallace", heading, (words,), name, tau, column
     for ablation in ("uniform", "shuffled", "off"):
-        cells = {
-            "TVD, last layer": f"tvd_last_{ablation}",
-            "TVD, all layers": f"tvd_all_{ablation}",
-        }
-        for heading, column in cells.items():
-            row = ("minilm_control", heading, (ablation,), "minilm_last", "head_ablation", column)
-            found.append(row)
+        for part in ("last", "all"):
+            heading = f"TVD, {part} layer{'s' * (part == 'all')}"
+            column = f"tvd_{part}_{ablation}"
+            yield "minilm_control", heading, (ablation,), "minilm_last", "head_ablation", column
     for name in ("saliency-sst_bilstm", "saliency-planted_none", "saliency-hatexplain_bilstm"):
-        words = (*map(str, saliency.MODELS[name].words.values()),)
         for label in ("attention", "integrated_gradients"):
-            row = (*words, saliency.METHODS[label])
-            column = f"excess_comprehensiveness_{label}"
-            found.append(
-                ("saliency_faithfulness", "comprehensiveness", row, name, "faithfulness", column)
-            )
+            words = (*map(str, saliency.MODELS[name].words.values()), saliency.METHODS[label])
+            measure = "comprehensiveness"
+            column = f"excess_{measure}_{label}"
+            yield "saliency_faithfulness", measure, words, name, "faithfulness", column
     for name in pruthi.DECEIVED:
-        model = pruthi.MODELS[name]
-        encoder = {"none": "embedding", "bilstm": "BiLSTM"}[model.encoder]
-        words = (pruthi.CORPORA[model.corpus], encoder, model.weight)
         if name.startswith(("pruthi_pronoun", "pruthi_occupation")):
-            test = "impermissible_mass"
-            found.append(("pruthi", "deleted", words, name, test, "accuracy_delete"))
-    return found
+            words = (*pruthi.MODELS[name].words.values(),)
+            yield "pruthi", "deleted", words, name, "impermissible_mass", "accuracy_delete"
 
 
 def test_cells_are_means_over_texts_and_seeds() -> None:
     """A mean over seeds of each seed's mean over the texts that it defines."""
     for table, heading, words, name, test, column in rows_of_means():
-        if name == "imdb_bilstm" and heading == "maximum attention":
-            continue
         means = [np.nanmean(columns(run, test)[column]) for run in runs(name)]
         cell = TABLES.cell(table, heading, *words)
         # Two decimals or three; clusters of rows weigh alike to a digit.
@@ -251,20 +219,14 @@ def test_agreement_of_seeds_is_the_mean_over_pairs() -> None:
 
 
 @pytest.mark.parametrize("name", predictions.TEXT)
-def test_accuracy_and_auroc_are_torchmetrics(name: str) -> None:
+def test_auroc_is_torchmetrics(name: str) -> None:
     found = [columns(run, "predictions") for run in runs(name)]
     areas = [
         float(binary_auroc(torch.tensor(x["probabilities"][:, 1]), torch.tensor(x["label"])))
         for x in found
     ]
-    words = predictions.TEXT[name]
-    assert TABLES.cell("accuracy", "AUROC", words, "here").value == pytest.approx(
-        np.mean(areas), abs=6e-4
-    )
-    right = np.mean([x["label"] == x["prediction"] for x in found])
-    assert TABLES.cell("accuracy", "accuracy", words, "here").value == pytest.approx(
-        right, abs=6e-4
-    )
+    cell = TABLES.cell("accuracy", "AUROC", predictions.TEXT[name], "here")
+    assert cell.value == pytest.approx(np.mean(areas), abs=6e-4)
 
 
 def test_evidence_is_torchmetrics_average_precision() -> None:
@@ -325,10 +287,8 @@ def test_reasons_are_spearman_s_correlations() -> None:
 
 
 def test_the_most_faithful_methods_find_the_evidence() -> None:
-    taus, labels = (
-        [],
-        [x for x in saliency.METHODS if x not in ("random", "attention_contribution")],
-    )
+    taus, twice = [], ("random", "attention_contribution")
+    labels = [x for x in saliency.METHODS if x not in twice]
     for run in (run for name in saliency.PLANTED for run in runs(name)):
         right, faith = columns(run, "plausibility"), columns(run, "faithfulness")
         known = [x for x in labels if f"auprc_{x}" in right]
@@ -339,59 +299,40 @@ def test_the_most_faithful_methods_find_the_evidence() -> None:
     assert cell.value == pytest.approx(np.mean(taus), abs=0.0051)
 
 
+@pytest.mark.parametrize("name", ["yelp_han_none", "ag_news_flan_rnn"])
 class TestSerrano:
-    @pytest.fixture(params=["yelp_han_none", "ag_news_flan_rnn"])
-    def model(self, request: pytest.FixtureRequest) -> Any:
-        (run,) = runs(request.param)
-        rows = columns(run, "decision_flip") | columns(run, "single_erasure")
-        return rows, (*serrano.MODELS[request.param].values(),)
-
-    def listwise(self, rows: dict[str, Any]) -> list[int]:
-        never = [rows[f"never_flips_{name}"] for name in serrano.ALL]
-        places = range(len(rows["length"]))
-        return [x for x in places if rows["length"][x] > 1 and not any(n[x] for n in never)]
-
-    def test_shares_removed_against_a_loop(self, model: Any) -> None:
-        rows, words = model
+    def test_removals_against_a_loop(self, name: str) -> None:
+        (run,), words = runs(name), (*serrano.MODELS[name].values(),)
+        rows = columns(run, "decision_flip")
         several = [x for x in range(len(rows["length"])) if rows["length"][x] > 1]
-        for never, places in (("left out", self.listwise(rows)), ("as 1", several)):
-            row = TABLES.rows("serrano_fraction", *words, never)[0]
+        never = {order: rows[f"never_flips_{order}"] for order in serrano.ALL}
+        flipping = [x for x in several if not any(flips[x] for flips in never.values())]
+        counts = {order: rows[f"removed_count_{order}"] for order in ("attention", "gradient")}
+        for policy, places in (("left out", flipping), ("as 1", several)):
+            row = TABLES.rows("serrano_fraction", *words, policy)[0]
             assert row["texts"] == f"{len(places):,}"
-            for name, heading in (("attention", "attention"), ("gradient", "gradient")):
-                shares = [
-                    1.0
-                    if rows[f"never_flips_{name}"][x]
-                    else rows[f"removed_count_{name}"][x] / rows["length"][x]
-                    for x in places
-                ]
-                mean, median = (findings.Cell(x).value for x in row[heading].split("; "))
-                assert mean == pytest.approx(np.mean(shares), abs=0.0051)
-                assert median == pytest.approx(np.median(shares), abs=0.0051)
-
-    def test_excess_and_last_against_a_loop(self, model: Any) -> None:
-        rows, words = model
-        places = self.listwise(rows)
-        least = np.mean([rows["minimal_count"][x] for x in places])
-        counts = np.mean([rows["removed_count_gradient"][x] for x in places])
-        last = 100 * np.mean([rows["needs_all_attention"][x] for x in places])
+            for order, count in counts.items():
+                share = [1.0 if never[order][x] else count[x] / rows["length"][x] for x in places]
+                mean, median = (findings.Cell(x).value for x in row[order].split("; "))
+                assert mean == pytest.approx(np.mean(share), abs=0.0051)
+                assert median == pytest.approx(np.median(share), abs=0.0051)
+        excess = np.mean([counts["gradient"][x] - rows["minimal_count"][x] for x in flipping])
+        last = 100 * np.mean([rows["needs_all_attention"][x] for x in flipping])
         found = TABLES.cell("serrano_excess", "gradient", *words).value
-        assert found == pytest.approx(counts - least, abs=0.0051)
-        assert TABLES.cell("serrano_last", "attention", *words).value == pytest.approx(
-            last, abs=0.051
-        )
+        assert found == pytest.approx(excess, abs=0.0051)
+        found = TABLES.cell("serrano_last", "attention", *words).value
+        assert found == pytest.approx(last, abs=0.051)
 
-    def test_first_items_are_compared_by_mcnemar_s_test(self, model: Any) -> None:
-        _, words = model
+    def test_first_items_are_compared_by_mcnemar_s_test(self, name: str) -> None:
         raw = []
-        for name in serrano.MODELS:
-            rows = columns(runs(name)[0], "single_erasure")
+        for model in serrano.MODELS:
+            rows = columns(runs(model)[0], "single_erasure")
             first, second = rows["flip_top_gradient_x_attention"], rows["flip_top_attention"]
             only = [int((first > second).sum()), int((second > first).sum())]
             raw.append(binomtest(min(only), sum(only)).pvalue if any(only) else 1.0)
         order = np.argsort(raw)
         steps = [raw[k] * (len(raw) - i) for i, k in enumerate(order)]
         adjusted = dict(zip(order, np.minimum(np.maximum.accumulate(steps), 1), strict=True))
-        place = [(*x.values(),) for x in serrano.MODELS.values()].index(words)
-        p = adjusted[place]
-        said = TABLES.rows("serrano_first", *words)[0]["p"]
+        p = adjusted[[*serrano.MODELS].index(name)]
+        said = TABLES.rows("serrano_first", *serrano.MODELS[name].values())[0]["p"]
         assert said == ("< 0.001" if p < 0.001 else f"{p:.3f}")

@@ -105,36 +105,24 @@ def test_resampled_spearman_is_that_of_repeated_checkpoints() -> None:
     assert found.low == pytest.approx(spearmanr(values[rows], label[rows]).statistic)
 
 
-def decides(values: np.ndarray, control: np.ndarray) -> bool:
-    settings, follows = table()
-    areas = (Scored(x, follows, settings).held_out_area() for x in (values, control))
-    return may_decide(*areas)
+SETTINGS, FOLLOWS = table()
+NOISE = np.random.default_rng(0).normal(size=60)
 
 
-def test_a_measure_that_holds_everywhere_decides() -> None:
-    _, follows = table()
-    noise = np.random.default_rng(0).normal(size=60)
-    assert decides(follows + 0.1 * noise, noise)
-
-
-def test_a_measure_that_equals_a_control_does_not_decide() -> None:
-    _, follows = table()
-    assert not decides(follows.astype(float), follows.astype(float))
-
-
-def test_a_measure_that_fails_in_one_setting_may_only_rank() -> None:
-    settings, follows = table()
-    values = np.where(settings == 3, 1.0 - follows, follows)
-    scored = Scored(values, follows, settings)
-    assert scored.area().mean > 0.7, "it ranks"
-    assert not decides(values, np.zeros(60))
-
-
-def test_a_scale_of_each_setting_does_not_decide() -> None:
-    """Perfect within each setting, but no threshold serves two settings."""
-    settings, follows = table()
-    values = 10.0 * settings + follows
-    assert not decides(values, np.zeros(60))
+@pytest.mark.parametrize(
+    ("values", "control", "decides"),
+    [
+        (FOLLOWS + 0.1 * NOISE, NOISE, True),
+        (FOLLOWS * 1.0, FOLLOWS * 1.0, False),  # equals a control
+        (np.where(SETTINGS == 3, 1.0 - FOLLOWS, FOLLOWS), np.zeros(60), False),  # fails in one
+        (10.0 * SETTINGS + FOLLOWS, np.zeros(60), False),  # no threshold serves two settings
+    ],
+)
+def test_a_measure_decides_that_holds_everywhere(
+    values: np.ndarray, control: np.ndarray, decides: bool
+) -> None:
+    areas = [Scored(x, FOLLOWS, SETTINGS).held_out_area() for x in (values, control)]
+    assert may_decide(*areas) == decides
 
 
 def test_the_rule_of_deciders() -> None:

@@ -132,9 +132,6 @@ def test_which_tests_notice_each_kind(points: Any) -> None:
         assert head.startswith(f"* **{kind.capitalize()}** (checkpoints: {number}, settings: ")
         assert rest.startswith(", Single erasure") == (rate.low > 0.5)
         assert rest.startswith("; is not noticed by Single erasure") == (rate.high < 0.5)
-    assert trained.title("measured_use/correct") == "control"
-    assert trained.short("measured_use/correct") == "accuracy"
-    assert trained.short("measured_use/largest_weight") == "largest weight"
 
 
 def test_the_archive_is_of_means_over_texts(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that `attnlight report` can read it: fit.yaml, logs/, records/test/, and the nec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from attnlight.records import read_record
 from attnlight.records.parquet import read_table
 
 PLANS = Path(__file__).parents[2] / "configs/studies"
+_SEED = re.compile(r"^seed_everything: (\d+)$", re.MULTILINE)
+_OF_RUN = re.compile(r"^(?:seed_everything|run): .*\n", re.MULTILINE)  # differs between runs
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
 
 
@@ -68,14 +71,16 @@ class Experiment:
         folders = sorted((root / name).glob("seed*"), key=lambda path: path.name)
         if not folders:
             raise InputError(f"{root / name} holds no seed<k> folder.")
-        configs = [yaml.load((run / "fit.yaml").read_text(), _Loader) for run in folders]
+        texts = [(run / "fit.yaml").read_text(encoding="utf-8") for run in folders]
+        configs = [_OF_RUN.sub("", text) for text in texts]
+        if len(set(configs)) > 1:  # parsing takes most of the time
+            configs = [_without_nulls(yaml.load(text, _Loader)) for text in configs]
         logged = {}
-        for folder, config in zip(folders, configs, strict=True):
-            seed = int(config.pop("seed_everything"))
-            config.pop("run", None)  # like the seed, it may differ between runs
+        for folder, text, config in zip(folders, texts, configs, strict=True):
+            seed = int(_SEED.findall(text)[0])
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
-            if _without_nulls(config) != _without_nulls(configs[0]):
+            if config != configs[0]:
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
             # A resumed run goes on in another file; those of `test` have no epochs.
             files = pd.concat(map(pd.read_csv, sorted(folder.glob("logs/*/metrics.csv"))))
