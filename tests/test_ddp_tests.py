@@ -10,22 +10,21 @@ import pytest
 import yaml
 
 from attnlight.records import read_record
+from tests.callbacks.every import METHODS, NEEDS, OPTIONS, every
 from tests.commands import CONFIGS, QUIET, attnlight_on, attnlight_on_one
+from tests.test_ddp import CHEAP_TESTS as OF_CHEAP
 from tests.test_ddp import compare, trained
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
-METHODS = ["attention", "gradient", "input_gradient", "integrated_gradients", "occlusion", "random"]
+OF_ALL = {*OF_CHEAP, "importance_correlation", "evidence_mass"}  # of `tests.test_ddp`
+WITHOUT_LAYERS = every("marks", "planted texts", "random networks")
 TESTS = {
-    "planted": {
-        "Sanity": {"methods": METHODS[:3], "max_instances": None},
-        "ImpermissibleMass": {},
-        "MeasuredUse": {},
-        "StateTokenAgreement": {},
-        "SaliencyAgreement": {"methods": METHODS, "keep_scores": True},
-        "Plausibility": {"methods": METHODS, "column": "evidence"},
-        "Faithfulness": {},
-    },
-    "layers": {"AttentionSinks": {}, "HeadAblation": {}},
+    "planted": [name for name, kind in WITHOUT_LAYERS.items() if kind.name not in OF_ALL],
+    "layers": sorted(NEEDS["layers"]),
+}
+OPTIONS_OF_RUNS = OPTIONS | {
+    "ImpermissibleMass": {},
+    "Sanity": {"methods": METHODS, "max_instances": None},
 }
 ROWS = 31  # of which neither two nor three ranks have equal parts
 SIZES = ["--data.train_size=60", "--data.validation_size=20", f"--data.test_size={ROWS}"]
@@ -35,8 +34,11 @@ MARKS = "--data.marks={impermissible: [filler3, filler7, good1, bad1]}"
 
 def write_tests(path: Path, name: str) -> list[str]:
     tests = [
-        {"class_path": f"attnlight.callbacks.{kind}", "init_args": options | {"figures": False}}
-        for kind, options in TESTS[name].items()
+        {
+            "class_path": f"attnlight.callbacks.{kind}",
+            "init_args": OPTIONS_OF_RUNS.get(kind, {}) | {"figures": False},
+        }
+        for kind in TESTS[name]
     ]
     content = {"trainer": {"inference_mode": False, "callbacks+": tests}}
     path.write_text(yaml.safe_dump(content))

@@ -19,7 +19,7 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.bases import Planted, classifier, save_base, trainer
-from tests.callbacks.every import every
+from tests.callbacks.every import OPTIONS, every
 from tests.models.precision import require_bfloat16
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
@@ -27,18 +27,11 @@ from tests.tasks.tagged import corpus, task_of, written
 # Lightning makes 16-mixed bf16-mixed on CPUs.
 PRECISIONS = {"bf16-true": 2**-7, "16-true": 2**-9, "bf16-mixed": 2**-7}
 Tests = dict[str, dict[str, Any]]
-FEW: dict[str, Any] = {
-    "methods": ["attention", "occlusion", {"name": "integrated_gradients", "max_steps": 32}]
-}
-OPTIONS: Tests = {
-    "AttentionPermutation": {"draws": 10},
-    **dict.fromkeys(("SaliencyAgreement", "Faithfulness", "Sanity"), FEW),
-    "AttributionCost": {"repeats": 1, "methods": ["attention"]},
-    "ImpermissibleMass": {"column": "evidence"},
-    "Plausibility": {"column": "evidence", "methods": ["attention"]},
-}
-COMMON: Tests = {name: OPTIONS.get(name, {}) for name in every("random networks", "words", "time")}
-PLANTED: Tests = {name: OPTIONS.get(name, {}) for name in every("marks") if name not in COMMON}
+METHODS = ["attention", "occlusion", {"name": "integrated_gradients", "max_steps": 16}]
+COMPARED = ("SaliencyAgreement", "Faithfulness", "Sanity")
+FEW: Tests = OPTIONS | {name: {"methods": METHODS} for name in COMPARED}
+COMMON: Tests = {name: FEW.get(name, {}) for name in every("random networks", "words", "time")}
+PLANTED: Tests = {name: FEW.get(name, {}) for name in every("marks") if name not in COMMON}
 SIZES: dict[str, Any] = {"train_size": 8, "validation_size": 4, "test_size": 6}
 Built = tuple[AttentionTask, CorpusDataModule, Tests]
 

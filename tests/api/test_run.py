@@ -25,24 +25,12 @@ from attnlight.storage.shipped import find_config
 from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.api.test_check import batch_of
 from tests.bases import Planted, save_base, trainer
+from tests.callbacks.every import every
 from tests.outside import TwoHeads
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
 
-ALL = [
-    "Predictions",
-    "AttentionPermutation",
-    "AdversarialAttention",
-    "SingleErasure",
-    "DecisionFlip",
-]
-ALL += [
-    "ImportanceCorrelation",
-    "Faithfulness",
-    "SaliencyAgreement",
-    "StateTokenAgreement",
-    "Sanity",
-]
+ALL = [*every("random networks")]
 
 
 @pytest.fixture(scope="module")

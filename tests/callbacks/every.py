@@ -40,7 +40,7 @@ METHODS: list[Any] = [
 ]
 # Options by which a test is cheap and records all that it can, or that have no default.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "AdversarialAttention": {"epsilon": 0.05, "frontier": True},
+    "AdversarialAttention": {"epsilon": 0.05, "frontier": True, "evaluations": 300},
     "AttentionPermutation": {"draws": 10, "head_draws": 4},
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},

@@ -57,7 +57,7 @@ def largest(weights: Tensor, attentions: Tensor, kept: Tensor) -> float:
 @pytest.mark.parametrize("items", [2, 3])
 @pytest.mark.parametrize("hidden", [False, True])
 def test_no_attention_of_a_fine_grid_is_further(items: int, hidden: bool) -> None:
-    wide = random_output(classes=2, rows=80, items=3, zeros=0.0)
+    wide = random_output(classes=2, rows=50, items=3, zeros=0.0)
     assert wide.item_logits is not None
     output = output_of(
         masked_softmax(wide.weights[..., :items].log().clamp(min=-9), wide.mask[:, :items]),
@@ -84,18 +84,18 @@ def test_no_attention_of_a_fine_grid_is_further(items: int, hidden: bool) -> Non
         assert float(found["worst_share"][row]) == pytest.approx(js / room, abs=1e-6)
         assert float(found["worst_tvd"][row]) <= 0.05 + 1e-6
         reached += 1
-    assert reached > 15
+    assert reached > 9
 
 
-@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 2), (3, 3)])
+@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (3, 3)])
 def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
-    output = random_output(heads, classes)
+    output = random_output(heads, classes, rows=20)
     assert output.item_logits is not None
     found = columns_of(output, search=FEW_STEPS, seed=3, frontier=True)
     arguments = (output.weights, output.item_logits, output.mask, 0.01)
     searched = search_adversary(*arguments, output.rows, seed=3, steps=40, learning_rate=0.1)
     _, js, upper = worst_case_attention(*arguments, searched[0])
-    assert js.shape == (60, heads)
+    assert js.shape == (20, heads)
     for name, expected in (("worst_js", js), ("upper_js", upper), ("search_js", searched[1])):
         torch.testing.assert_close(found[name], expected.mean(-1))
     torch.testing.assert_close(found["search_gap"], (js - searched[1]).mean(-1))
@@ -118,7 +118,7 @@ def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
 
 def test_one_head_of_several_is_changed_alone() -> None:
     """The share and the distance of each head, one candidate at a time."""
-    output = random_output(2, 3)
+    output = random_output(2, 3, rows=20)
     model = Hidden(output)
     assert output.item_logits is not None
     found = columns_of(output)
@@ -129,7 +129,7 @@ def test_one_head_of_several_is_changed_alone() -> None:
         changed[:, head] = adversary[:, head]
         moved = total_variation(model.readout(output, changed.unsqueeze(2))[:, 0].softmax(-1), own)
         torch.testing.assert_close(found["worst_tvd_by_head"][:, head], moved, atol=1e-12, rtol=0)
-        for row in range(60):
+        for row in range(20):
             items = output.mask[row].nonzero().flatten()
             own_weights = output.weights[row, head, items]
             if len(items) > 1:
@@ -198,9 +198,8 @@ def test_the_budget_of_evaluations_is_said_and_kept(capsys: pytest.CaptureFixtur
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("affine", [True, False])
-def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path, affine: bool) -> None:
-    task = OutsideTask(affine)
+def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path) -> None:
+    task = OutsideTask()
     search = GradientSearch(instances=6, steps=15, learning_rate=0.3)
     test = AdversarialAttention(epsilon=0.2, search=search, seed=4)
     started = run_test(tmp_path, test, task=task)

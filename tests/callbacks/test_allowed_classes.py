@@ -12,20 +12,18 @@ from torch import Tensor, nn
 from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
-    AttentionPermutation,
     BaseDivergence,
     DecisionFlip,
-    ImportanceCorrelation,
+    GradientSearch,
     InterpretabilityTest,
-    Predictions,
-    SingleErasure,
 )
-from attnlight.callbacks.adversarial_attention import GradientSearch
 from attnlight.functional import max_js
 from attnlight.models import FlatClassifier
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
+from tests.callbacks.every import built, every
 from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.test_every import measured, named, require_equal
 from tests.functional.test_allowed_classes import (
     CLASSES,
     SETS,
@@ -35,7 +33,20 @@ from tests.functional.test_allowed_classes import (
     restricted,
 )
 
-Columns = dict[str, Any]
+TEXTS = 2 * len(SETS)
+TESTS: list[InterpretabilityTest] = [
+    *built("base"),
+    DecisionFlip(emptied="uniform"),
+    AdversarialAttention(0.02, search=GradientSearch(steps=5), program_instances=0),
+]
+# What attention and item logits alone decide, for several heads too.
+OF_READOUTS = {
+    "AdversarialAttention",
+    "AttentionPermutation",
+    "DecisionFlip",
+    "Predictions",
+    "SingleErasure",
+}
 
 
 class Answers(nn.Module):
@@ -95,117 +106,105 @@ class Base:
 
 def texts() -> TextBatch:
     random = torch.Generator().manual_seed(2)
-    tokens = torch.randint(4, 30, (20, 9), generator=random)
-    lengths = torch.randint(1, 10, (20, 1), generator=random)
-    tokens = tokens.masked_fill(torch.arange(9) >= lengths, 0)
-    labels = torch.tensor([SETS[row % len(SETS)][0] for row in range(20)])
-    return TextBatch(
-        torch.arange(20) + 7, tokens, tokens != 0, labels, allowed_classes=allowed_of(20)
-    )
+    tokens = torch.randint(4, 30, (TEXTS, 7), generator=random)
+    lengths = torch.randint(1, 8, (TEXTS, 1), generator=random)
+    lengths[:2] = 5
+    tokens = tokens.masked_fill(torch.arange(7) >= lengths, 0)
+    labels = torch.tensor([SETS[row % len(SETS)][0] for row in range(TEXTS)])
+    index, allowed = torch.arange(TEXTS) + 7, allowed_of(TEXTS)
+    return TextBatch(index, tokens, tokens != 0, labels, allowed_classes=allowed)
 
 
-SEARCH = GradientSearch(steps=20)
-TESTS: dict[str, Any] = {
-    "permutation": lambda: AttentionPermutation(draws=11),
-    "erasure": lambda: SingleErasure(released=True),
-    "flip": DecisionFlip,
-    "emptied": lambda: DecisionFlip(emptied="uniform"),
-    "adversary": lambda: AdversarialAttention(epsilon=0.02, search=SEARCH),
-    "screening": lambda: AdversarialAttention(epsilon=0.02, program_instances=0),
-    "predictions": Predictions,
-}
-ENCODING: dict[str, Any] = {"importance": ImportanceCorrelation, "base": BaseDivergence}
-
-
-def measured(test: InterpretabilityTest, batch: TextBatch, model: AttentionModel) -> Columns:
+def columns_of(
+    test: InterpretabilityTest, batch: TextBatch, model: AttentionModel
+) -> dict[str, list[Any]]:
     if isinstance(test, BaseDivergence):
         test._outputs = Base(getattr(model, "classes", None))  # type: ignore[assignment]
-    with torch.no_grad():
-        output = model(batch)
-    return dict(test.measure(batch, output, model))  # type: ignore[arg-type]
+    return measured(test, model, batch)
 
 
-def require_equal(mixed: Columns, alone: Columns, rows: Tensor, classes: list[int]) -> None:
-    assert mixed.keys() >= alone.keys()
-    for name, expected in alone.items():
-        found, expected = mixed[name][rows], expected[rows]
-        if name == "probabilities":
-            found, expected = found[:, classes], expected[:, : len(classes)]
-        if name == "base_prediction":
-            expected = torch.tensor(classes)[expected]
-        # A search rounds otherwise with fewer classes, and takes other steps.
-        searched = name.startswith(("worst", "joint", "frontier", "search_gap"))
-        atol = 2e-6 if found.dtype == torch.float32 or searched else 1e-9
-        torch.testing.assert_close(
-            found, expected, rtol=0, atol=atol, equal_nan=True, msg=f"{name}: {{}}".format
-        )
-
-
-@pytest.mark.parametrize("name", [*TESTS, *ENCODING])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("affine", [True, False])
-def test_texts_are_measured_without_the_other_classes(
-    affine: bool, dtype: torch.dtype, name: str
+def require_set(
+    mixed: dict[str, list[Any]], alone: dict[str, list[Any]], number: int, atol: float
 ) -> None:
-    kind, batch = (TESTS | ENCODING)[name], texts()
-    mixed = measured(kind(), batch, Answers(dtype, affine))
+    """The rows of a set, measured among others and with the classes of this set alone."""
+    classes, rows = SETS[number], slice(number, None, len(SETS))
+    names = alone.keys() - {"frontier_js"}  # of two classes
+    found, expected = ({name: x[name][rows] for name in names} for x in (mixed, alone))
+    if "probabilities" in alone:
+        found["probabilities"] = [row[classes] for row in found["probabilities"]]
+        expected["probabilities"] = [row[: len(classes)] for row in expected["probabilities"]]
+    if "base_prediction" in alone:
+        expected["base_prediction"] = [classes[int(one)] for one in expected["base_prediction"]]
+    require_equal(found, expected, atol)
+
+
+@pytest.mark.parametrize("test", TESTS, ids=named)
+@pytest.mark.parametrize(
+    ("affine", "dtype"), [(True, torch.float32), (True, torch.float64), (False, torch.float64)]
+)
+def test_texts_are_measured_without_the_other_classes(
+    affine: bool, dtype: torch.dtype, test: InterpretabilityTest
+) -> None:
+    batch = texts()
+    mixed = columns_of(test, batch, Answers(dtype, affine))
     for number, classes in enumerate(SETS):
-        if name == "importance" and len(classes) == 1:  # an impossible rival still has a gradient
+        if test.needs_gradients and len(classes) == 1:  # an impossible rival still has a gradient
             continue
-        alone = measured(kind(), batch, Answers(dtype, affine, classes))
-        require_equal(mixed, alone, torch.arange(number, len(batch), len(SETS)), classes)
+        alone = columns_of(test, batch, Answers(dtype, affine, classes))
+        # A search rounds otherwise with fewer classes, and takes other steps.
+        require_set(mixed, alone, number, 2e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in TESTS if name != "emptied"])
+@pytest.mark.parametrize(
+    "test", [test for test in TESTS if type(test).__name__ in OF_READOUTS], ids=named
+)
 @pytest.mark.parametrize("affine", [True, False])
-def test_several_heads_are_measured_without_the_other_classes(affine: bool, name: str) -> None:
-    output = random_output(3, CLASSES, rows=20)
-    masked = restricted(output)
+def test_several_heads_are_measured_without_the_other_classes(
+    affine: bool, test: InterpretabilityTest
+) -> None:
+    if getattr(test, "emptied", "") == "uniform":  # for one head
+        return
+    output = random_output(3, CLASSES, rows=TEXTS)
 
-    def columns(of: AttentionOutput) -> Columns:
+    def columns(of: AttentionOutput) -> dict[str, list[Any]]:
         given = of if affine else replace(of, item_logits=None)
-        test = TESTS[name]()
-        return dict(test.measure(batch_of(of), given, Hidden(of)))
+        found = test.measure(batch_of(of), given, Hidden(of))  # type: ignore[arg-type]
+        return {name: list(values) for name, values in found.items()}
 
-    mixed = columns(masked)
-    for reduced, rows, classes in removed(output):
-        require_equal(mixed, columns(reduced), rows, classes)
+    mixed = columns(restricted(output))
+    for number, (reduced, _, _) in enumerate(removed(output)):
+        require_set(mixed, columns(reduced), number, 2e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("affine", [True, False])
-def test_a_text_with_one_answer_keeps_it(affine: bool, dtype: torch.dtype) -> None:
+def test_a_text_with_one_answer_keeps_it(affine: bool) -> None:
     """Only what is undefined for a constant prediction is NaN."""
-    batch, model = texts(), Answers(dtype, affine)
+    batch, model = texts(), Answers(torch.float64, affine)
     assert batch.allowed_classes is not None
-    rows = batch.allowed_classes.sum(-1) == 1
-    several = batch.mask[rows].sum(-1) > 1
+    part = batch.select(batch.allowed_classes.sum(-1) == 1)
+    several = part.mask.sum(-1) > 1
     assert several.any()
-    columns = {
-        name: {key: values[rows] for key, values in measured(kind(), batch, model).items()}
-        for name, kind in (TESTS | ENCODING).items()
-    }
     with torch.no_grad():
-        output = model(batch).select(rows, rows)
+        output = model(part)
     assert (output.probabilities.amax(-1) == 1).all()
-    for name, values in columns["permutation"].items():
-        assert (values == 0).all(), name
-    for name, values in columns["erasure"].items():
+    found = {
+        name: {key: torch.stack(x) for key, x in columns_of(kind(), part, model).items()}
+        for name, kind in every("base").items()
+        if name in OF_READOUTS | {"BaseDivergence"}
+    }
+    assert all((values == 0).all() for values in found["AttentionPermutation"].values())
+    for name, values in found["SingleErasure"].items():
         assert values[several].isfinite().all(), name
         assert name.startswith("delta_weight") or (values[several] == 0).all(), name
-    for name in ("flip", "emptied"):
-        for key, values in columns[name].items():
-            unknown = not affine and key == "never_flips_minimal"
-            assert not key.startswith("never_flips") or unknown or (values == 1).all(), key
-    largest = max_js(output.weights, output.mask)[:, 0]
-    adversary = columns["adversary"]
-    torch.testing.assert_close(adversary["worst_js"].double(), largest, rtol=0, atol=1e-6)
+    for key, values in found["DecisionFlip"].items():
+        unknown = not affine and key == "never_flips_minimal"
+        assert not key.startswith("never_flips") or unknown or (values == 1).all(), key
+    largest, adversary = max_js(output.weights, output.mask)[:, 0], found["AdversarialAttention"]
+    torch.testing.assert_close(adversary["worst_js"], largest, rtol=0, atol=1e-6)
     assert (adversary["worst_tvd"] == 0).all()
     assert torch.equal(adversary["upper_js"], adversary["worst_js"]) or not affine
-    assert (columns["predictions"]["probabilities"].amax(-1) == 1).all()
-    assert all(values.isfinite().all() for values in columns["predictions"].values())
-    for name, values in columns["base"].items():
+    assert (found["Predictions"]["probabilities"].amax(-1) == 1).all()
+    for name, values in found["BaseDivergence"].items():
         assert values[several].isfinite().all(), name
-    part = batch.select(rows)
     assert (input_gradient(model, part, output) == 0).all()
     assert (leave_one_out(model, part, output)[several] == 0).all()

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
 from attnlight.records import RecordError, read_record
+from tests.callbacks.every import built
 from tests.outside import OutsideTask, Texts, collate, loader
 
 
@@ -65,6 +67,36 @@ def test_outside_model_runs_both_tests(tmp_path: Path, affine: bool) -> None:
     assert (permuted["median_tvd"][predictions["length"] == 1] < 1e-6).all()
     assert (permuted["flip_rate"][predictions["length"] == 1] == 0).all()
     assert (permuted["median_tvd"][predictions["length"] > 4] > 1e-6).all()
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None:
+    """A row of each text, means and intervals of measures, and a figure, in one run of all."""
+    torch.manual_seed(0)
+    tests = built("time")
+    started = run_test(tmp_path, *tests, task=OutsideTask(affine))
+    for test in tests:
+        record = read_record(tmp_path / f"records/test/{test.name}.parquet")
+        rows, about = record.columns, record.metadata
+        assert rows["index"].tolist() == list(range(23))
+        assert about["measures"] == list(test.measures)
+        assert about["non_finite"] == 0
+        assert about.keys() >= test.metadata.keys()
+        assert {"prediction", "max_attention", *test.measures} <= rows.keys()
+        logged = {
+            key.rpartition("/")[2]: float(value)
+            for key, value in started.callback_metrics.items()
+            if key.startswith(f"test/{test.name}/")
+        }
+        ends = {f"{name}{end}" for name in test.measures for end in ("", "_low", "_high")}
+        assert logged.keys() == ends | {"non_finite"}
+        for name in test.measures:
+            defined = rows[name][~np.isnan(rows[name])]
+            mean = float(defined.mean()) if len(defined) else math.nan
+            assert logged[name] == pytest.approx(mean, rel=1e-5, abs=1e-7, nan_ok=True)
+            low, high = logged[f"{name}_low"], logged[f"{name}_high"]
+            assert low - 1e-6 <= mean <= high + 1e-6 or math.isnan(mean)
+        assert list((tmp_path / "figures/test").glob(f"{test.name}.*")), test.name
 
 
 def test_shuffles_cover_all_orders_of_a_short_text(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How far a model is from its base, against scipy row by row; heads have no order."""
 
+from collections.abc import Callable, Iterator
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import kendalltau
 from torch import Tensor
@@ -55,6 +57,14 @@ def record_of(
     trainer(folder, divergence).test(task, data, verbose=False)
     path = folder / "records/test/base_divergence.parquet"
     return dict(read_record(path).columns), dict(read_metadata(path))
+
+
+def of_both(model: Any, base: Any, texts: Any) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Attention (H, N) of a model and of its base on each row of a split, a text at a time."""
+    for place in range(len(texts)):
+        with torch.no_grad():
+            batch = texts[[place]]
+            yield from zip(*(one(batch).weights.numpy() for one in (model, base)), strict=True)
 
 
 def compare_with_scipy(
@@ -154,12 +164,10 @@ def test_a_model_whose_heads_are_permuted_scores_0(
 
 def best_order(one: Any, two: Any, texts: Any) -> list[int]:
     """Of all orders of the heads of the first that of least divergence from the second, by scipy."""
-    found = []
-    for place in range(len(texts)):
-        with torch.no_grad():
-            p, q = (model(texts[[place]]).weights.double().numpy() for model in (one, two))
-        for own, of_base in zip(p, q, strict=True):
-            found.append([[jensenshannon(w, v) ** 2 for w in own] for v in of_base])
+    found = [
+        [[jensenshannon(w, v) ** 2 for w in own.astype(float)] for v in of_base.astype(float)]
+        for own, of_base in of_both(one, two, texts)
+    ]
     mean = np.mean(found, axis=0)  # of head b of the second and head h of the first at [b, h]
     sums = {o: sum(mean[b, h] for b, h in enumerate(o)) for o in permutations(range(HEADS))}
     return list(min(sums, key=sums.__getitem__))
@@ -197,14 +205,10 @@ def test_rankings_are_those_of_scipy(data: ChunkingDataModule, tmp_path: Path) -
     rows, about = record_of(tmp_path, task, data, base, rankings=True)
     assert about["tie"] == 1e-5
     np.testing.assert_array_equal(rows["attention_js"], plain["attention_js"])
-    by_hand = []
-    for place in range(len(data.dataset("test"))):
-        with torch.no_grad():
-            batch = data.dataset("test")[[place]]
-            own, of_base = (m(batch).weights.numpy() for m in (task.model, frozen))
-        for token in range(len(own)):
-            pairs = zip(own[token][about["heads"]], of_base[token], strict=True)
-            by_hand.append(np.mean([tau_of(*pair) for pair in pairs]))
+    by_hand = [
+        np.mean([tau_of(*pair) for pair in zip(own[about["heads"]], of_base, strict=True)])
+        for own, of_base in of_both(task.model, frozen, data.dataset("test"))
+    ]
     assert np.isnan(by_hand).any(), "a sentence of one token has no rank"
     np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
 
@@ -223,17 +227,11 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
     assert np.isnan(rows["attention_tau"]).all()
     variant, frozen = task(2), read_base(base).model
     rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
-    row, variant = 0, variant.eval()
-    for place in range(len(data.dataset("test"))):
-        with torch.no_grad():
-            batch = data.dataset("test")[[place]]
-            own, of_base = (m(batch).weights.numpy() for m in (variant.model, frozen))
-        for token in range(len(own)):
-            kept = [tau_of(own[token, h], of_base[token, h]) for h in (0, 1, 3)]
-            close = pytest.approx(np.mean(kept), abs=1e-12, nan_ok=True)
-            assert rows["attention_tau"][row] == close
-            row += 1
-    assert row == len(rows["attention_tau"])
+    by_hand = [
+        np.mean([tau_of(own[head], of_base[head]) for head in (0, 1, 3)])
+        for own, of_base in of_both(variant.eval().model, frozen, data.dataset("test"))
+    ]
+    np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
 
 
 def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:
@@ -270,39 +268,34 @@ def test_a_guided_model_reads_its_guide_on_both_splits(
     assert rows["prediction_tvd"].mean() > 0.05
 
 
-class TestRefusal:
-    def refused(
-        self, folder: Path, test: BaseDivergence, task: Any, corpus: Any, sentence: str
-    ) -> None:
-        with pytest.raises(InputError, match=sentence):
-            trainer(folder, test).test(task, corpus, verbose=False)
+def three_classes(corpus: Planted) -> OutsideTask:
+    task = OutsideTask()
+    task.model.table = torch.nn.Embedding(corpus.vocab_size, 8)
+    return task
 
-    def test_no_base(self, tmp_path: Path, corpus: Planted) -> None:
-        self.refused(
-            tmp_path,
-            BaseDivergence(),
-            other(corpus),
-            corpus,
-            "give the checkpoint of a base as `base`",
-        )
 
-    def test_missing_file(self, tmp_path: Path, corpus: Planted) -> None:
-        test = BaseDivergence(base=str(tmp_path / "none.ckpt"))
-        self.refused(tmp_path, test, other(corpus), corpus, "there is no checkpoint")
+# From a folder and a corpus: the base, the task and its corpus.
+REFUSED: dict[str, tuple[Callable[[Path, Planted], tuple[Any, Any, Any]], str]] = {
+    "no base": (lambda f, c: (None, other(c), c), "give the checkpoint of a base as `base`"),
+    "no file": (lambda f, c: (f"{f}/none.ckpt", other(c), c), "there is no checkpoint"),
+    "another corpus": (
+        lambda f, c: (save_base(f / "base.ckpt", Planted(corpus_seed=3)), other(c), c),
+        "another corpus",
+    ),
+    "no corpus": (
+        lambda f, c: (save_base(f / "base.ckpt", c), OutsideTask(), loader(Texts())),
+        "needs its corpus",
+    ),
+    "other classes": (
+        lambda f, c: (save_base(f / "base.ckpt", c), three_classes(c), c),
+        "1 heads and 2 classes, the model 2 and 3",
+    ),
+}
 
-    def test_another_corpus(self, tmp_path: Path, corpus: Planted) -> None:
-        base = save_base(tmp_path / "base.ckpt", Planted(corpus_seed=3))
-        test = BaseDivergence(base=str(base))
-        self.refused(tmp_path, test, other(corpus), corpus, "another corpus")
 
-    def test_no_corpus(self, tmp_path: Path, corpus: Planted) -> None:
-        base = save_base(tmp_path / "base.ckpt", corpus)
-        test = BaseDivergence(base=str(base))
-        self.refused(tmp_path, test, OutsideTask(), loader(Texts()), "needs its corpus")
-
-    def test_another_number_of_heads(self, tmp_path: Path, corpus: Planted) -> None:
-        base = save_base(tmp_path / "base.ckpt", corpus)
-        task = OutsideTask()
-        task.model.table = torch.nn.Embedding(corpus.vocab_size, 8)
-        test = BaseDivergence(base=str(base))
-        self.refused(tmp_path, test, task, corpus, "1 heads and 2 classes, the model 2 and 3")
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_base_is_refused(case: str, corpus: Planted, tmp_path: Path) -> None:
+    base, task, data = REFUSED[case][0](tmp_path, corpus)
+    test = BaseDivergence(base=base and str(base))
+    with pytest.raises(InputError, match=REFUSED[case][1]):
+        trainer(tmp_path, test).test(task, data, verbose=False)

@@ -24,12 +24,12 @@ from attnlight.callbacks import Faithfulness
 from attnlight.callbacks.faithfulness import MEASURES
 from attnlight.records import read_record
 from tests.callbacks.faithfulness_loops import faithfulness, one_text
-from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.test_base import trainer
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
 from tests.models.taggers import sentences, tagger
-from tests.outside import OutsideTask, Texts, TwoHeads, collate
+from tests.outside import Texts, TwoHeads, collate
 
 SHARES = [Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2)]
 REPLACEMENTS = ("delete", "unk", "pad", "attention")
@@ -67,77 +67,61 @@ SCENES: dict[str, Callable[[], Scene]] = {
 }
 
 
+def occlusion(replacement: str) -> list[str | dict[str, Any]]:
+    """Of removal by itself, by which opposing items are told, with signs and by size."""
+    method = {"name": "occlusion", "replacement": replacement}
+    return [method | {"label": "signed"}, method | {"label": "size", "by_size": True}]
+
+
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-@pytest.mark.parametrize("scene", SCENES)
-def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None:
+@pytest.mark.parametrize(
+    ("scene", "keep_opposing"),
+    [
+        *((scene, False) for scene in SCENES),
+        ("bilstm", True),
+        ("cnn", True),
+        ("study tagger", True),
+    ],
+)
+def test_equals_a_loop_over_texts_and_sets(
+    scene: str, keep_opposing: bool, replacement: Any
+) -> None:
     model, batch = SCENES[scene]()
-    methods = ["attention", "gradient", "input_gradient"]  # the last is signed
-    test = Faithfulness(methods, replacement=replacement, normalized=True, draws=3)
+    methods: list[str | dict[str, Any]] = ["attention", "gradient", "input_gradient"]
+    if keep_opposing and replacement != "attention":
+        methods[1:2] = occlusion(replacement)
+    test = Faithfulness(
+        methods, replacement=replacement, normalized=True, draws=3, keep_opposing=keep_opposing
+    )
     found, of_tokens = columns_of(test, model, batch), "tagger" in scene
-    number, moved = 0, 0.0
+    number, moved, fewer = 0, 0.0, 0
     for text in range(len(batch)):
         single = one_text(batch, text)
         with torch.no_grad():
-            rows = len(model(single).rows)
-        for row in range(rows):
-            if of_tokens and rows == 1:  # nothing but itself
-                assert found["comprehensiveness_random"][number].isnan()
-                number += 1
-                continue
-            expected = faithfulness(
-                model, single, row, methods, SHARES, replacement, draws=3, own=of_tokens
-            )
-            for name, at in expected.items():
-                mean = sum(at) / len(at)
-                assert found[f"{name}_at"][number].tolist() == pytest.approx(
-                    at, abs=1e-8, nan_ok=True
-                ), name
+            masks = model(single).mask
+        for row, items in enumerate(masks):
+            expected: dict[str, list[float]] = {}
+            if not (of_tokens and len(masks) == 1):  # nothing but itself
+                expected = faithfulness(
+                    model, single, row, methods, SHARES, replacement, 3, of_tokens, keep_opposing
+                )
+            for name in (name for name in found if f"{name}_at" in found):
+                at = expected.get(name, [math.nan] * len(SHARES))
+                mean, kind = float(np.mean(at)), name.rpartition("_")[0]
+                close = pytest.approx(at, abs=1e-8, nan_ok=True)
+                assert found[f"{name}_at"][number].tolist() == close, name
                 assert float(found[name][number]) == pytest.approx(mean, abs=1e-8, nan_ok=True)
-                moved = max(moved, abs(mean) if "normal" not in name else 0)
-                measure = next(m for m in MEASURES if name.startswith(f"{m}_"))
-                if name != f"{measure}_random":
-                    excess = mean - sum(expected[f"{measure}_random"]) / len(at)
+                moved = max(moved, 0 if "normal" in name or math.isnan(mean) else abs(mean))
+                if f"excess_{name}" in found:
+                    measure = next(m for m in MEASURES if kind.startswith(m))
+                    excess = mean - np.mean(expected.get(f"{measure}_random", math.nan))
                     column = found[f"excess_{name}"][number]
                     assert float(column) == pytest.approx(excess, abs=1e-8, nan_ok=True)
+            fewer += int(found["length"][number]) < int(items.sum()) - of_tokens
             number += 1
     assert number == len(found["length"])
     assert moved > 0.02
-
-
-@pytest.mark.parametrize("replacement", REPLACEMENTS)
-@pytest.mark.parametrize("scene", ["bilstm", "cnn", "study tagger"])
-def test_opposing_items_are_kept(scene: str, replacement: Any) -> None:
-    model, batch = SCENES[scene]()
-    methods: list[str | dict[str, Any]] = ["attention", "input_gradient"]
-    if replacement != "attention":  # its scores are those that tell which items oppose
-        occlusion = {"name": "occlusion", "replacement": replacement}
-        methods += [
-            {**occlusion, "label": "signed"},
-            {**occlusion, "label": "size", "by_size": True},
-        ]
-    labels = [x if isinstance(x, str) else x["label"] for x in methods]
-    test = Faithfulness(methods, replacement=replacement, draws=3, keep_opposing=True)
-    found, of_tokens, number, fewer = columns_of(test, model, batch), "tagger" in scene, 0, 0
-    for text in range(len(batch)):
-        single = one_text(batch, text)
-        with torch.no_grad():
-            output = model(single)
-        for row in range(len(output.rows)):
-            expected = {}
-            if not (of_tokens and len(output.rows) == 1):
-                expected = faithfulness(
-                    model, single, row, methods, SHARES, replacement, 3, of_tokens, True
-                )
-            for measure in ("comprehensiveness", "sufficiency"):
-                for method in (*labels, "random"):
-                    at = expected.get(f"{measure}_{method}", [torch.nan] * len(SHARES))
-                    assert found[f"{measure}_{method}_at"][number].tolist() == pytest.approx(
-                        at, abs=1e-8, nan_ok=True
-                    )
-            fewer += int(found["length"][number]) < int(output.mask[row].sum()) - of_tokens
-            number += 1
-    assert number == len(found["length"])
-    assert fewer > 1
+    assert (fewer > 1) == keep_opposing
 
 
 @dataclass
@@ -271,21 +255,6 @@ class TestBagOfWords:
             assert bool(found[name][0].isnan()) == ("normalized" in name)
             assert not found[name][1].isnan()
 
-    def test_many_draws_of_a_long_text_come_near_the_mean_over_all_sets(
-        self, truth: list[str | dict[str, Any]]
-    ) -> None:
-        text = [4, 5, 6, 7, 8, 9, 4, 8, 6]  # nine words: one or five
-        found = columns_of(Faithfulness(truth, draws=4000), Bag(), bag_of(text))
-        values, full = Bag.values[text].tolist(), sigmoid(float(Bag.values[text].sum()))
-        for place, count in ((0, 1), (4, 5)):
-            sets = list(itertools.combinations(values, count))
-            drops = [full - sigmoid(sum(values) - sum(chosen)) for chosen in sets]
-            close = pytest.approx(np.mean(drops), abs=4 * np.std(drops) / 4000**0.5)
-            assert float(found["comprehensiveness_random_at"][0, place]) == close
-            drops = [full - sigmoid(sum(chosen)) for chosen in sets]
-            close = pytest.approx(np.mean(drops), abs=4 * np.std(drops) / 4000**0.5)
-            assert float(found["sufficiency_random_at"][0, place]) == close
-
 
 def test_scores_that_are_not_known_rank_nothing() -> None:
     @dataclass
@@ -346,90 +315,59 @@ def guided_to(weights: Tensor, index: Tensor) -> Callable[[TextBatch], Tensor]:
     return guide
 
 
-def test_a_guide_renormalises_what_remains() -> None:
+@pytest.mark.parametrize("tokens", [False, True])
+def test_a_guide_renormalises_what_remains(tokens: bool) -> None:
     """Each word is encoded alone and attention is given: deletion is erasure from attention."""
-    model, batch = flat.model("average", "uniform"), flat.collate(flat.corpus())
-    scores = torch.randn(len(batch), 1, batch.tokens.shape[1], dtype=torch.float64)
-    weights = scores.masked_fill(~batch.attendable().unsqueeze(1), -torch.inf).softmax(-1)
-    model.guide = guided_to(weights, batch.index)
-    deleted, erased = (
-        columns_of(Faithfulness(["attention"], replacement=kind), model, batch)
-        for kind in ("delete", "attention")
-    )
-    for name, column in erased.items():
-        torch.testing.assert_close(deleted[name], column, rtol=0, atol=1e-10)
-    assert erased["comprehensiveness_attention"].abs().max() > 0.05
-
-
-def test_a_guided_tagger_renormalises_what_remains() -> None:
-    model = tagger("text", encoder="tokens", layers=1, uniform_heads=[0, 1]).double()
-    batch = sentences()
-    text = batch.instances().nonzero()[:, 0]
-    scores = torch.randn(len(text), 2, batch.tokens.shape[1], dtype=torch.float64)
-    weights = scores.masked_fill(~batch.mask[text].unsqueeze(1), -torch.inf).softmax(-1)
-    model.guide = guided_to(weights, batch.index)
+    if tokens:
+        options: dict[str, Any] = {"encoder": "tokens", "layers": 1, "uniform_heads": [0, 1]}
+        model: Any = tagger("text", **options).double()
+        batch = sentences()
+    else:
+        model, batch = flat.model("average", "uniform"), flat.collate(flat.corpus())
+    text = batch.instances().nonzero()[:, 0] if tokens else torch.arange(len(batch))
+    scores = torch.randn(len(text), 1 + tokens, batch.tokens.shape[1], dtype=torch.float64)
+    items = (batch.mask if tokens else batch.attendable())[text].unsqueeze(1)
+    model.guide = guided_to(scores.masked_fill(~items, -torch.inf).softmax(-1), batch.index)
     deleted, erased = (
         columns_of(Faithfulness(["attention"], replacement=kind), model, batch)
         for kind in ("delete", "attention")
     )
     for name, column in erased.items():
         torch.testing.assert_close(deleted[name], column, rtol=0, atol=1e-10, equal_nan=True)
+    assert erased["comprehensiveness_attention"].nan_to_num().abs().max() > 0.05
 
 
-class TestRecord:
-    def test_metadata_says_direction_and_range(self, tmp_path: Path) -> None:
-        test = Faithfulness(
-            ["attention", {"name": "gradient", "label": "size"}], normalized=True, draws=2
-        )
-        torch.manual_seed(0)
-        run_test(tmp_path, test, task=OutsideTask())
-        record = read_record(tmp_path / "records/test/faithfulness.parquet")
-        said, found = record.metadata, record.columns
-        assert said["measures"][0] == "comprehensiveness_attention"
-        assert said["direction"]["sufficiency"] == "lower is better"
-        assert said["direction"]["normalized_sufficiency"] == "higher is better"
-        assert set(said["direction"]) == set(said["range"])
-        assert said["methods"]["size"]["explains"] == "log odds"
-        assert said["shares"] == [0.01, 0.05, 0.1, 0.2, 0.5]
-        for name, (low, high) in said["range"].items():
-            for label in ("attention", "size", "random"):
-                column = found[f"{name}_{label}"]
-                assert np.nanmin(column) >= low - 1e-6
-                assert np.nanmax(column) <= high + 1e-6
-                assert found[f"{name}_{label}_at"].shape == (23, 5)
-        assert {f"excess_sufficiency_{label}" for label in ("attention", "size")} <= set(found)
+def test_at_most_so_many_tokens(tmp_path: Path) -> None:
+    batch = sentences((6, 1, 4, 9, 3))
 
-    def test_at_most_so_many_tokens(self, tmp_path: Path) -> None:
-        batch = sentences((6, 1, 4, 9, 3))
+    class Tokens(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = tagger("text")
 
-        class Tokens(pl.LightningModule):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = tagger("text")
+        def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+            return {"loss": torch.zeros(()), "output": self.model(batch)}
 
-            def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-                return {"loss": torch.zeros(()), "output": self.model(batch)}
-
-        loader = DataLoader(
-            Texts(5),
-            batch_size=2,
-            collate_fn=lambda texts: batch.select(torch.tensor([row for row, _ in texts])),
-        )
-        batch.index -= 10
-        measured = {}
-        for count in (2, 12, 1000):
-            folder = tmp_path / str(count)
-            trainer(folder, Faithfulness(max_instances=count)).test(Tokens(), loader, verbose=False)
-            columns = read_record(folder / "records/test/faithfulness.parquet").columns
-            defined = ~np.isnan(columns["comprehensiveness_attention"])
-            measured[count] = {
-                (int(index), int(position))
-                for index, position in zip(
-                    columns["index"][defined], columns["position"][defined], strict=True
-                )
-            }
-        assert 1 <= len(measured[2]) <= 2
-        # Two each of five sentences, less one whose only token has no item.
-        assert len(measured[12]) == 8
-        assert measured[2] <= measured[12] <= measured[1000]
-        assert len(measured[1000]) == 6 + 4 + 9 + 3
+    loader = DataLoader(
+        Texts(5),
+        batch_size=2,
+        collate_fn=lambda texts: batch.select(torch.tensor([row for row, _ in texts])),
+    )
+    batch.index -= 10
+    measured = {}
+    for count in (2, 12, 1000):
+        folder = tmp_path / str(count)
+        trainer(folder, Faithfulness(max_instances=count)).test(Tokens(), loader, verbose=False)
+        columns = read_record(folder / "records/test/faithfulness.parquet").columns
+        defined = ~np.isnan(columns["comprehensiveness_attention"])
+        measured[count] = {
+            (int(index), int(position))
+            for index, position in zip(
+                columns["index"][defined], columns["position"][defined], strict=True
+            )
+        }
+    assert 1 <= len(measured[2]) <= 2
+    # Two each of five sentences, less one whose only token has no item.
+    assert len(measured[12]) == 8
+    assert measured[2] <= measured[12] <= measured[1000]
+    assert len(measured[1000]) == 6 + 4 + 9 + 3

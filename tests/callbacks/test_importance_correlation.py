@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,9 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
-from attnlight.probing.input_gradient import input_gradient
-from attnlight.probing.leave_one_out import leave_one_out
-from attnlight.records import read_metadata, read_record
-from tests.callbacks.test_base import run_test
 from tests.models import test_classifier as flat
-from tests.outside import OutsideTask, Texts, collate
+from tests.outside import OutsideTask, collate
 
-RECORD = Path("records/test/importance_correlation.parquet")
 PAIRS = [
     ("attention", "input_gradient"),
     ("attention", "input_gradient_attached"),
@@ -137,74 +131,14 @@ def test_uniform_attention_and_short_texts_are_undefined() -> None:
     assert 1 < sum(one_word) < 6
 
 
-@pytest.mark.parametrize("affine", [True, False])
-def test_outside_model_with_two_heads(tmp_path: Path, affine: bool) -> None:
-    torch.manual_seed(0)
-    task, texts = OutsideTask(affine), Texts()
-    texts.tokens = [torch.randperm(49)[: len(text)] + 1 for text in texts.tokens]
-    run_test(tmp_path, ImportanceCorrelation(keep_scores=True), task=task, texts=texts)
-    record = read_record(tmp_path / RECORD)
-    rows = record.columns
-    assert record.metadata["measures"] == [f"tau_{one}_{other}" for one, other in PAIRS]
-    assert record.metadata["tie"] == 1e-5
-    assert rows["tau_attention_loo_heads"].shape == (len(texts), 2)
-    for item in range(len(texts)):
-        batch = collate([texts[item]])
-        with torch.no_grad():
-            output = task.model(batch)
-        scores = {
-            "attention": output.weights[0].mean(0),
-            "input_gradient": input_gradient(task.model, batch, output)[0],
-            "loo": leave_one_out(task.model, batch, output)[0],
-        }
-        for name, values in scores.items():
-            found = rows[f"scores_{name}"][item]
-            np.testing.assert_allclose(found, values, rtol=1e-4, atol=1e-6)
-        if len(values) < 2:
-            assert np.isnan(rows["tau_attention_loo"][item])
-            continue
-        heads = [by_scipy(head.tolist(), scores["loo"].tolist()) for head in output.weights[0]]
-        np.testing.assert_allclose(rows["tau_attention_loo_heads"][item], [t for t, _ in heads])
-        np.testing.assert_allclose(rows["p_attention_loo_heads"][item], [p for _, p in heads])
-        for one, other in (("attention", "input_gradient"), ("input_gradient", "loo")):
-            tau, p = by_scipy(scores[one].tolist(), scores[other].tolist())
-            assert rows[f"tau_{one}_{other}"][item] == pytest.approx(tau)
-            assert rows[f"p_{one}_{other}"][item] == pytest.approx(p)
-
-
-def test_options_decide_the_columns(tmp_path: Path) -> None:
-    started = run_test(tmp_path, ImportanceCorrelation(leave_one_out=False, gradients=["attached"]))
-    rows = read_record(tmp_path / RECORD).columns
-    assert {name for name in rows if name.startswith(("tau", "p_", "scores"))} == {
-        f"{measure}_attention_input_gradient_attached{heads}"
-        for measure in ("tau", "p")
-        for heads in ("", "_heads")
-    }
-    logged = started.callback_metrics[
-        "test/importance_correlation/tau_attention_input_gradient_attached"
-    ]
-    mean = np.nanmean(rows["tau_attention_input_gradient_attached"])
-    assert float(logged) == pytest.approx(float(mean), rel=1e-5)
-    test = ImportanceCorrelation(gradients=[])
-    assert test.measures == ("tau_attention_loo",)
-    assert list(measured(flat.model(), flat.collate(flat.corpus()), gradients=[])[0]) == [
-        "tau_attention_loo",
-        "p_attention_loo",
-    ]
-
-
-def test_a_text_that_is_not_finite_is_null_and_the_rest_goes_on(tmp_path: Path) -> None:
-    task, texts = OutsideTask(), Texts()
-    with torch.no_grad():
-        task.model.table.weight[int(texts.tokens[5][0])] = torch.inf
-    run_test(tmp_path, ImportanceCorrelation(keep_scores=True), task=task, texts=texts)
-    rows = read_record(tmp_path / RECORD).columns
-    assert rows["prediction"][5] == -1
-    assert rows["scores_loo"][5] is None
-    assert np.isnan(rows["tau_attention_loo"][5])
-    assert read_metadata(tmp_path / RECORD)["non_finite"] == (rows["prediction"] == -1).sum() < 12
-    whole = (rows["prediction"] >= 0) & np.array([len(t) > 2 for t in texts.tokens])
-    assert np.isfinite(rows["tau_input_gradient_loo"][whole]).all()
+def test_options_decide_the_columns() -> None:
+    model, batch = flat.model(), flat.collate(flat.corpus())
+    columns, _ = measured(model, batch, leave_one_out=False, gradients=["attached"])
+    pair = "attention_input_gradient_attached"
+    assert list(columns) == [f"tau_{pair}", f"p_{pair}"]
+    assert ImportanceCorrelation(gradients=[]).measures == ("tau_attention_loo",)
+    columns, _ = measured(model, batch, gradients=[])
+    assert list(columns) == ["tau_attention_loo", "p_attention_loo"]
 
 
 def test_only_a_deletion_is_not_finite() -> None:
@@ -230,31 +164,30 @@ def test_only_a_deletion_is_not_finite() -> None:
     assert not columns["tau_attention_input_gradient"].isnan().any()
 
 
-def test_a_long_text_says_once_why_it_takes_its_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("limit", "given", "options", "said"),
+    [
+        ("_LONG", (5, 7, 8), {}, ("7 items", "leave_one_out", "truncate")),
+        ("_MANY", (5, 5), {}, ("3 classes", "gradients: []")),
+        ("_MANY", (5, 5), {"gradients": []}, ()),
+    ],
+)
+def test_what_takes_long_is_said_once(
+    limit: str,
+    given: tuple[int, ...],
+    options: dict[str, Any],
+    said: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("attnlight.callbacks.importance_correlation._LONG", 5)
-    test, model = ImportanceCorrelation(), OutsideTask().model
+    monkeypatch.setattr(
+        f"attnlight.callbacks.importance_correlation.{limit}", 5 if limit == "_LONG" else 1
+    )
+    test, model = ImportanceCorrelation(**options), OutsideTask().model
     with torch.no_grad():
-        for items in (5, 7, 8):
+        for items in given:
             batch = collate([(0, torch.arange(items) + 1)])
             test.measure(batch, model(batch), model)
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "7 items" in told
-    assert "leave_one_out" in told
-    assert "truncate" in told
-
-
-def test_many_classes_say_once_why_they_take_their_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("attnlight.callbacks.importance_correlation._MANY", 1)
-    model, batch = OutsideTask().model, collate([(0, torch.arange(5) + 1)])
-    for test in (ImportanceCorrelation(), ImportanceCorrelation(gradients=[])):
-        with torch.no_grad():
-            for _ in range(2):
-                test.measure(batch, model(batch), model)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "3 classes" in line
-    assert "gradients: []" in line
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == bool(said)
+    assert all(part in lines[0] for part in said)

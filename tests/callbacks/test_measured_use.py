@@ -22,7 +22,6 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
-from attnlight.probing.swaps import swap_logits
 from attnlight.records import read_record
 from tests.callbacks.test_base import trainer
 
@@ -217,25 +216,3 @@ def test_agreement_is_undefined_without_a_clear_pair() -> None:
     use = torch.tensor([[1.0, 1.0, 0.95], [1.0, 0.0, torch.nan], [1.0, 0.0, 0.5]])
     found = somers_d(torch.tensor([0.5, 0.2, 0.3]).expand(3, 3), use, mask, 0.1)
     assert found.isnan().tolist() == [True, True, False]
-
-
-@pytest.mark.parametrize("budget", [1, 40, None])
-@torch.no_grad()
-def test_swapped_texts_are_read_one_by_one(budget: int | None) -> None:
-    torch.manual_seed(0)
-    model = FlatClassifier(20, 3, embedding_size=6, hidden_size=5, embedding_scale=1.0).eval()
-    tokens = torch.randint(4, 20, (4, 6))
-    tokens[0, 4:] = 0
-    batch = TextBatch(torch.arange(4), tokens, tokens != 0)
-    alternatives = torch.randint(-8, 20, (4, 6, 2))
-    alternatives[(alternatives < 4) | ~batch.mask[..., None]] = -1
-    found = swap_logits(model, batch, alternatives, budget)
-    for text, place, kind in product(range(4), range(6), range(2)):
-        other = int(alternatives[text, place, kind])
-        if other < 0:
-            assert found[text, place, kind].isnan().all()
-            continue
-        changed = tokens[text : text + 1, : int(batch.mask[text].sum())].clone()
-        changed[0, place] = other
-        alone = model(TextBatch(torch.tensor([text]), changed, changed != 0)).logits[0]
-        assert torch.allclose(found[text, place, kind].float(), alone, atol=1e-6)

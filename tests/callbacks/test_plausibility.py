@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
-from torch import Tensor
 
 from attnlight.attribution import DEFAULT_METHODS, build_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Plausibility
-from attnlight.data.rationales import ANNOTATORS, RATIONALE
+from attnlight.data.rationales import RATIONALE
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
@@ -104,32 +102,6 @@ def test_masked_items_and_marks_off_the_mask_do_not_count() -> None:
     batch.extras[RATIONALE][~output.mask] = 1
     for name, values in measured(batch, output).items():
         torch.testing.assert_close(values, found[name], equal_nan=True)
-
-
-def test_several_annotators_are_compared_with_each_other() -> None:
-    output = random_output(rows=30)
-    output.mask[:] = True
-    random = torch.Generator().manual_seed(1)
-    marks = torch.rand(4, *output.mask.shape, generator=random) < 0.4
-    marks[2:, :10] = False  # two people
-    marks[1:, :3] = False  # one
-    bits = sum(marks[place].long() << place for place in range(4))
-    assert isinstance(bits, Tensor)
-    majority = (marks.sum(0) > 2).to(torch.int8)
-    extras = {RATIONALE: majority, ANNOTATORS: bits.to(torch.int8)}
-    found = measured(replace(batch_of(output), extras=extras), output)
-    for row in range(30):
-        people = [m[row] for m in marks if m[row].any()]
-        pairs = list(permutations(people, 2))
-        for name, of_pair in {
-            "auprc": lambda one, other: average_precision_score(other, one.double()),
-            "token_f1": lambda one, other: f1_score(other, one),
-            "iou_f1": lambda one, other: naive_span_f1(one.tolist(), other.tolist()),
-        }.items():
-            mean = np.mean([of_pair(*pair) for pair in pairs]) if pairs else nan
-            assert float(found[f"human_{name}"][row]) == pytest.approx(mean, nan_ok=True), name
-    assert found["human_auprc"][:3].isnan().all()
-    assert not found["human_auprc"][10:].isnan().any()
 
 
 @pytest.mark.parametrize("length", [None, 6])
@@ -227,9 +199,3 @@ class TestRefusals:
                 task_of(data), datamodule=data, verbose=False
             )
         assert str(error.value).count(". ") == 0
-
-    def test_labels_tell_two_of_one_kind_apart(self) -> None:
-        other = {"name": "random", "label": "other", "seed": 1}
-        test = Plausibility(["random", other])
-        assert list(test.methods) == ["random", "other"]
-        assert "iou_f1_other" in test.measures

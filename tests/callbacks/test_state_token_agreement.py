@@ -17,13 +17,10 @@ from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import StateTokenAgreement
 from attnlight.models import SelfAttentionTagger
-from attnlight.records import read_record
-from tests.callbacks.test_base import run_test
 from tests.callbacks.token_loops import levels, tokens_of
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
-from tests.outside import OutsideTask, Texts
 
 RECORD = Path("records/test/state_token_agreement.parquet")
 
@@ -174,21 +171,6 @@ def test_dead_states_are_left_out() -> None:
     torch.testing.assert_close(
         columns["hidden_token_attribution"], own.nanmean(-1), equal_nan=True, rtol=1e-12, atol=0
     )
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_outside_model_with_two_heads(tmp_path: Path, affine: bool) -> None:
-    torch.manual_seed(0)
-    task, texts = OutsideTask(affine), Texts()
-    run_test(tmp_path, StateTokenAgreement(), task=task, texts=texts)
-    record = read_record(tmp_path / RECORD)
-    assert record.metadata["probes"] is None
-    rows = record.columns
-    assert (rows["hidden_token_attribution"] == 1).all()
-    np.testing.assert_array_equal(rows["items"], [len(text) for text in texts.tokens])
-    np.testing.assert_allclose(rows["chance"], 1 / rows["items"])
-    assert np.isnan(rows["tau_erasure_deletion"]).tolist() == (rows["items"] < 2).tolist()
-    assert list((tmp_path / "figures/test").glob("state_token_agreement.*"))
 
 
 @pytest.mark.parametrize(("encoder", "local"), [("none", True), ("cnn", True), ("bilstm", False)])

@@ -11,23 +11,25 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlight.callbacks import (
-    AttentionSinks,
-    AttributionCost,
-    EvidenceMass,
-    Faithfulness,
-    HeadAblation,
-    ImpermissibleMass,
-    MeasuredUse,
-    Plausibility,
-    StateTokenAgreement,
-)
 from attnlight.figures import draw
 from attnlight.records import ShardWriter, merge_shards
+from tests.callbacks.every import NEEDS, every
 from tests.figures import erased
 
 Rows = dict[str, NDArray[Any]]
+METHODS = ("attention", "gradient_x_attention", "random")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "AttributionCost": {"methods": ["attention", "gradient"]},
+    "EvidenceMass": {"swap": True},
+    "Faithfulness": {"normalized": True},
+    "Plausibility": {"methods": ["attention", "input_gradient"]},
+}
 MEASURES = {
+    kind.name: list(kind(**_OPTIONS.get(name, {})).measures)
+    for name, kind in every(*NEEDS.keys() - {"words"}).items()
+}
+# Some of a test's measures, and those that only a run knows.
+MEASURES |= {
     "predictions": ["max_attention", "attention_entropy"],
     "attention_permutation": ["median_tvd", "median_js", "flip_rate"],
     "adversarial_attention": ["worst_js", "worst_share", "worst_tvd", "upper_js"],
@@ -40,21 +42,8 @@ MEASURES["importance_correlation"] = [
     for pair in ("attention_input_gradient", "attention_loo", "input_gradient_loo")
     for measure in ("tau", "p")
 ]
-MEASURES["evidence_mass"] = list(EvidenceMass(swap=True).measures)
-MEASURES["faithfulness"] = list(Faithfulness(normalized=True).measures)
-MEASURES["impermissible_mass"] = list(ImpermissibleMass().measures)
-MEASURES["measured_use"] = list(MeasuredUse.measures)
-MEASURES["head_ablation"] = list(HeadAblation().measures)
-MEASURES["attention_sinks"] = [
-    *AttentionSinks().measures,
-    "mass_punctuation",
-    "tau_without_punctuation",
-]
-MEASURES["plausibility"] = list(Plausibility(["attention", "input_gradient"]).measures)
-MEASURES["attribution_cost"] = list(AttributionCost(["attention", "gradient"]).measures)
-MEASURES["state_token_agreement"] = list(StateTokenAgreement.measures)
+MEASURES["attention_sinks"] += ["mass_punctuation", "tau_without_punctuation"]
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
-METHODS = ("attention", "gradient_x_attention", "random")
 MEASURES["sanity"] = [
     f"signed_{step}_{method}" for step in (3, "seeds", "random") for method in METHODS
 ]
