@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,28 +19,19 @@ from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.storage.shipped import find_config
 from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.api.test_check import batch_of
 from tests.bases import Planted, save_base, trainer
+from tests.commands import without_figures
 from tests.outside import TwoHeads
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
+from tests.test_mistakes import FIT, QUIET, described
+from tests.test_mistakes import corpus as mistakes_corpus
 
-ALL = [
-    "Predictions",
-    "AttentionPermutation",
-    "AdversarialAttention",
-    "SingleErasure",
-    "DecisionFlip",
-]
-ALL += [
-    "ImportanceCorrelation",
-    "Faithfulness",
-    "SaliencyAgreement",
-    "StateTokenAgreement",
-    "Sanity",
-]
+ALL = ["Predictions", "AttentionPermutation", "AdversarialAttention", "SingleErasure"]
+ALL += ["DecisionFlip", "ImportanceCorrelation", "Faithfulness", "SaliencyAgreement"]
+ALL += ["StateTokenAgreement", "Sanity"]
 
 
 @pytest.fixture(scope="module")
@@ -275,46 +264,15 @@ def test_what_is_no_model_or_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`attnlight test` and `run` on the rows of its corpus give the same record."""
     monkeypatch.chdir(tmp_path)
-    lines = [
-        f"the film {i} was {['bad', 'good'][i % 2]},{['neg', 'pos'][i % 2]}" for i in range(40)
-    ]
-    for split in ("train", "validation", "test"):
-        Path(f"{split}.csv").write_text("\n".join(["text,label", *lines]) + "\n")
-    Path("corpus.yaml").write_text(
-        "class_path: attnlight.datamodules.TextDataModule\n"
-        f"init_args: {{path: {tmp_path}, classes: {{negative: neg, positive: pos}}}}\n"
-    )
-    quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
-    quiet += ["--trainer.logger=false", "--trainer.accelerator=cpu"]
-    model = ["--model", find_config("bilstm_additive", "models")]
-    model += [
-        "--model.net.embedding_size=8",
-        "--model.net.hidden_size=4",
-        "--model.vectors.path=null",
-    ]
-    fit = [*model, "--data=corpus.yaml", "--trainer.max_epochs=1", "--experiment=e", "--run=r"]
-    assert main(["fit", *fit, *quiet]) == 0
-    run = "checkpoints/e/r"
-    assert main(["test", run, "--tests", "cheap", *quiet]) == 0
-    data = datasets.load_dataset("csv", data_files="test.csv", split="train")
-    named = {"neg": "negative", "pos": "positive"}
-    rows = [{**row, "label": named[row["label"]]} for row in data]
-    results = attnlight.run(run, rows, "cheap")
-    tests = {path.stem for path in Path(run, "records/test").glob("*.parquet")}
+    folder = mistakes_corpus(tmp_path / "corpus")
+    described(tmp_path / "corpus.yaml", str(folder))
+    assert main([*FIT, "--run=r"]) == 0
+    run, names = "checkpoints/new/r", "predictions,attention_permutation,single_erasure"
+    attached = without_figures("tests.yaml", *names.split(","))
+    assert main(["test", run, *attached, *QUIET]) == 0
+    data = datasets.load_dataset("csv", data_files="corpus/test.csv", split="train")
+    named = {"neg": "bad", "pos": "good"}
+    results = attnlight.run(run, [{**row, "label": named[row["label"]]} for row in data], names)
+    tests = set(names.split(","))
     assert_equal_records(Path(run, "records/test"), results.folder / "records/test", tests)
-    assert results.folder.parts[-2:] == ("e", "r")
-
-
-def test_import_of_attnlight_is_light() -> None:
-    script = (
-        "import sys, attnlight\n"
-        "heavy = {'torch', 'numpy', 'lightning', 'yaml'} & sys.modules.keys()\n"
-        "assert set(attnlight.__all__) == {'Explanation', 'Results', 'check', 'explain', 'load', 'run'}\n"
-        "for name in attnlight.__all__: getattr(attnlight, name)\n"
-        "late = {'lightning', 'pandas', 'matplotlib', 'datasets'} & sys.modules.keys()\n"
-        "print(sorted(heavy), sorted(late), hasattr(attnlight, 'none'))\n"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert finished.stdout == "[] [] False\n"
+    assert results.folder.parts[-2:] == ("new", "r")

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from attnlight.data.prepared import checksum, find_damage, prepare_once
-from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT
-from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
+from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.storage.checkpoints import AtomicCheckpointIO
 from tests.benchmarks.measuring import clock
 
 BYTES = 75_000_000

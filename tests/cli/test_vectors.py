@@ -121,21 +121,23 @@ class TestBadInput:
         assert said.startswith("attnlight: other.yaml does not describe a corpus: ")
         assert words in said
 
-    def test_no_word_is_left(self, corpora: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        said = refused(capsys, *corpora, "--output=x.vec", "--min_count=1000")
-        assert said == "attnlight: no word of the text occurs min_count = 1000 times."
-
-    def test_output_that_cannot_be_written(
-        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            (["--output=x.vec", "--min_count=1000"], "no word of the text occurs min_count = 1000"),
+            (["--output=file/x.vec", *FEW], "file/x.vec cannot be written"),
+            (["--output=x.vec", "--epochs=0"], "epochs is 0"),
+        ],
+    )
+    def test_options_that_cannot_be_met(
+        self,
+        corpora: list[str],
+        capsys: pytest.CaptureFixture[str],
+        options: list[str],
+        told: str,
     ) -> None:
         Path("file").touch()
-        said = refused(capsys, *corpora, "--output=file/x.vec", *FEW)
-        assert said.startswith("attnlight: file/x.vec cannot be written")
-
-    def test_setting_out_of_range(
-        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert "epochs is 0" in refused(capsys, *corpora, "--output=x.vec", "--epochs=0")
+        assert told in refused(capsys, *corpora, *options)
 
     def test_without_gensim(
         self,
@@ -156,8 +158,9 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert Word2VecSettings(**settings) == Word2VecSettings()
 
 
-def test_help_imports_nothing_heavy() -> None:
-    assert not modules_after("vectors", "--help") & {"torch", "lightning", "gensim", "datasets"}
+@pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["vectors", "--help"]])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    assert not modules_after(*words) & {"torch", "lightning", "gensim", "datasets"}
 
 
 @needs_gensim

@@ -52,11 +52,6 @@ class TestFindConfig:
         for name, path in shipped.items():
             assert find_config(name, "experiments") == str(path)
 
-    def test_a_path_is_relative_to_its_folder(self, tmp_path: Path) -> None:
-        (tmp_path / "imdb").touch()
-        assert find_config("imdb", "data", tmp_path) == "imdb"
-        assert find_config("imdb", "data") == str(CONFIGS / "data/imdb.yaml")
-
 
 class TestVerb:
     def test_lists(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,12 +63,6 @@ class TestVerb:
         path = CONFIGS / "experiments/sst_bilstm.yaml"
         assert main(["configs", name]) == 0
         assert capsys.readouterr().out == f"# {path}\n{path.read_text()}"
-
-    def test_prints_all_files_of_a_name(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["configs", "planted"]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        for kind in ("data", "studies"):
-            assert f"# {CONFIGS}/{kind}/planted.yaml" in lines
 
     def test_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["configs", "sst_bilstn"]) == 2
@@ -114,14 +103,6 @@ class TestStudyFile:
         assert hashes(short) == hashes(long)
         for key in ("trainer", "experiment", "tests"):
             assert getattr(short, key) == getattr(long, key)
-
-    def test_its_experiment_may_have_names(self, tmp_path: Path) -> None:
-        write(tmp_path / "mine.yaml", **EXPERIMENT)
-        (study,) = read_studies(write(tmp_path / "s.yaml", **(STUDY | {"experiment": "mine.yaml"})))
-        (shipped,) = read_studies(write(tmp_path / "t.yaml", **STUDY))
-        assert study.setup.corpus == shipped.setup.corpus == "planted"
-        assert study.setup.content["model"] == shipped.setup.content["model"]
-        assert study.setup.content["data"] == shipped.setup.content["data"]
 
     @pytest.mark.parametrize(
         ("key", "value", "hint"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from attnlight.__main__ import main
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models import PairClassifier
-from attnlight.models.options import ClassifierNet, PairNet
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
@@ -28,20 +25,15 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, batch_of, save_base, spec
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, QUIET, without_figures
 from tests.pairs import PlantedPairs, pair_task, save_pairs
 
 DECODERS = ("tanh", "affine")
+OF_ATTENTION = ("attention_permutation", "single_erasure", "adversarial_attention")
+ATTACHED = (*OF_ATTENTION, "predictions", "importance_correlation")
 PLACE = ["--root=runs", "--experiment=e"]
 SHORT = ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
 DATA = "--data=tests.pairs.PlantedPairs"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
-    return tmp_path
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -53,7 +45,9 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
     options = yaml.safe_load(Path("runs/e/base/fit.yaml").read_text())["model"]["init_args"]
     assert (options["problem"], options["net"]["encoder"]) == ("pairs", "cnn")
     assert options["net"]["decoder"] == decoder
-    assert main(["test", "runs/e/base", "--tests=all", *CPU, *QUIET]) == 0
+    assert (
+        main(["test", "runs/e/base", *without_figures("tests.yaml", *ATTACHED), *CPU, *QUIET]) == 0
+    )
 
     task = AttentionTask.load_from_checkpoint("runs/e/base/best.ckpt").eval()
     assert isinstance(task.model, PairClassifier)
@@ -73,7 +67,7 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
     single = (allowed.sum(-1) == 1).numpy()
     assert single.sum() == 5
     assert (output.probabilities[single].amax(-1) == 1).all()
-    for test in ("attention_permutation", "single_erasure", "adversarial_attention"):
+    for test in OF_ATTENTION:
         columns = read_record(Path(f"runs/e/base/records/test/{test}.parquet")).columns
         for name, values in columns.items():
             if values.dtype.kind == "f" and np.isfinite(values[~single]).all():
@@ -162,12 +156,6 @@ class TestMistakes:
         with pytest.raises(InputError, match=r"is for pairs of a .*, but .* has single texts"):
             pair_task(spec(40, 2))
 
-    def test_options_of_another_problem(self) -> None:
-        with pytest.raises(InputError, match="options of PairNet, which classification does not"):
-            AttentionTask(spec(40, 2), "classification", PairNet())
-        with pytest.raises(InputError, match="options of ClassifierNet, which pairs does not take"):
-            AttentionTask(spec(40, 2, query=True), "pairs", ClassifierNet())  # type: ignore[arg-type]
-
     def test_variants_of_another_kind_of_corpus(self, tmp_path: Path) -> None:
         pairs, texts = PlantedPairs(), Planted(num_classes=3)
         of_pairs = str(save_pairs(tmp_path / "pairs.ckpt", pairs))
@@ -185,21 +173,18 @@ class TestMistakes:
     def test_a_checkpoint_of_the_other_kind(
         self, pairs: bool, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        corpora: list[Any] = [PlantedPairs(), Planted(num_classes=3)]
-        save_pairs(here / "pairs.ckpt", corpora[0])
-        save_base(here / "texts.ckpt", corpora[1])
-        names = ["tests.pairs.PlantedPairs", "attnlight.datamodules.PlantedEvidence"]
-        kinds = ["pairs", "texts"] if pairs else ["texts", "pairs"]
-        data, model = names[pairs], {"problem": "pairs"} if pairs else {}
-        path = f"attnlight.tasks.Attention{'Task' if pairs else 'Classifier'}"
-        content = {
-            "model": {"class_path": path, "init_args": {**model, "net": {"encoder": "bigru"}}},
-            "data": {"class_path": data},
-        }
+        save_pairs(here / "pairs.ckpt", PlantedPairs())
+        save_base(here / "texts.ckpt", Planted(num_classes=3))
         if pairs:
-            content["data"]["init_args"] = {"num_classes": 3}
-        (here / "given.yaml").write_text(yaml.safe_dump(content))
-        command = ["test", "-c", "given.yaml", f"--ckpt_path={kinds[0]}.ckpt", *CPU, *QUIET]
+            given = ["--model=AttentionClassifier", "--data=PlantedEvidence"]
+            given += ["--data.num_classes=3", "--ckpt_path=pairs.ckpt"]
+        else:
+            given = [
+                "--model=pair_cnn_scaled_dot",
+                DATA,
+                "--ckpt_path=texts.ckpt",
+            ]
+        command = ["test", *given, *CPU, *QUIET]
         assert main(command) == 2
         message = capsys.readouterr().err.splitlines()[-1]
         assert message.startswith("attnlight: ")

@@ -124,11 +124,17 @@ class TestCommands:
         for call in (attnlight_on_two, attnlight_on_one):
             run = tmp_path / "e" / "r"
             best = f"--ckpt_path={run}/best.ckpt"
-            call("test", "-c", f"{run}/fit.yaml", *self.divergence, best, *QUIET, **place)
+            logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={call.__name__}"]
+            given = ["-c", f"{run}/fit.yaml", *self.divergence, best, *QUIET, *logger]
+            call("test", *given, **place)
+            (metrics,) = (tmp_path / call.__name__).rglob("metrics.csv")
+            header, row = metrics.read_text().split()[:2]
+            logged = dict(zip(header.split(","), row.split(","), strict=True))
+            scores = [logged[f"test/{name}"] for name in ("f1", "precision", "recall")]
             path = run / "records/test/base_divergence.parquet"
-            found.append((read_record(path).columns, read_metadata(path)["heads"]))
-        (two, order), (one, alone_order) = found
-        assert order == alone_order
+            found.append((read_record(path).columns, read_metadata(path)["heads"], scores))
+        (two, *said_of_two), (one, *said_of_one) = found
+        assert said_of_two == said_of_one
         assert two["index"].tolist() == one["index"].tolist()
         for name, values in one.items():
             np.testing.assert_allclose(values, two[name], atol=5e-6, err_msg=name)
