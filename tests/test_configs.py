@@ -179,15 +179,6 @@ def test_file_says_what_counts(file: Path) -> None:
     assert ("callbacks" in keys(content)) == (file == CONFIGS / "trainer.yaml")
 
 
-def test_strict_loader_refuses_repeated_keys() -> None:
-    with pytest.raises(AssertionError, match="'a' stands twice"):
-        yaml.load("b: {a: 1, c: 2, a: 3}", StrictLoader)
-
-
-def test_dotted_keys_are_seen_at_any_depth() -> None:
-    assert list(keys({"a": [{"b.c": {}}], "d": 1})) == ["a", "d", "b.c"]
-
-
 @pytest.mark.parametrize(
     "file",
     [

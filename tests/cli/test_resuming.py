@@ -324,17 +324,3 @@ class TestTwoCheckpoints:
         assert main(["report", RUN]) == 2
         told = sentence(capsys)
         assert "predictions.parquet are of two checkpoints, best.ckpt and last.ckpt" in told
-
-
-def test_which_tests_go_last(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    draws = ["--trainer.callbacks.draws=2", "--trainer.callbacks.figures=false"]
-    assert main(["test", RUN, "--tests=decision_flip", *draws]) == 0
-    assert main(["test", RUN, "--tests=cheap"]) == 2
-    told = sentence(capsys)
-    for name in (
-        "decision_flip.parquet",
-        "draws 2, now 5",
-        "--overwrite",
-        "--tests card goes last",
-    ):
-        assert name in told

@@ -222,15 +222,6 @@ def test_shared_embeddings_have_the_same_gradient_if_it_is_sparse() -> None:
     assert gradients[0].abs().max() > 1e-3
 
 
-def test_embeddings_start_from_the_normal_distribution() -> None:
-    fresh = PairClassifier(4000, 2, embedding_size=50)
-    assert fresh.query_embedding is not None
-    for table in (fresh.embedding.weight, fresh.query_embedding.weight):
-        assert (table[0] == 0).all()
-        assert abs(table[1:].std().item() - 1) < 0.01
-    assert not torch.equal(fresh.embedding.weight, fresh.query_embedding.weight)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,7 +1,6 @@
 """best.ckpt contains weights and what they need, last.ckpt all that training resumes from."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +64,6 @@ def test_a_base_is_the_same_with_and_without_its_optimizer(runs: Path, tmp_path:
         read_base(path).identity for path in (runs / "bilstm/last.ckpt", tmp_path / "weights.ckpt")
     )
     assert complete == weights
-
-
-@pytest.mark.parametrize("verb", ["test", "validate", "predict"])
-def test_a_complete_best_of_an_earlier_version_is_read(
-    runs: Path, tmp_path: Path, verb: str
-) -> None:
-    run = tmp_path / "e/r"
-    shutil.copytree(runs / "bilstm", run)
-    shutil.copy(run / "last.ckpt", run / "best.ckpt")
-    assert main([verb, str(run), "--trainer.logger=false"]) == 0
 
 
 @pytest.mark.parametrize("given", ["best", "path", "other run"])

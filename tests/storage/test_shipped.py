@@ -70,24 +70,20 @@ class TestVerb:
 
 
 class TestExperimentFile:
-    def test_names_are_the_files(self, tmp_path: Path) -> None:
+    def test_names_are_the_files_unless_one_lies_beside_it(self, tmp_path: Path) -> None:
         model, data = CONFIGS / "models/bilstm_additive.yaml", CONFIGS / "data/planted.yaml"
         files = {"model": str(model), "data": str(data)}
         short = write(tmp_path / "short.yaml", **EXPERIMENT)
         long = write(tmp_path / "long.yaml", **(EXPERIMENT | files))
         assert composed(short) == composed(long)
         assert compose("fit", ["-c", str(short)], KEYS).corpus == "planted"
-
-    def test_a_file_beside_it_comes_first(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "mine.yaml", **EXPERIMENT)
         write(tmp_path / "planted", class_path="PlantedEvidence", init_args={"train_size": 7})
-        assert composed(path)["data"]["init_args"] == {"train_size": 7}
+        assert composed(short)["data"]["init_args"] == {"train_size": 7}
 
     def test_a_typo(self, tmp_path: Path) -> None:
         path = write(tmp_path / "mine.yaml", **(EXPERIMENT | {"model": "bilstm_aditive"}))
-        with pytest.raises(
-            InputError, match=r"mine.yaml: model: there is no .*did you mean 'bilstm_additive'\?"
-        ):
+        told = r"mine.yaml: model: there is no .*did you mean 'bilstm_additive'\?"
+        with pytest.raises(InputError, match=told):
             composed(path)
 
 
@@ -132,11 +128,6 @@ class TestStudyFile:
         (named,) = read_studies(Path("planted"))
         (given,) = read_studies(CONFIGS / "studies/planted.yaml")
         assert hashes(named) == hashes(given)
-
-
-def test_vectors_take_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["vectors", "-c", "imbd", "--output", "x.vec"]) == 2
-    assert "did you mean 'imdb'?" in capsys.readouterr().err
 
 
 class TestTrainedModels:

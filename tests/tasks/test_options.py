@@ -13,7 +13,6 @@ from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
 from tests.bases import arguments, classifier, spec
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
-from tests.tasks.tagged import corpus, task_of, trainer, written
 from tests.tasks.test_classification import HAN, SMALL, fit
 from tests.tasks.test_learning_rates import Rates
 
@@ -166,15 +165,6 @@ def test_the_schedule_of_the_study() -> None:
     assert max(rates, key=rates.__getitem__) == 500
     with pytest.raises(InputError, match="needs the hidden_size"):
         options.scheduled(model, None)
-
-
-def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
-    data = corpus(written(tmp_path))
-    task = task_of(data, optimizer={"learning_rate": 0.2, "warmup_steps": 5})
-    trainer(tmp_path, max_epochs=1, limit_train_batches=3, limit_val_batches=0).fit(task, data)
-    steps = 4  # the next one
-    expected = 0.2 * 16**-0.5 * steps * 5**-1.5
-    assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
 
 
 @EACH

@@ -17,7 +17,7 @@ from attnlight.records import read_record
 from attnlight.reference import read_base
 from attnlight.storage.foreign_classes import foreign_names
 from attnlight.tasks import AdversarialVariant, AttentionTask
-from tests.commands import CONFIGS, CPU, QUIET, without_figures
+from tests.commands import CPU, QUIET, without_figures
 from tests.tasks.sentences import SentenceCorpus, SentenceNet
 
 MODULE = "tests.tasks.sentences"
@@ -51,28 +51,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# Groups of tests, what needs a base or a label for each text, and other names of one test.
-OTHERS = (
-    *("all", "cheap", "base_divergence", "impermissible_mass"),
-    *(
-        "adversarial_search",
-        "evidence_swap",
-        "importance_scores",
-        "jain_wallace_pairs",
-        "jain_wallace_texts",
-        "texts",
-    ),
-    *(
-        path.stem
-        for path in (CONFIGS / "tests").glob("saliency_*.yaml")
-        if "agree" not in path.stem
-    ),
-    "saliency",
-    *("known_answers", "measured_use"),  # for the planted corpus
-    "minilm",
-    *("attention_sinks", "head_ablation"),  # for layers of attention
-    "card",
-)
 PLACE = ["--root=runs", "--experiment=e"]
 
 
@@ -96,19 +74,6 @@ def records_of(run: str, *tests: str) -> Path:
     attached = without_figures("tests.yaml", *tests)
     assert main(["test", f"runs/e/{run}", *attached, *CPU, *QUIET]) == 0
     return Path(f"runs/e/{run}/records/test")
-
-
-@pytest.mark.slow
-def test_all_tests_measure_each_sentence(here: Path) -> None:
-    names = [path.stem for path in (CONFIGS / "tests").glob("*.yaml") if path.stem not in OTHERS]
-    records = records_of("base", *names)
-    assert {path.stem for path in records.glob("*.parquet")} == set(names)
-    keys = [
-        list(zip(columns["index"].tolist(), columns["position"].tolist(), strict=True))
-        for columns in (read_record(path).columns for path in records.glob("*.parquet"))
-    ]
-    assert all(key == keys[0] for key in keys)
-    assert max(position for _, position in keys[0]) > 1
 
 
 def test_importance_of_sentences_to_sentences_by_hand() -> None:

@@ -10,7 +10,6 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models import PairClassifier
 from attnlight.probing.leave_one_out import leave_one_out
@@ -104,47 +103,6 @@ def test_a_checkpoint_gives_the_same_output(decoder: str, tmp_path: Path) -> Non
         ]
         read = loaded.read(texts, queries=queries, candidates=names)
     torch.testing.assert_close(read.logits, logits[rows])
-
-
-def test_published_training_decays_all_parts() -> None:
-    optimizer = {"weight_decay": 1e-5, "amsgrad": True}
-    task = pair_task(spec(40, 3, query=True), optimizer=optimizer)
-    groups = task.configure_optimizers().param_groups  # type: ignore[union-attr]
-    trained = sum(weights.numel() for group in groups for weights in group["params"])
-    assert trained == sum(weights.numel() for weights in task.model.parameters())
-    assert {group["weight_decay"] for group in groups} == {1e-5}
-    assert all(group["amsgrad"] for group in groups)
-    by_part = {"query_encoder": 0.1, "query_decoder": 0.2}
-    pair_task(spec(40, 3, query=True), optimizer={"weight_decay": by_part}).configure_optimizers()
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_training_learns_what_the_query_asks(decoder: str) -> None:
-    """The answer is the word after the query's word, which no word and no query tells alone."""
-    task = pair_task(spec(20, 4, query=True), encoder="bilstm", decoder=decoder, hidden_size=16)
-    random = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.Adam(task.model.parameters(), 0.01)
-    accuracy = []
-    for _ in range(250):
-        keys = torch.stack([torch.randperm(4, generator=random) for _ in range(32)])
-        answers = torch.randint(0, 4, (32, 4), generator=random)
-        asked = torch.randint(0, 4, (32, 1), generator=random)
-        batch = TextBatch(
-            index=torch.arange(32),
-            tokens=torch.stack([keys + 4, answers + 10], dim=2).flatten(1),
-            mask=torch.ones(32, 8, dtype=torch.bool),
-            labels=answers.gather(1, (keys == asked).byte().argmax(1, keepdim=True)).squeeze(1),
-            query=asked + 4,
-            query_mask=torch.ones(32, 1, dtype=torch.bool),
-        )
-        output = task.model(batch)
-        loss = task.problem.losses(output, batch, torch.ones(4)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        accuracy.append((output.logits.argmax(-1) == batch.labels).double().mean().item())
-    assert np.mean(accuracy[-30:]) > 0.9
-    assert np.mean(accuracy[:10]) < 0.5
 
 
 class TestMistakes:

@@ -92,24 +92,6 @@ class TestCommands:
         assert monitor in [state["monitor"] for state in best]
         assert len(read) == 1 or name == "adversarial"  # whose steps read the base's outputs
 
-    @pytest.mark.parametrize(
-        ("options", "sentence"),
-        [
-            ([], "the following arguments are required: base."),
-            (["--model.base=none.ckpt"], "no checkpoint none.ckpt (did you mean 'base.ckpt'?)"),
-            (["--model.base=base.ckpt", "--model.lambda_=-1"], "lambda_ is -1.0; it must be"),
-            (["--model.base=base.ckpt", "--model.training.momentm=1"], "momentm"),
-            (["--model.base=base.ckpt", "--data.corpus_seed=3"], "on another corpus"),
-        ],
-    )
-    def test_mistakes_are_one_sentence(
-        self, base: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert self.fit("planted_adversarial", *options) == 2
-        told = capsys.readouterr().err.strip().splitlines()[-1]
-        assert told.startswith("attnlight: ")
-        assert sentence in told
-
     @pytest.mark.ddp
     @pytest.mark.slow
     @TOKENS

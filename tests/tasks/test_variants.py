@@ -186,15 +186,13 @@ class TestUniform:
         path = scene.base(tmp_path, **options)
         task, own = make("uniform", scene, path), read_base(path)
         scores = ("query", "key") if name == "tokens" else ("attention",)
-        assert shapes(task) == {
-            key: shape
-            for key, shape in shapes(own).items()
-            if not any(score in key for score in scores)
-        }
-        output = task.model(batch_of(scene.corpus))
-        expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
-        torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
-        assert torch.equal(output.weights[:, 0] > 0, output.mask)
+        names = [key for key in shapes(own) if not any(score in key for score in scores)]
+        assert shapes(task) == {key: shapes(own)[key] for key in names}
+        for model in (task.model, make("uniform guide", scene, path).model):
+            output = model(batch_of(scene.corpus))
+            expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
+            torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
+            assert torch.equal(output.weights[:, 0] > 0, output.mask)
 
     @TOKENS
     def test_layers_below_are_uniform_too(self, scene: Scene, tmp_path: Path) -> None:
