@@ -17,6 +17,7 @@ from torch import Tensor
 
 import attnlight
 from attnlight.__main__ import main
+from attnlight.attribution import ATTRIBUTIONS
 from attnlight.batch import AttentionOutput
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import BabiStories
@@ -149,6 +150,19 @@ def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
         assert alone.attention == pytest.approx(one.attention, abs=1e-6)
         for name, values in alone.scores.items():
             assert values == pytest.approx(one.scores[name], abs=1e-4)
+
+
+METHODS = sorted(ATTRIBUTIONS.keys() - {"external", "attention_value_norm", "rollout"})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> None:
+    (one,) = attnlight.explain(task, TEXTS[0], methods=[name])
+    batch = task.encode([TEXTS[0]])
+    output = task.model(batch)
+    scores = ATTRIBUTIONS[name]()(task.model, batch, output, output.logits.argmax(-1))
+    expected = scores[0, output.mask[0]].tolist()
+    assert one.scores[name] == pytest.approx(expected, abs=1e-5, nan_ok=True)
 
 
 def test_documents_of_sentences_have_sentences_as_items(tmp_path: Path) -> None:
