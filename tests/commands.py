@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+import yaml
 
 from attnlight.__main__ import main
 
@@ -27,6 +28,22 @@ TWO = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=d
 
 def experiment(name: str) -> list[str]:
     return ["-c", f"{CONFIGS}/trainer.yaml", "-c", f"{CONFIGS}/experiments/{name}.yaml"]
+
+
+def without_figures(path: str | Path, *names: str) -> list[str]:
+    """The option that attaches tests of some shipped files, which then draw nothing.
+
+    Args:
+        path: Where the files are written as one.
+        names: Of the files.
+    """
+    files = [yaml.safe_load((CONFIGS / f"tests/{name}.yaml").read_text()) for name in names]
+    tests = [test for file in files for test in file["trainer"]["callbacks+"]]
+    for test in tests:
+        test["init_args"] = test.get("init_args", {}) | {"figures": False}
+    trainer = {"inference_mode": False, "callbacks+": tests}
+    Path(path).write_text(yaml.safe_dump({"trainer": trainer}))
+    return ["-c", str(path)]
 
 
 def start(arguments: Sequence[str], *, cwd: Path, **environment: str) -> subprocess.Popen[str]:

@@ -1,6 +1,7 @@
 """Fixtures that many tests share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+    sys.argv[1:] = []  # of pytest; Lightning warns of arguments beside those that it is given
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to run commands in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(autouse=True, scope="session")

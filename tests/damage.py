@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 NOBODY = 65534
 
@@ -65,3 +70,26 @@ def without_rights(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk on which no file grows larger; in bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def make_read_only(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse to open files for writing whose path holds `place`."""
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *mode: int, **options: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and place in str(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", read_only)

@@ -1,6 +1,5 @@
 """Every YAML in configs/ is sound, and every one of them runs."""
 
-import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
@@ -26,7 +25,8 @@ EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
 TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
 ONE_BATCH += ["--data.batch_size=8", "--data.eval_batch_size=8"]  # of long texts
-SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
+SIZES: dict[str, Any] = {"train_size": 60, "validation_size": 40, "test_size": 40}
+SMALL = [f"--data.{name}={size}" for name, size in SIZES.items()]
 TINY = ["--model.net.embedding_size=8", "--model.net.hidden_size=8"]
 
 
@@ -83,7 +83,6 @@ def name(file: Path) -> str:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in; `fast_dev_run` puts records into a temporary one below it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return tmp_path
@@ -126,9 +125,14 @@ def vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return prepare
 
 
-def saved_base(folder: Path, data: Path, **options: Any) -> str:
+def few_texts(data: Path) -> list[str]:
+    """The options by which a corpus is small that is generated."""
+    return SMALL if read(data)["class_path"].endswith(("PlantedEvidence", "BabiStories")) else []
+
+
+def saved_base(folder: Path, data: Path) -> str:
     """The checkpoint of a base for what is made from one, or compared with one."""
-    corpus = PlantedEvidence(**(read(data).get("init_args", {}) | options))
+    corpus = PlantedEvidence(**(read(data).get("init_args", {}) | SIZES))
     return str(save_base(folder / "base.ckpt", corpus))
 
 
@@ -163,29 +167,16 @@ def pretrained_of(folder: Path, model: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
-class TestFile:
-    def test_says_nothing_twice(self, file: Path) -> None:
-        read(file)
+def test_file_says_what_counts(file: Path) -> None:
+    """Nothing stands twice, and no key drops what another says.
 
-    def test_has_no_dotted_key(self, file: Path) -> None:
-        """Beside a key that names a file, it would discard that file in silence."""
-        content = read(file)
-        names = {name for axis in content.get("grid", ()) for name in axis}  # of conditions
-        assert not [key for key in keys(content) if "." in key and key not in names]
-
-    def test_only_the_trainer_begins_a_list_of_callbacks(self, file: Path) -> None:
-        """Everywhere else `callbacks:` would drop what came before; `callbacks+:` appends."""
-        begins = "callbacks" in keys(read(file))
-        assert begins == (file == CONFIGS / "trainer.yaml")
-
-
-def test_strict_loader_refuses_repeated_keys() -> None:
-    with pytest.raises(AssertionError, match="'a' stands twice"):
-        yaml.load("b: {a: 1, c: 2, a: 3}", StrictLoader)
-
-
-def test_dotted_keys_are_seen_at_any_depth() -> None:
-    assert list(keys({"a": [{"b.c": {}}], "d": 1})) == ["a", "d", "b.c"]
+    A dotted key beside one that names a file would discard that file; `callbacks:` drops what came
+    before, to which `callbacks+:` appends.
+    """
+    content = read(file)
+    names = {name for axis in content.get("grid", ()) for name in axis}  # of conditions
+    assert not [key for key in keys(content) if "." in key and key not in names]
+    assert ("callbacks" in keys(content)) == (file == CONFIGS / "trainer.yaml")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +192,7 @@ def test_experiment_runs(
     model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
     sources(data)
     vectors(model)
-    given = [*base_of(here, model, data), *pretrained_of(here, model)]
+    given = [*base_of(here, model, data), *pretrained_of(here, model), *few_texts(data)]
     assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
@@ -214,7 +205,7 @@ def test_experiment_runs_on_its_whole_corpus(
     model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
     sources(data, "corpora")
     vectors(model)
-    given = [*base_of(here, model, data), *pretrained_of(here, model)]
+    given = [*base_of(here, model, data), *pretrained_of(here, model), *few_texts(data)]
     assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
 
 
@@ -240,8 +231,7 @@ def test_test_runs(
     attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
     given = []
     if attached[-1].endswith(".BaseDivergence"):
-        sizes = {"train_size": 60, "validation_size": 40, "test_size": 40}
-        base = saved_base(here, CONFIGS / "data/planted.yaml", **sizes)
+        base = saved_base(here, CONFIGS / "data/planted.yaml")
         given = [f"--trainer.callbacks.base={base}"]
     if file.stem == "impermissible_mass":
         given = ["--trainer.callbacks.column=evidence"]
@@ -279,7 +269,7 @@ def test_model_without_an_experiment_runs(
     sources(data)
     vectors(file)
     command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(file), "--data", str(data)]
-    assert main([*command, *([] if of_pairs else SMALL), *ONE_BATCH]) == 0
+    assert main([*command, *few_texts(data), *ONE_BATCH]) == 0
 
 
 @pytest.mark.parametrize("file", left_over("data", "data"), ids=name)
@@ -293,5 +283,4 @@ def test_corpus_without_an_experiment_runs(
     if read(file)["class_path"].endswith(("PairDataModule", "BabiStories")):
         model = CONFIGS / "models/pair_average_additive.yaml"
     command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(model), "--data", str(file)]
-    sizes = SMALL if "train_size" in options else []
-    assert main([*command, *TINY, *sizes, *ONE_BATCH]) == 0
+    assert main([*command, *TINY, *few_texts(file), *ONE_BATCH]) == 0

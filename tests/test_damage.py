@@ -13,8 +13,8 @@ import torch
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata, read_pieces, read_record, record_columns
 from attnlight.records.parquet import open_writer, read_table
-from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT
-from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO, read_checkpoint
+from attnlight.storage.checkpoint_file import CHECKPOINT_FORMAT, CHECKPOINT_KEY, read_checkpoint
+from attnlight.storage.checkpoints import AtomicCheckpointIO
 from attnlight.studies.selection import chosen_epoch
 from tests.damage import DAMAGES, folder_for_all, without_rights
 from tests.report.fake import rows_of, write_record

@@ -19,7 +19,7 @@ import yaml
 
 from attnlight.__main__ import main
 from attnlight.records import read_record
-from attnlight.storage.checkpoints import read_checkpoint
+from attnlight.storage.checkpoint_file import read_checkpoint
 from attnlight.storage.files import read_json, read_yaml
 from tests.cli.test_export import write_run
 from tests.commands import CONFIGS, in_forks
@@ -110,7 +110,7 @@ def require_whole(place: Path, before: dict[str, tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("verb", "left"),
     [(verb, left) for verb in VERBS for left in ("0", "ro")]
-    + [(verb, "20480") for verb in VERBS if verb not in ("export", "study")],
+    + [(verb, "20480") for verb in ("fit", "fit on", "test")],
 )
 def test_one_sentence(verb: str, left: str, world: Path, tmp_path: Path) -> None:
     given = [left, str(world), *VERBS[verb]]

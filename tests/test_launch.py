@@ -17,6 +17,7 @@ TOOLS = ["bash", "cat", "cksum", "cp", "dirname", "env", "flock", "grep", "ls", 
 TOOLS += ["rm", "sleep", "touch"]
 ARGUMENTS = ("fit", "-c", "a folder/x.yaml", "--run", "it's")
 TORCHRUN = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host"}
+VERBS = ("fit", "validate", "test", "predict")
 SLURM = {"SLURM_JOB_ID": "4711", "SLURM_NNODES": "2", "SLURM_NTASKS": "8"}
 
 PYTHON = """#!/usr/bin/env bash
@@ -115,38 +116,46 @@ def test_scripts_run(script: str) -> None:
 
 
 class TestLauncher:
-    @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict", "report", "--help"])
-    def test_one_machine(self, checkout: Checkout, verb: str) -> None:
-        command = [checkout.python, "-m", "attnlight", verb, *ARGUMENTS[1:]]
-        assert checkout.lines(verb, *ARGUMENTS[1:]) == [command]
-
-    def test_no_argument_is_passed_on_too(self, checkout: Checkout) -> None:
-        assert checkout.lines() == [[checkout.python, "-m", "attnlight"]]
-
-    def test_one_node_needs_no_torchrun(self, checkout: Checkout) -> None:
-        variables = TORCHRUN | {"NNODES": "1", "NODE_RANK": "0"}
-        assert checkout.lines(*ARGUMENTS, **variables) == checkout.lines(*ARGUMENTS)
+    @pytest.mark.parametrize(
+        ("words", "variables"),
+        [
+            *(((verb, *ARGUMENTS[1:]), {}) for verb in (*VERBS, "report", "--help")),
+            ((), {}),
+            (ARGUMENTS, TORCHRUN | {"NNODES": "1", "NODE_RANK": "0"}),  # needs no torchrun
+            # what launches nothing: ranks, and other verbs
+            (ARGUMENTS, TORCHRUN | {"LOCAL_RANK": "0", "RANK": "1", "WORLD_SIZE": "2"}),
+            (ARGUMENTS, SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "3"}),
+            (ARGUMENTS, SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"} | TORCHRUN),
+            (("report", "run"), TORCHRUN),
+            (("report", "run"), SLURM),
+        ],
+    )
+    def test_one_machine(
+        self, checkout: Checkout, words: tuple[str, ...], variables: dict[str, str]
+    ) -> None:
+        assert checkout.lines(*words, **variables) == [[checkout.python, "-m", "attnlight", *words]]
 
     @pytest.mark.parametrize(
-        ("variables", "devices"),
+        ("variables", "devices", "port"),
         [
-            ({}, 1),
-            ({"CUDA_VISIBLE_DEVICES": ""}, 1),
-            ({"CUDA_VISIBLE_DEVICES": "-1"}, 1),
-            ({"CUDA_VISIBLE_DEVICES": "3"}, 1),
-            ({"CUDA_VISIBLE_DEVICES": "0,2,GPU-5d"}, 3),
-            ({"CUDA_VISIBLE_DEVICES": "0,2", "NPROC_PER_NODE": "4"}, 4),
+            ({}, 1, 29500),
+            ({"MASTER_PORT": "1234"}, 1, 1234),
+            ({"CUDA_VISIBLE_DEVICES": ""}, 1, 29500),
+            ({"CUDA_VISIBLE_DEVICES": "-1"}, 1, 29500),
+            ({"CUDA_VISIBLE_DEVICES": "3"}, 1, 29500),
+            ({"CUDA_VISIBLE_DEVICES": "0,2,GPU-5d"}, 3, 29500),
+            ({"CUDA_VISIBLE_DEVICES": "0,2", "NPROC_PER_NODE": "4"}, 4, 29500),
         ],
     )
     def test_several_nodes(
-        self, checkout: Checkout, variables: dict[str, str], devices: int
+        self, checkout: Checkout, variables: dict[str, str], devices: int, port: int
     ) -> None:
         (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN, **variables)
         launcher = f"--nnodes 2 --node-rank 1 --nproc-per-node {devices} --master-addr host"
         assert line == [
             str(checkout.root / ".venv/bin/torchrun"),
             *launcher.split(),
-            *("--master-port", "29500", "-m", "--", "attnlight"),
+            *("--master-port", str(port), "-m", "--", "attnlight"),
             *ARGUMENTS,
             *trainer(2, devices),
         ]
@@ -158,10 +167,6 @@ class TestLauncher:
         options = get_args_parser().parse_args(line[1:])
         assert (options.module, options.training_script) == (True, "attnlight")
         assert options.training_script_args == [*ARGUMENTS, *trainer(2, 1)]
-
-    def test_port_of_several_nodes(self, checkout: Checkout) -> None:
-        (line,) = checkout.lines(*ARGUMENTS, **TORCHRUN, MASTER_PORT="1234")
-        assert line[line.index("--master-port") + 1] == "1234"
 
     @pytest.mark.parametrize("gpus", [1, 2, 8])
     def test_gpus_are_counted(self, checkout: Checkout, gpus: int) -> None:
@@ -177,13 +182,14 @@ class TestLauncher:
         assert line[line.index("fit") :] == [*given, "--trainer.num_nodes", "2"]
 
     @pytest.mark.parametrize(
-        ("variables", "tasks", "cpus"),
+        ("variables", "tasks", "more"),
         [
             ({}, 4, []),
             ({"SLURM_CPUS_PER_TASK": "6"}, 4, ["--cpus-per-task", "6"]),
             ({"SLURM_NTASKS": "", "SLURM_NTASKS_PER_NODE": "2"}, 2, []),
             ({"SLURM_NTASKS": "", "SLURM_GPUS_ON_NODE": "8"}, 8, []),
             ({"SLURM_NTASKS": ""}, 1, []),
+            ({"SLURM_NNODES": "1", "SLURM_NTASKS": "2"}, 2, []),
             # a batch script's own shell, and what many of them export for other programs
             ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "MASTER_ADDR": "h"}, 4, []),
             ({"WORLD_SIZE": "8", "NNODES": "2", "MASTER_PORT": "1"}, 4, []),
@@ -192,48 +198,21 @@ class TestLauncher:
         ],
     )
     def test_slurm(
-        self, checkout: Checkout, variables: dict[str, str], tasks: int, cpus: list[str]
+        self, checkout: Checkout, variables: dict[str, str], tasks: int, more: list[str]
     ) -> None:
-        (line,) = checkout.lines(*ARGUMENTS, **(SLURM | variables))
-        srun = f"srun --nodes 2 --ntasks {2 * tasks} --ntasks-per-node {tasks}"
+        given = SLURM | variables
+        nodes = int(given["SLURM_NNODES"])
+        (line,) = checkout.lines(*ARGUMENTS, **given)
+        srun = f"srun --nodes {nodes} --ntasks {nodes * tasks} --ntasks-per-node {tasks}"
         inside = f"env SLURM_NTASKS_PER_NODE={tasks} SLURM_JOB_NAME=attnlight"
-        assert line == [
-            *srun.split(),
-            *cpus,
-            "--kill-on-bad-exit=1",
-            *inside.split(),
-            *(checkout.python, "-m", "attnlight"),
-            *ARGUMENTS,
-            *trainer(2, tasks),
-        ]
-
-    def test_slurm_on_one_node(self, checkout: Checkout) -> None:
-        variables = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "2"}
-        (line,) = checkout.lines(*ARGUMENTS, **variables)
-        assert line[:3] == ["srun", "--nodes", "1"]
-        assert line[-6:] == trainer(1, 2)
+        python = [checkout.python, "-m", "attnlight"]
+        expected = [*srun.split(), *more, "--kill-on-bad-exit=1", *inside.split(), *python]
+        assert line == [*expected, *ARGUMENTS, *trainer(nodes, tasks)]
 
     def test_one_task_of_slurm_starts_its_own_ranks(self, checkout: Checkout) -> None:
         variables = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "1"}
         plain = checkout.lines(*ARGUMENTS)[0]
         assert checkout.lines(*ARGUMENTS, **variables) == [["env", "-u", "SLURM_NTASKS", *plain]]
-
-    @pytest.mark.parametrize(
-        "variables",
-        [
-            TORCHRUN | {"LOCAL_RANK": "0", "RANK": "1", "WORLD_SIZE": "2"},
-            SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "3"},
-            SLURM | {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"} | TORCHRUN,
-        ],
-    )
-    def test_ranks_launch_nothing(self, checkout: Checkout, variables: dict[str, str]) -> None:
-        assert checkout.lines(*ARGUMENTS, **variables) == checkout.lines(*ARGUMENTS)
-
-    @pytest.mark.parametrize("variables", [TORCHRUN, SLURM])
-    def test_other_verbs_launch_nothing(
-        self, checkout: Checkout, variables: dict[str, str]
-    ) -> None:
-        assert checkout.lines("report", "run", **variables) == checkout.lines("report", "run")
 
     @pytest.mark.parametrize(
         ("variables", "said"),
@@ -327,22 +306,30 @@ class TestEnvironment:
         assert (checkout.root.parent / "other folder/bin/python").is_file()
         assert not (checkout.root / ".venv").exists()
 
-    @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
-    def test_installed_again_after_a_change(self, checkout: Checkout, changed: str) -> None:
+    @pytest.mark.parametrize(
+        ("changed", "calls"),
+        [
+            ("pyproject.toml", ["pip", "attnlight"]),
+            ("constraints.txt", ["pip", "attnlight"]),
+            (".venv/.attnlight-installed", ["pip", "attnlight"]),  # an environment made by hand
+            ("", ["pip", "attnlight"]),  # a checkout that was moved
+            (".venv/bin/python", ["venv", "pip", "attnlight"]),
+        ],
+    )
+    def test_installed_again_after_a_change(
+        self, checkout: Checkout, changed: str, calls: list[str]
+    ) -> None:
         checkout.launch("--version")
         checkout.calls()
-        with (checkout.root / changed).open("a") as file:
-            file.write("more\n")
-        checkout.launch("--version")
-        checkout.launch("--version")
-        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight", "attnlight"]
-
-    def test_installed_again_after_a_move(self, checkout: Checkout) -> None:
-        checkout.launch("--version")
-        checkout.calls()
-        checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
-        checkout.launch("--version")
-        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight"]
+        if not changed:
+            checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
+        elif changed.startswith("."):
+            (checkout.root / changed).unlink()
+        else:
+            (checkout.root / changed).write_text("more\n")
+        for _ in range(2):
+            assert checkout.launch("--version").returncode == 0
+        assert [call[1] for call in checkout.calls()] == [*calls, "attnlight"]
 
     def test_check_adds_its_tools_and_they_stay(self, checkout: Checkout) -> None:
         for verb in ("--version", "check", "--version", "check"):
@@ -354,20 +341,6 @@ class TestEnvironment:
         failed = checkout.launch("--version", variables={"PIP_STATUS": "9"})
         assert failed.returncode == 9
         assert [call[1] for call in checkout.calls()] == ["venv", "pip"]
-        assert checkout.launch("--version").returncode == 0
-        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight"]
-
-    def test_an_environment_made_by_hand_is_used(self, checkout: Checkout) -> None:
-        checkout.launch("--version")
-        (checkout.root / ".venv/.attnlight-installed").unlink()
-        checkout.calls()
-        checkout.launch("--version")
-        assert [call[1] for call in checkout.calls()] == ["pip", "attnlight"]
-
-    def test_a_broken_environment_is_made_anew(self, checkout: Checkout) -> None:
-        checkout.launch("--version")
-        (checkout.root / ".venv/bin/python").unlink()
-        checkout.calls()
         assert checkout.launch("--version").returncode == 0
         assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight"]
 

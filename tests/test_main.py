@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 import attnlight.__main__ as program
 from attnlight.cli import processes
 from attnlight.errors import InputError
+from tests.commands import in_forks
 from tests.report.fake import write_run
 
 LITTLE = (
@@ -137,11 +138,11 @@ def test_deep_nesting_is_told_where_a_reader_met_it_alone(
 def test_a_folder_whose_name_is_no_utf_8_is_named(tmp_path: Path) -> None:
     """As a file that another system wrote: neither Arrow nor the terminal can encode it."""
     run = write_run(tmp_path / "run", epochs=()).rename(tmp_path / os.fsdecode(b"M\xfcll"))
-    command = [sys.executable, "-m", "attnlight", "report", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert r"M\udcfcll" in done.stderr
-    assert done.stderr.count("\n") == 1
+    given = ["report", str(run)]
+    (status,), said = in_forks(program.main, given, cwd=tmp_path, environments=[dict(os.environ)])
+    assert status == 2
+    assert r"M\udcfcll" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("buffered", ["", "1"])

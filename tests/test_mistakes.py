@@ -6,14 +6,11 @@ refused command may change.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pickle
-import resource
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +24,8 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.storage.locking import sole_process
-from tests.commands import CONFIGS
+from tests.commands import CONFIGS, without_figures
+from tests.damage import files_of_at_most, make_read_only
 
 TRAINER = ["-c", f"{CONFIGS}/trainer.yaml"]
 SMALL = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--model.vectors.path=null"]
@@ -39,7 +37,7 @@ PLANTED = ["fit", *QUIET, "--experiment=new"]  # refused before there is a corpu
 RUN = "checkpoints/e/r"
 BEST = f"--ckpt_path={RUN}/best.ckpt"
 TEST = ["test", "-c", f"{RUN}/fit.yaml"]
-ALL = [*TEST, "-c", f"{CONFIGS}/tests/cheap.yaml", BEST]
+TESTED = [*TEST, "-c", "tests.yaml", BEST]
 BASE = ["--model=SeedVariant", "--model.base"]
 
 
@@ -71,7 +69,7 @@ def described(path: Path, folder: str, **options: Any) -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Corpora, one trained run with records, and damaged files."""
     world = tmp_path_factory.mktemp("world")
-    corpus(world / "corpus")
+    corpus(world / "corpus", rows=20)
     corpus(world / "another", rows=30)
     corpus(world / "one-class", test="text,label\na,neg\nb,neg\n")
     corpus(world / "empty", test="text,label\n")
@@ -83,8 +81,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(world)
         run = [word if word != "--experiment=new" else "--experiment=e" for word in FIT]
-        assert main([*run, "--run=r", "-c", f"{CONFIGS}/tests/predictions.yaml"]) == 0
-        assert main(ALL) == 0
+        assert main([*run, "--run=r"]) == 0
+        without_figures("tests.yaml", "predictions", "attention_permutation")
+        assert main(TESTED) == 0
         _damage(world)
         yield world
 
@@ -331,17 +330,6 @@ class TestOneProcessAtATime:
             shutil.rmtree(folder)
 
 
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk on which no file grows larger; in bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 class TestDisk:
     def test_that_fills_up_while_a_checkpoint_is_written(
         self, world: Path, capsys: pytest.CaptureFixture[str]
@@ -355,7 +343,7 @@ class TestDisk:
 
     @pytest.mark.parametrize(
         "words",
-        [ALL, ["predict", "-c", f"{RUN}/fit.yaml", BEST], ["report", RUN]],
+        [TESTED, ["predict", "-c", f"{RUN}/fit.yaml", BEST], ["report", RUN]],
         ids=["test", "predict", "report"],
     )
     def test_that_is_full(
@@ -391,14 +379,7 @@ class TestDisk:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        opened = os.open
-
-        def read_only(path: Any, flags: int, *mode: int, **options: Any) -> int:
-            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and RUN in str(path):
-                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-            return opened(path, flags, *mode, **options)
-
-        monkeypatch.setattr(os, "open", read_only)
+        make_read_only(RUN, monkeypatch)
         assert main([verb, "-c", f"{RUN}/fit.yaml", BEST]) == 2
         assert f"{RUN} cannot be written: Read-only file system" in sentence(capsys)
 
@@ -434,7 +415,7 @@ HOSTILE = [
     "\U0001f600 \u05e9\u05dc\u05d5\u05dd ü good",
     "",
 ]
-LONG = "word " * 5_000 + "good"
+LONG = "word " * 2_000 + "good"
 
 
 @pytest.mark.parametrize("paired", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -467,9 +448,11 @@ def test_hostile_texts_names_and_paths_go_through(
     given = [*fit, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
     assert main(given) == 0
     run = "runs \u202eü/new/\u05e9 \U0001f600"
-    attached = ["-c", f"{CONFIGS}/tests/cheap.yaml", f"--ckpt_path={run}/best.ckpt"]
-    assert main(["test", "-c", f"{run}/fit.yaml", *attached]) == 0
-    assert main(["predict", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt"]) == 0
+    attached = without_figures(
+        "tests.yaml", "predictions", "attention_permutation", "decision_flip"
+    )
+    assert main(["test", run, *attached]) == 0
+    assert main(["predict", run]) == 0
     assert main(["report", run]) == 0
     record = read_record(Path(run, "records/test/predictions.parquet"))
     assert len(record.columns["index"]) == len(rows) + 1

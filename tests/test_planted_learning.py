@@ -4,7 +4,6 @@ The same experiments as in docs/results.md in little: fewer texts and a narrower
 of it fits into a minute.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +23,6 @@ NARROW = [
     "--trainer.max_epochs=4",
 ]
 WORDS_ALONE = ["--data.train_size=8000", "--trainer.max_epochs=2"]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
-    return tmp_path
 
 
 def right(name: str, *options: str) -> NDArray[np.bool_]:

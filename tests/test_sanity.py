@@ -13,8 +13,7 @@ from attnlight.cli.shorthand import expand
 from attnlight.figures.tables import estimate
 from attnlight.records import Record, read_record
 from attnlight.statistics.sanity import sanity_verdicts
-from attnlight.storage.shipped import CONFIGS
-from tests.commands import CPU, QUIET, attnlight_here, attnlight_on_two
+from tests.commands import CPU, QUIET, attnlight_here
 
 RECORD = "records/test/sanity.parquet"
 SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=20"]
@@ -111,18 +110,6 @@ def test_a_run_without_a_checkpoint_is_refused(
         assert f"there is no checkpoint {bare}/best.ckpt" in capsys.readouterr().err
 
 
-@pytest.mark.ddp
-@pytest.mark.slow
-def test_two_devices_write_what_one_writes(runs: list[Path], tmp_path: Path) -> None:
-    command = ["sanity", *map(str, runs), "--methods=input_gradient,occlusion", "--overwrite"]
-    attnlight_here(*command, *CPU, *QUIET, cwd=tmp_path)
-    one = record_of(runs[0])
-    attnlight_on_two(*command, *QUIET, cwd=tmp_path)
-    two = record_of(runs[0])
-    for name, values in one.columns.items():
-        np.testing.assert_allclose(two.columns[name], values, atol=1e-6, err_msg=name)
-
-
 def test_it_is_a_test_with_one_callback(runs: list[Path]) -> None:
     first, second = map(str, runs)
     options = ["--methods", "gradient", "--max_instances=null", "--trainer.accelerator", "cpu"]
@@ -135,9 +122,3 @@ def test_it_is_a_test_with_one_callback(runs: list[Path]) -> None:
     assert json.loads(value) == [
         {"class_path": "attnlight.callbacks.Sanity", "init_args": init_args}
     ]
-
-
-def test_the_shipped_file_is_the_verb_without_options() -> None:
-    text = (CONFIGS / "tests/sanity.yaml").read_text(encoding="utf-8")
-    assert "class_path: attnlight.callbacks.Sanity" in text
-    assert "init_args" not in text

@@ -37,7 +37,7 @@ VERBS: dict[str, tuple[str, list[str]]] = {
     "configs": ("attnlight.storage.shipped.shipped_configs", []),
     "demo": ("attnlight.cli.demo.subprocess.Popen.wait", []),
 }
-BOTH = ("test", "study", "report", "demo")
+BOTH = ("test", "study", "demo")
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
-from attnlight.storage.checkpoints import CHECKPOINT_KEY, read_checkpoint
+from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
 from attnlight.storage.locking import require_creatable, sole_process
 from attnlight.storage.parsing import OneSentenceParser

@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import ModelSummary, ProgressBar
 from attnlight.callbacks.hooks.epoch_recorder import RecordingCallback
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.storage.checkpoints import (
+from attnlight.storage.checkpoint_file import (
     CHECKPOINT_KEY,
     GLOBAL_BATCH_SIZE,
     OPTIMIZER_STATES,

@@ -9,25 +9,8 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from typing_extensions import override
 
-from attnlight.storage.checkpoint_file import (
-    CHECKPOINT_FORMAT,
-    CHECKPOINT_KEY,
-    GLOBAL_BATCH_SIZE,
-    OPTIMIZER_STATES,
-    SLURM_JOB,
-    read_checkpoint,
-)
+from attnlight.storage.checkpoint_file import read_checkpoint
 from attnlight.storage.files import replacing
-
-__all__ = [
-    "CHECKPOINT_FORMAT",
-    "CHECKPOINT_KEY",
-    "GLOBAL_BATCH_SIZE",
-    "OPTIMIZER_STATES",
-    "SLURM_JOB",
-    "AtomicCheckpointIO",
-    "read_checkpoint",
-]
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -27,7 +27,7 @@ from attnlight.models.build import build_model, plain_net
 from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
 from attnlight.reference import TrainedModel
-from attnlight.storage.checkpoints import (
+from attnlight.storage.checkpoint_file import (
     CHECKPOINT_FORMAT,
     CHECKPOINT_KEY,
     OPTIMIZER_STATES,

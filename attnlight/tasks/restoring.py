@@ -7,7 +7,7 @@ from typing import Any
 
 from attnlight.errors import InputError
 from attnlight.problems import Problem
-from attnlight.storage.checkpoints import CHECKPOINT_KEY
+from attnlight.storage.checkpoint_file import CHECKPOINT_KEY
 
 
 def require_same(

@@ -133,6 +133,9 @@ def test_texts_are_those_of_the_trainer(kind: str, tmp_path: Path) -> None:
             of_pairs(tmp_path) if kind == "pairs" else of_texts(tmp_path, kind == "sentences")
         )
     task.raw = RawText.of_corpus(data)
+    if kind == "tokens":
+        with pytest.raises(InputError, match="row 0 has 2 labels for 1 tokens"):
+            attnlight.run(task, [{"text": ".", "pos": ["."], "label": ["O", "O"]}])
     trainer(tmp_path / "run", Texts()).test(task, data, verbose=False)
     found = attnlight.run(task, rows, "texts", batch_size=3).table("texts")
     expected = read_record(tmp_path / "run/records/test/texts.parquet").columns

@@ -102,18 +102,6 @@ class TestData:
         own = FIT_YAML["data"]
         assert config["data"] == own | {"init_args": own["init_args"] | {"digits": "0"}}
 
-    def test_of_a_command_reads_the_one_that_was_named(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """The command that failed: `-c RUN/fit.yaml --data other.yaml` read SST."""
-        fit = written(tmp_path, FIT_YAML, "fit.yaml")
-        with pytest.raises(SystemExit):
-            main(["fit", "-c", fit, f"--data={CONFIGS}/data/planted_4class.yaml", "--print_config"])
-        said = yaml.safe_load(capsys.readouterr().out)
-        assert said["data"]["class_path"] == "attnlight.datamodules.PlantedEvidence"
-        assert "local" not in said["data"]["init_args"]
-        assert said["data"]["init_args"]["num_classes"] == 4
-
 
 class TestModel:
     def test_of_the_same_class_is_merged_option_by_option(self, tmp_path: Path) -> None:
@@ -130,12 +118,6 @@ class TestModel:
         config = composed("-c", fit, f"{option}=attnlight.tasks.SeedVariant")
         assert config["model"] == {"class_path": "attnlight.tasks.SeedVariant"}
         assert composed("-c", fit, f"{option}=AttentionClassifier")["model"]["init_args"]
-
-    def test_from_a_file_is_replaced(self, tmp_path: Path) -> None:
-        fit = written(tmp_path, FIT_YAML, "fit.yaml")
-        file = CONFIGS / "models/bilstm_additive.yaml"
-        config = composed("-c", fit, "--model", str(file))
-        assert config["model"] == yaml.safe_load(file.read_text())
 
     @pytest.mark.parametrize("null", ["null", "Null", "NULL", "~"])
     def test_an_option_is_unset_as_yaml_spells_null(self, tmp_path: Path, null: str) -> None:
@@ -167,15 +149,12 @@ class TestTrainer:
         option = "--trainer.callbacks=[{class_path: lightning.pytorch.callbacks.Timer}]"
         assert callbacks(composed(*PERMUTATION, option)) == ["AttentionPermutation", "Timer"]
 
-    def test_keys_are_merged_one_by_one(self, tmp_path: Path) -> None:
-        config = composed("-c", written(tmp_path, {"trainer": {"max_epochs": 2}}))
-        default = read_config(DEFAULT_TRAINER)["trainer"]
-        assert config["trainer"] == default | {"max_epochs": 2}
-
-    def test_a_list_can_be_appended_to(self, tmp_path: Path) -> None:
+    def test_keys_are_merged_one_by_one_and_lists_appended_to(self, tmp_path: Path) -> None:
         logger = {"class_path": "lightning.pytorch.loggers.TensorBoardLogger"}
-        config = composed("-c", written(tmp_path, {"trainer": {"logger+": logger}}))
-        assert len(config["trainer"]["logger"]) == 3
+        more = {"max_epochs": 2, "logger+": logger}
+        config = composed("-c", written(tmp_path, {"trainer": more}))["trainer"]
+        default = read_config(DEFAULT_TRAINER)["trainer"]
+        assert config == default | {"max_epochs": 2, "logger": [*default["logger"], logger]}
 
 
 class TestFitYaml:

@@ -50,6 +50,7 @@ def test_sigterm_ends_the_command_under_way_and_the_demo(
         os.kill(int(process), 0)
 
 
+@pytest.mark.slow
 def test_no_line_of_its_card_is_unmeasured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

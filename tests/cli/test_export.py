@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlight.__main__ import main
-from attnlight.cli.export import spans
 from attnlight.records import ShardWriter, list_column, merge_shards
 from attnlight.records.parquet import read_table
 from tests.commands import CPU, QUIET, experiment
@@ -62,28 +61,18 @@ def test_each_text_as_eraser_reads_it(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     found = exported(run, "--share", "0.5")
     assert list(found) == ["0", "3", "5", "7"]
+    first, second = ({"start_token": n, "end_token": n + 1} for n in (0, 2))
+    rationale = {"docid": "3", "hard_rationale_predictions": [first, second]}
     assert found["3"] == {
         "annotation_id": "3",
-        "rationales": [
-            {
-                "docid": "3",
-                "hard_rationale_predictions": [
-                    {"start_token": 0, "end_token": 1},
-                    {"start_token": 2, "end_token": 3},
-                ],
-                "soft_rationale_predictions": SCORES[0],
-            }
-        ],
+        "rationales": [rationale | {"soft_rationale_predictions": SCORES[0]}],
         "classification": "NEG",
         "classification_scores": {"NEG": 0.75, "POS": 0.25},
     }
     # Rounded up, ties from left to right; an item without a score comes last.
     hard = {key: row["rationales"][0]["hard_rationale_predictions"] for key, row in found.items()}
-    assert hard["0"] == [
-        {"start_token": 0, "end_token": 1},
-        {"start_token": 2, "end_token": 3},
-    ]
-    assert hard["7"] == [{"start_token": 0, "end_token": 1}]
+    assert hard["0"] == [first, second]
+    assert hard["7"] == [first]
     assert hard["5"] == [{"start_token": 1, "end_token": 3}, {"start_token": 4, "end_token": 5}]
     soft = found["5"]["rationales"][0]["soft_rationale_predictions"]
     assert soft == [-1.0, 2.0, 1.5, -1.0, 0.0]
@@ -112,15 +101,6 @@ def test_every_method_has_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_sentences_have_scores_alone(tmp_path: Path) -> None:
     found = exported(write_run(tmp_path, items="sentences"))
     assert found["7"]["rationales"] == [{"docid": "7", "soft_sentence_predictions": [3.0]}]
-
-
-@pytest.mark.parametrize(
-    ("places", "expected"),
-    [([], []), ([2], [(2, 3)]), ([0, 1, 2, 5, 7, 8], [(0, 3), (5, 6), (7, 9)])],
-)
-def test_spans(places: list[int], expected: list[tuple[int, int]]) -> None:
-    found = spans(np.array(places, np.int64))
-    assert [(span["start_token"], span["end_token"]) for span in found] == expected
 
 
 @pytest.mark.parametrize("unique", [True, False])
@@ -217,7 +197,6 @@ def test_a_record_without_scores_or_marks(
 def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted run: trained, tested with scores, exported; and its report."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["attnlight"])
     small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20"]
     options = ["--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", *CPU, *QUIET]
     named = ["--experiment=e", "--run=r", *small, *options]

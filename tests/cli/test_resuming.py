@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from attnlight.cli.processes import RANK_ZERO
 from attnlight.cli.resuming import require_same_batches
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionTask
-from tests.commands import CONFIGS, attnlight_on_two, on_ranks
+from tests.commands import CONFIGS, attnlight_on_two, on_ranks, without_figures
 from tests.test_mistakes import FIT, content, corpus, described, sentence
 
 RUN = "checkpoints/new/r"
@@ -224,8 +225,11 @@ class TestRequeuedJob:
             assert isinstance(end.value.code, int)
             return end.value.code
 
-    @pytest.mark.parametrize("options", [[], ["--overwrite"]], ids=["", "overwrite"])
-    @pytest.mark.parametrize(("steps", "left"), [(1, [0, 0, 1, 1]), (3, [1, 1])])
+    @pytest.mark.parametrize(
+        ("options", "steps", "left"),
+        [([], 1, [0, 0, 1, 1]), (["--overwrite"], 3, [1, 1])],
+        ids=["", "overwrite"],
+    )
     def test_goes_on_after_the_last_whole_epoch(
         self,
         job: list[int],
@@ -261,31 +265,41 @@ class TestRequeuedJob:
         assert "unfinished: add --ckpt_path last" in sentence(capsys)
 
 
-@pytest.mark.parametrize(("size", "devices"), [(32, 1), (16, 2), (8, 4)])
-def test_devices_that_divide_the_batches(size: int, devices: int) -> None:
-    require_same_batches("last.ckpt", 32, size, devices)
-
-
 @pytest.mark.parametrize(
-    ("size", "devices", "remedy"), [(32, 2, "--data.batch_size 16"), (16, 3, "divides 32")]
+    ("size", "devices", "remedy"),
+    [
+        *((size, devices, None) for size, devices in ((32, 1), (16, 2), (8, 4))),
+        (32, 2, "--data.batch_size 16"),
+        (16, 3, "divides 32"),
+    ],
 )
-def test_devices_that_read_other_batches(size: int, devices: int, remedy: str) -> None:
-    with pytest.raises(InputError, match=remedy):
+def test_devices_read_the_same_batches(size: int, devices: int, remedy: str | None) -> None:
+    with pytest.raises(InputError, match=remedy) if remedy else nullcontext():
         require_same_batches("last.ckpt", 32, size, devices)
+
+
+@pytest.fixture(scope="module")
+def measured(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy with records of predictions."""
+    copy = shutil.copytree(trained, tmp_path_factory.mktemp("tested") / "world")
+    described(copy / "corpus.yaml", f"{copy}/corpus")
+    predictions = without_figures(copy / "predictions.yaml", "predictions")
+    without_figures(copy / "erasure.yaml", "single_erasure")
+    assert main(["test", str(copy / RUN), *predictions]) == 0
+    return copy
 
 
 class TestTwoCheckpoints:
     """Records of two checkpoints share neither a card nor a page."""
 
     @pytest.fixture
-    def tested(self, world: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-        assert main(["test", RUN, "--tests=predictions"]) == 0
-        capsys.readouterr()
-        return world / RUN
+    def tested(self, measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.chdir(shutil.copytree(measured, tmp_path / "copy"))
+        return tmp_path / "copy" / RUN
 
     def test_of_two_names(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
         before = content(tested)
-        last = ["test", RUN, "--tests=single_erasure", "--ckpt_path=last"]
+        last = ["test", RUN, "-c", "erasure.yaml", "--ckpt_path=last"]
         assert main(last) == 2
         told = sentence(capsys)
         for name in ("predictions.parquet", "best.ckpt, now last.ckpt", "--overwrite"):
@@ -300,27 +314,13 @@ class TestTwoCheckpoints:
     def test_of_an_earlier_version(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
         best = torch.load(tested / "best.ckpt", weights_only=True)
         torch.save(best | {"epoch": 7}, tested / "best.ckpt")
-        assert main(["test", RUN, "--tests=single_erasure"]) == 2
+        assert main(["test", RUN, "-c", "erasure.yaml"]) == 2
         assert "predictions.parquet was measured with an earlier best.ckpt" in sentence(capsys)
-        assert main(["test", RUN, "--tests=predictions"]) == 0
-        assert main(["test", RUN, "--tests=single_erasure"]) == 0
+        for tests in ("predictions", "erasure"):
+            assert main(["test", RUN, "-c", f"{tests}.yaml"]) == 0
 
     def test_of_texts_on_the_page(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", RUN, "--ckpt_path=last"]) == 0
         assert main(["report", RUN]) == 2
         told = sentence(capsys)
         assert "predictions.parquet are of two checkpoints, best.ckpt and last.ckpt" in told
-
-
-def test_which_tests_go_last(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    draws = "--trainer.callbacks.draws=2"
-    assert main(["test", RUN, "--tests=decision_flip", draws]) == 0
-    assert main(["test", RUN, "--tests=cheap"]) == 2
-    told = sentence(capsys)
-    for name in (
-        "decision_flip.parquet",
-        "draws 2, now 5",
-        "--overwrite",
-        "--tests card goes last",
-    ):
-        assert name in told

@@ -35,14 +35,12 @@ class TestFit:
             ("sst_bilstm", [SST]),
             ("experiments/sst_bilstm", [SST]),
             ("-c sst_bilstm", [SST]),
-            ("-c=sst_bilstm", [SST]),
             ("--config sst_bilstm", [SST]),
             ("-c sst_bilstm -c tests/cheap", [SST, CHEAP]),
             ("sst_bilstm --tests cheap", [SST, CHEAP]),
             ("--tests cheap sst_bilstm", [SST, CHEAP]),
             ("--tests=cheap,all sst_bilstm", [SST, CHEAP, ALL]),
             ("--data imdb --model bilstm_additive", [IMDB, MODEL]),
-            ("--model=bilstm_additive --data=imdb", [MODEL, IMDB]),
             ("--run r sst_bilstm --data.seed 1", [SST, "--run=r", "--data.seed=1"]),
             ("--overwrite sst_bilstm", [SST, "--overwrite"]),
             ("--print_config sst_bilstm", [SST, "--print_config"]),
@@ -128,11 +126,10 @@ class TestEvaluation:
     def test_every_verb_takes_a_run(self, run: Path) -> None:
         folder = run.parents[2]
         relative = str(run.relative_to(folder))
-        attnlight_here("test", f"{relative}/", "--tests", "cheap", cwd=folder)
-        attnlight_here("validate", relative, "--tests", "predictions", cwd=folder)
+        attnlight_here("test", f"{relative}/", "--tests", "single_erasure", cwd=folder)
+        attnlight_here("validate", relative, cwd=folder)
         attnlight_here("predict", relative, cwd=folder)
         assert (run / "records/test/single_erasure.parquet").is_file()
-        assert (run / "records/val/predictions.parquet").is_file()
         assert list(run.glob("predictions*.parquet"))
 
     def test_a_run_without_its_checkpoint(

@@ -12,7 +12,6 @@ from attnlight.cli.vectors import parser
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.models import read_vectors
 from tests.benchmarks.processes import modules_after
-from tests.commands import QUIET, attnlight_on_two, experiment
 from tests.data.local import write_corpus
 
 needs_gensim = pytest.mark.skipif(
@@ -20,8 +19,6 @@ needs_gensim = pytest.mark.skipif(
     reason="gensim has no wheels for this Python",
 )
 FEW = ["--size=4", "--epochs=2", "--min_count=2"]
-SMALL = ["--data.train_size=60", "--data.validation_size=40", "--data.test_size=40"]
-TINY = ["--model.net.embedding_size=4", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
 
 
 def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool) -> Path:
@@ -68,30 +65,6 @@ def test_words_of_several_corpora_share_a_file(
     assert found.tolist() == [False, True, False]
 
 
-@needs_gensim
-def test_same_command_writes_the_same_file(corpora: list[str], tmp_path: Path) -> None:
-    for name in ("one.vec", "two.vec"):
-        assert main(["vectors", *corpora, f"--output={name}", *FEW]) == 0
-    assert main(["vectors", *corpora, "--output=other.vec", *FEW, "--seed=1"]) == 0
-    one, two, other = ((tmp_path / f"{name}.vec").read_bytes() for name in ("one", "two", "other"))
-    assert one == two
-    assert one != other
-
-
-@needs_gensim
-def test_data_variable_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "data/copy", train={"text": ["here here", "here"], "label": [0, 1]})
-    monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path / "data"))
-    arguments = {"path": "no/such", "local": "copy", "test": None, "cache_dir": "cache"}
-    content = {"class_path": "TextDataModule", "init_args": arguments}
-    Path("copy.yaml").write_text(yaml.safe_dump(content))
-    assert main(["vectors", "-c", "copy.yaml", "--output=copy.vec", *FEW]) == 0
-    matrix, found = read_vectors("copy.vec", {"here": 0})
-    assert found.all()
-    assert matrix.isfinite().all()
-
-
 class TestBadInput:
     """One clear sentence, exit status 2, and no file."""
 
@@ -121,21 +94,23 @@ class TestBadInput:
         assert said.startswith("attnlight: other.yaml does not describe a corpus: ")
         assert words in said
 
-    def test_no_word_is_left(self, corpora: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        said = refused(capsys, *corpora, "--output=x.vec", "--min_count=1000")
-        assert said == "attnlight: no word of the text occurs min_count = 1000 times."
-
-    def test_output_that_cannot_be_written(
-        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize(
+        ("options", "told"),
+        [
+            (["--output=x.vec", "--min_count=1000"], "no word of the text occurs min_count = 1000"),
+            (["--output=file/x.vec", *FEW], "file/x.vec cannot be written"),
+            (["--output=x.vec", "--epochs=0"], "epochs is 0"),
+        ],
+    )
+    def test_options_that_cannot_be_met(
+        self,
+        corpora: list[str],
+        capsys: pytest.CaptureFixture[str],
+        options: list[str],
+        told: str,
     ) -> None:
         Path("file").touch()
-        said = refused(capsys, *corpora, "--output=file/x.vec", *FEW)
-        assert said.startswith("attnlight: file/x.vec cannot be written")
-
-    def test_setting_out_of_range(
-        self, corpora: list[str], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert "epochs is 0" in refused(capsys, *corpora, "--output=x.vec", "--epochs=0")
+        assert told in refused(capsys, *corpora, *options)
 
     def test_without_gensim(
         self,
@@ -156,15 +131,6 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert Word2VecSettings(**settings) == Word2VecSettings()
 
 
-def test_help_imports_nothing_heavy() -> None:
-    assert not modules_after("vectors", "--help") & {"torch", "lightning", "gensim", "datasets"}
-
-
-@needs_gensim
-@pytest.mark.ddp
-@pytest.mark.slow
-def test_two_devices_train_the_vectors_once(tmp_path: Path) -> None:
-    command = ["fit", *experiment("planted_none"), "--model.vectors.path=corpus", *SMALL, *TINY]
-    place = [*QUIET, "--trainer.logger=false", f"--data.cache_dir={tmp_path}/cache"]
-    said = attnlight_on_two(*command, *place, cwd=tmp_path)
-    assert said.count("training word vectors on its text, once") == 1
+@pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["vectors", "--help"]])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    assert not modules_after(*words) & {"torch", "lightning", "gensim", "datasets"}

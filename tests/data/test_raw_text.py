@@ -11,7 +11,8 @@ import torch
 from attnlight.batch import UNK
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
-from attnlight.storage.checkpoints import CHECKPOINT_KEY, AtomicCheckpointIO
+from attnlight.storage.checkpoint_file import CHECKPOINT_KEY
+from attnlight.storage.checkpoints import AtomicCheckpointIO
 from attnlight.tasks import AttentionClassifier
 from tests.bases import classifier
 from tests.data.local import write_corpus

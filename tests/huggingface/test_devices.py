@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 import attnlight
 from attnlight.records import read_record
-from attnlight.storage.checkpoints import read_checkpoint
+from attnlight.storage.checkpoint_file import read_checkpoint
 from tests.commands import QUIET, attnlight_on_one, attnlight_on_two
 from tests.huggingface.folders import TEXTS, write_model
 from tests.huggingface.models import MODELS

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.errors import InputError
@@ -117,16 +117,6 @@ def test_dropout_on_the_logits_leaves_attention_alone(classes: int) -> None:
     torch.testing.assert_close(output.logits[kept], 2 * whole.logits[kept])
     assert classes > 2 or not kept[:, 0].any()
     assert 0 < kept[:, 1].sum() < len(batch)
-
-
-def test_parts_and_their_sizes() -> None:
-    made = FlatClassifier(50, 2)
-    parts = {name: part for name, part in made.named_children() if list(part.parameters())}
-    assert list(parts) == ["embedding", "encoder", "attention", "decoder"]
-    assert tuple(made.embedding.weight.shape) == (50, 300)
-    assert made.embedding.weight.std().item() == pytest.approx(0.1, rel=0.05)
-    assert isinstance(made.decoder, nn.Linear)
-    assert (made.decoder.in_features, made.decoder.out_features) == (256, 1)
 
 
 def test_a_batch_of_sentences_is_refused() -> None:

@@ -153,22 +153,6 @@ def test_words_are_read_of_real_sentences_and_with_little_padding(padding: int) 
     assert sum(mask.numel() for mask in seen) < 2 * batch.mask.sum()
 
 
-def test_parts_and_the_sizes_of_serrano_and_smith() -> None:
-    made = HierarchicalClassifier(
-        50, 10, encoder="bigru", embedding_size=200, hidden_size=50, attention_size=100
-    )
-    parts = {name: part for name, part in made.named_children() if list(part.parameters())}
-    words, sentences = ["word_encoder", "word_attention"], ["sentence_encoder"]
-    assert list(parts) == ["embedding", *words, *sentences, "sentence_attention", "decoder"]
-    shapes = {name: tuple(parameter.shape) for name, parameter in made.named_parameters()}
-    assert shapes["embedding.weight"] == (50, 200)
-    assert shapes["word_encoder.forwards.weight_ih_l0"] == (150, 200)
-    assert shapes["word_attention.key.weight"] == (100, 100)
-    assert shapes["sentence_encoder.backwards.weight_ih_l0"] == (150, 100)
-    assert shapes["sentence_attention.value.weight"] == (1, 100)
-    assert shapes["decoder.weight"] == (10, 100)
-
-
 def test_a_batch_without_sentences_is_refused() -> None:
     tokens = torch.ones(2, 5, dtype=torch.long)
     flat = TextBatch(index=torch.arange(2), tokens=tokens, mask=tokens != 0)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.models import FlatClassifier
 
 
 def made(how: str, **options: object) -> dict[str, torch.Tensor]:
@@ -39,13 +39,3 @@ def test_xavier_is_that_of_serrano_and_smith(encoder: str) -> None:
             assert bound / 2 < parameter.abs().max() <= bound
             if parameter.numel() > 150:
                 assert parameter.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.15)
-
-
-@pytest.mark.parametrize("kind", [FlatClassifier, HierarchicalClassifier])
-def test_a_classifier_starts_without_biases(
-    kind: type[FlatClassifier] | type[HierarchicalClassifier],
-) -> None:
-    made = kind(50, 3, encoder="bigru", initialization="xavier")
-    biases = {name: p for name, p in made.named_parameters() if ".bias" in name}
-    assert len(biases) >= 6
-    assert all((bias == 0).all() for bias in biases.values())

@@ -142,28 +142,6 @@ def test_the_query_may_have_another_encoder() -> None:
     check(made, corpus(), "average", "bilstm", CLASSES)
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("encoder", ["bilstm", "cnn", "average"])
-@torch.no_grad()
-def test_another_query_and_other_answers_change_what_a_loop_says(
-    encoder: str, decoder: str
-) -> None:
-    made, pairs = model(encoder, decoder=decoder), corpus()
-    queries = [pair[1] for pair in pairs]
-    others = [(p, q, a) for (p, _, a), q in zip(pairs, [*queries[1:], queries[0]], strict=True)]
-    first, second = (check(made, those, encoder, encoder, CLASSES) for those in (pairs, others))
-    several = torch.tensor([len(passage) > 3 for passage, _, _ in pairs])
-    assert ((first.weights - second.weights).abs().amax((1, 2))[several] > 1e-3).all()
-    freed = [(p, q, list(range(CLASSES))) for p, q, _ in pairs]
-    third = check(made, freed, encoder, encoder, CLASSES)
-    assert torch.equal(first.weights, third.weights)
-    allowed = first.logits != NOT_ALLOWED
-    assert torch.equal(first.logits[allowed], third.logits[allowed])
-    assert not allowed.all()
-    free = replace(collate(pairs), allowed_classes=None)
-    torch.testing.assert_close(made(free).logits, third.logits)
-
-
 @torch.no_grad()
 def test_a_candidate_of_tanh_reads_the_projected_states_alone() -> None:
     made, batch = model(), collate(corpus())
@@ -242,15 +220,6 @@ def test_shared_embeddings_have_the_same_gradient_if_it_is_sparse() -> None:
         gradients.append(made.embedding.weight.grad)
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 1e-3
-
-
-def test_embeddings_start_from_the_normal_distribution() -> None:
-    fresh = PairClassifier(4000, 2, embedding_size=50)
-    assert fresh.query_embedding is not None
-    for table in (fresh.embedding.weight, fresh.query_embedding.weight):
-        assert (table[0] == 0).all()
-        assert abs(table[1:].std().item() - 1) < 0.01
-    assert not torch.equal(fresh.embedding.weight, fresh.query_embedding.weight)
 
 
 @pytest.mark.parametrize(

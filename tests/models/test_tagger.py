@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from attnlight.batch import AttentionModel, AttentionOutput
+from attnlight.batch import AttentionModel
 from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.functional.readout.instances import texts_of_rows
@@ -142,15 +142,6 @@ def test_every_parameter_is_trained(kind: str) -> None:
     model(batch).logits.square().sum().backward()
     without = [name for name, p in model.named_parameters() if p.grad is None]
     assert not without
-
-
-@pytest.mark.parametrize("length", [1, 500])
-@pytest.mark.parametrize("readout", READOUTS)
-def test_short_and_long_sentences(readout: str, length: int) -> None:
-    output: AttentionOutput = tagger(readout)(sentences((length,)))
-    assert len(output.rows) == length
-    assert output.logits.isfinite().all()
-    torch.testing.assert_close(output.weights.sum(-1), torch.ones(length, 2))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from attnlight.errors import InputError
-from attnlight.models.transformer import AfterAttention, EncoderLayer, SelfAttention, sinusoids
+from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 
 
 def test_positions_by_their_formula() -> None:
@@ -17,10 +17,6 @@ def test_positions_by_their_formula() -> None:
             phase = place / 10_000 ** (wave / 2)
             assert float(signal[place, wave]) == pytest.approx(math.sin(phase), abs=1e-12)
             assert float(signal[place, 3 + wave]) == pytest.approx(math.cos(phase), abs=1e-12)
-
-
-def test_positions_do_not_depend_on_the_length() -> None:
-    assert torch.equal(sinusoids(500, torch.zeros(8))[:7], sinusoids(7, torch.zeros(8)))
 
 
 def test_attention_is_that_of_torch() -> None:
@@ -75,13 +71,6 @@ def test_queries_outside_of_the_text_have_no_attention() -> None:
     _, weights = layer(torch.randn(1, 3, 8), mask)
     assert weights[0, :, 2].abs().sum() == 0
     torch.testing.assert_close(weights[0, :, :2].sum(-1), torch.ones(2, 2))
-
-
-def test_after_attention_keeps_the_shape_of_candidates() -> None:
-    after = AfterAttention(8, 5).eval()
-    contexts, own = torch.randn(3, 7, 8), torch.randn(3, 1, 8)
-    wide = after(contexts, own)
-    torch.testing.assert_close(wide[1, 4], after(contexts[1, 4], own[1, 0]))
 
 
 def test_heads_must_divide_the_size() -> None:

@@ -3,8 +3,6 @@
 import os
 import re
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,19 +15,7 @@ from attnlight.records import read_metadata
 from attnlight.report.run import read_metrics
 from attnlight.report.study.frame import read_study
 from attnlight.storage.files import named_errors, read_yaml, replacing, write_text
-
-FILL_UP = """
-import resource, sys
-from pathlib import Path
-from attnlight.errors import InputError
-from attnlight.storage.files import write_text
-
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
-try:
-    write_text(Path(sys.argv[1]), "new " * 10_000)
-except InputError as error:
-    sys.exit(f"InputError: {error}")
-"""
+from tests.damage import files_of_at_most
 
 
 def names(folder: Path) -> list[str]:
@@ -51,14 +37,6 @@ def test_the_old_file_stands_until_the_block_ends(tmp_path: Path) -> None:
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert names(tmp_path) == ["notes.txt"]
-
-
-def test_who_reads_the_old_file_keeps_it(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("old")
-    with path.open() as reader:
-        write_text(path, "new")
-        assert reader.read() == "old"
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt()])
@@ -90,6 +68,7 @@ class TestReadYaml:
             (b"!!python/object/apply:os.getcwd []", "python/object"),
             (b"a: !!int x", "invalid literal"),
             (b"a: !!timestamp x", "not readable YAML"),
+            (b"a: 2024-99-99", "not readable YAML: month"),
             (
                 b"a0: &a0 [x, x]\n"
                 + b"".join(
@@ -113,15 +92,6 @@ class TestReadYaml:
         path = tmp_path / "a.yaml"
         path.write_text("a: &a {b: [1, 2]}\nc: *a\n")
         assert read_yaml(path) == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
-
-    def test_a_date_that_is_none(self, tmp_path: Path) -> None:
-        (tmp_path / "a.yaml").write_text("a: 2024-99-99")
-        with pytest.raises(InputError, match=r"a\.yaml is not readable YAML: month"):
-            read_yaml(tmp_path / "a.yaml")
-
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"a\.yaml"):
-            read_yaml(tmp_path / "a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -152,29 +122,22 @@ def test_follows_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "notes.txt").stat().st_mode) == 0o640
 
 
-def test_a_folder_that_is_a_file_is_an_input_error(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("x")
-    with pytest.raises(InputError, match=r"taken/notes\.txt cannot be written"):
-        write_text(tmp_path / "taken" / "notes.txt", "y")
-
-
-def test_a_target_that_is_a_folder_is_an_input_error(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").mkdir()
-    with pytest.raises(InputError, match=r"notes\.txt cannot be written: Is a directory"):
-        write_text(tmp_path / "notes.txt", "y")
-    assert names(tmp_path) == ["notes.txt"]
-
-
-def test_a_full_disk_leaves_the_old_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", FILL_UP, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.strip() == f"InputError: {path} cannot be written: File too large."
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["notes.txt"]
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("taken/notes.txt", r"taken/notes\.txt cannot be written"),
+        ("folder", "folder cannot be written: Is a directory"),
+        ("old.txt", r"old\.txt cannot be written: File too large"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_old_alone(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for there in ("taken", "old.txt"):
+        (tmp_path / there).write_text("old")
+    with files_of_at_most(1000), pytest.raises(InputError, match=words):
+        write_text(tmp_path / name, "new" if "." not in name else "new " * 10_000)
+    assert (tmp_path / "old.txt").read_text() == "old"
+    assert names(tmp_path) == ["folder", "old.txt", "taken"]
 
 
 def test_named_errors_keeps_other_errors() -> None:

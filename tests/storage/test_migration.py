@@ -14,7 +14,7 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.problems import problem_of_task
 from attnlight.storage import migration
-from attnlight.storage.checkpoints import read_checkpoint
+from attnlight.storage.checkpoint_file import read_checkpoint
 from attnlight.storage.migration import require_migrated
 from attnlight.tasks import AttentionClassifier, ChunkTagger, SeedVariant
 from tests.bases import Planted, save_base

@@ -52,11 +52,6 @@ class TestFindConfig:
         for name, path in shipped.items():
             assert find_config(name, "experiments") == str(path)
 
-    def test_a_path_is_relative_to_its_folder(self, tmp_path: Path) -> None:
-        (tmp_path / "imdb").touch()
-        assert find_config("imdb", "data", tmp_path) == "imdb"
-        assert find_config("imdb", "data") == str(CONFIGS / "data/imdb.yaml")
-
 
 class TestVerb:
     def test_lists(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,36 +64,26 @@ class TestVerb:
         assert main(["configs", name]) == 0
         assert capsys.readouterr().out == f"# {path}\n{path.read_text()}"
 
-    def test_prints_all_files_of_a_name(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["configs", "planted"]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        for kind in ("data", "studies"):
-            assert f"# {CONFIGS}/{kind}/planted.yaml" in lines
-
     def test_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["configs", "sst_bilstn"]) == 2
         assert "'sst_bilstn' (did you mean 'sst_bilstm'?)" in capsys.readouterr().err
 
 
 class TestExperimentFile:
-    def test_names_are_the_files(self, tmp_path: Path) -> None:
+    def test_names_are_the_files_unless_one_lies_beside_it(self, tmp_path: Path) -> None:
         model, data = CONFIGS / "models/bilstm_additive.yaml", CONFIGS / "data/planted.yaml"
         files = {"model": str(model), "data": str(data)}
         short = write(tmp_path / "short.yaml", **EXPERIMENT)
         long = write(tmp_path / "long.yaml", **(EXPERIMENT | files))
         assert composed(short) == composed(long)
         assert compose("fit", ["-c", str(short)], KEYS).corpus == "planted"
-
-    def test_a_file_beside_it_comes_first(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "mine.yaml", **EXPERIMENT)
         write(tmp_path / "planted", class_path="PlantedEvidence", init_args={"train_size": 7})
-        assert composed(path)["data"]["init_args"] == {"train_size": 7}
+        assert composed(short)["data"]["init_args"] == {"train_size": 7}
 
     def test_a_typo(self, tmp_path: Path) -> None:
         path = write(tmp_path / "mine.yaml", **(EXPERIMENT | {"model": "bilstm_aditive"}))
-        with pytest.raises(
-            InputError, match=r"mine.yaml: model: there is no .*did you mean 'bilstm_additive'\?"
-        ):
+        told = r"mine.yaml: model: there is no .*did you mean 'bilstm_additive'\?"
+        with pytest.raises(InputError, match=told):
             composed(path)
 
 
@@ -114,14 +99,6 @@ class TestStudyFile:
         assert hashes(short) == hashes(long)
         for key in ("trainer", "experiment", "tests"):
             assert getattr(short, key) == getattr(long, key)
-
-    def test_its_experiment_may_have_names(self, tmp_path: Path) -> None:
-        write(tmp_path / "mine.yaml", **EXPERIMENT)
-        (study,) = read_studies(write(tmp_path / "s.yaml", **(STUDY | {"experiment": "mine.yaml"})))
-        (shipped,) = read_studies(write(tmp_path / "t.yaml", **STUDY))
-        assert study.setup.corpus == shipped.setup.corpus == "planted"
-        assert study.setup.content["model"] == shipped.setup.content["model"]
-        assert study.setup.content["data"] == shipped.setup.content["data"]
 
     @pytest.mark.parametrize(
         ("key", "value", "hint"),
@@ -151,11 +128,6 @@ class TestStudyFile:
         (named,) = read_studies(Path("planted"))
         (given,) = read_studies(CONFIGS / "studies/planted.yaml")
         assert hashes(named) == hashes(given)
-
-
-def test_vectors_take_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["vectors", "-c", "imbd", "--output", "x.vec"]) == 2
-    assert "did you mean 'imdb'?" in capsys.readouterr().err
 
 
 class TestTrainedModels:

@@ -1,26 +1,23 @@
 """A guided model attends as its guide does, text by text and token by token."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import pytest
 import torch
 
+from attnlight.batch import TextBatch
 from attnlight.data.raw_text import RawText
-from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional.random import permutations
 from attnlight.models import SelfAttentionTagger
 from attnlight.probing.leave_one_out import left_out_logits
 from attnlight.problems import Tagging
-from attnlight.reference import FrozenBase, read_base
+from attnlight.reference import FrozenBase, read_base, running_split
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
-from tests.commands import CONFIGS, QUIET, attnlight_on_two, experiment
 from tests.tasks.conftest import Scene
-from tests.tasks.tagged import arguments
-from tests.tasks.watching import Watch, WatchTokens
 
 BOTH = pytest.mark.parametrize("scene", ["two", "tokens"], indirect=True)
 TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
@@ -53,13 +50,29 @@ def adversary(scene: Scene, base: Path, folder: Path) -> AdversarialVariant:
     return task
 
 
-def seen(folder: Path) -> dict[str, list[int]]:
-    """Indices by split, of all loops and ranks."""
-    found: dict[str, list[int]] = {}
-    for path in folder.glob("*.json"):
-        for split, indices in json.loads(path.read_text()).items():
-            found.setdefault(split, []).extend(indices)
-    return found
+class Watch(pl.Callback):
+    """Compares the attention of each text of each loop with its guide's, which reads it alone."""
+
+    def __init__(self, guide: Path) -> None:
+        self.guide, self.model = FrozenBase(guide), read_base(guide).model
+        self.seen: dict[str, list[int]] = {}
+
+    @torch.no_grad()
+    def watch(self, trainer: Any, task: Any, outputs: Any, batch: TextBatch, place: int) -> None:
+        split = running_split(trainer)
+        output = task.model(batch)
+        self.seen.setdefault(split, []).extend(batch.index.tolist())
+        for text, index in enumerate(batch.index.tolist()):
+            length = int(batch.mask[text].sum())
+            own = self.model(batch.select(torch.tensor([text])).trim(length))
+            given = output.weights[output.rows[:, 0] == index]
+            kept, _ = self.guide.outputs(trainer.datamodule, split).read(own.rows, own.mask)
+            assert torch.equal(given[..., :length], kept), index
+            assert not given[..., length:].any()
+            torch.testing.assert_close(kept, own.weights, atol=2e-6, rtol=0)
+
+    on_train_batch_end = on_validation_batch_end = on_test_batch_end = watch
+    on_predict_batch_end = watch
 
 
 @BOTH
@@ -67,45 +80,13 @@ def test_every_row_of_every_loop_has_its_guide_s_attention(
     scene: Scene, base: Path, tmp_path: Path
 ) -> None:
     """Under bucketing, in the shuffled batches of two epochs, and in evaluation."""
-    kind = Watch if scene.save is save_base else WatchTokens
-    task = guided(scene, base).train()
+    task, watch = guided(scene, base).train(), Watch(base)
     for verb in ("fit", "test", "predict"):
-        started = trainer(tmp_path, kind(str(base), str(tmp_path)), max_epochs=2)
+        started = trainer(tmp_path, watch, max_epochs=2)
         getattr(started, verb)(task, datamodule=scene.corpus)
-    found = seen(tmp_path)
     for split in ("train", "validation", "test"):  # of two epochs, or of test and of predict
-        assert sorted(found[split]) == sorted([*scene.corpus.dataset(split).index.tolist()] * 2)
-
-
-@pytest.mark.ddp
-@pytest.mark.slow
-@BOTH
-def test_two_devices_give_every_row_its_guide_s_attention(scene: Scene, tmp_path: Path) -> None:
-    if scene.save is save_base:
-        sizes = {"train_size": 101, "validation_size": 33, "test_size": 21}
-        scene = Scene(PlantedEvidence(**sizes), save_base)  # type: ignore[arg-type]
-        watch = "Watch"
-        model = [*experiment("planted_guided_mlp"), "--model.guide=base"]
-        model += [f"--data.{name}={size}" for name, size in sizes.items()]
-    else:
-        watch = "WatchTokens"
-        model = ["-c", f"{CONFIGS}/trainer.yaml", *arguments(scene.corpus)]  # type: ignore[arg-type]
-        model += [f"--model={CONFIGS}/models/tagger_guided.yaml"]
-    base = scene.base(tmp_path)
-    watched = [f"--trainer.callbacks+={Watch.__module__}.{watch}"]
-    watched += [f"--trainer.callbacks.guide={base}", f"--trainer.callbacks.out={tmp_path}"]
-    short = [*watched, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=2"]
-    where = [f"--root={tmp_path}", "--experiment=e", "--run=r", f"--model.base={base}"]
-    place: Any = {"cwd": tmp_path, "PYTHONPATH": str(CONFIGS.parent), "ATTNLIGHT_DATA": ""}
-    attnlight_on_two("fit", *model, *short, *where, **place)
-    run = tmp_path / "e" / "r"
-    command = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *QUIET]
-    for verb in ("test", "predict"):
-        attnlight_on_two(verb, *command, **place)
-    found = seen(tmp_path)
-    for split in ("train", "validation"):
-        assert set(found[split]) == set(scene.corpus.dataset(split).index.tolist())
-    assert sorted(found["test"]) == sorted([*scene.corpus.dataset("test").index.tolist()] * 2)
+        every = scene.corpus.dataset(split).index.tolist()
+        assert sorted(watch.seen[split]) == sorted([*every] * 2)
 
 
 class TestGuides:
@@ -134,25 +115,20 @@ class TestGuides:
         assert torch.equal(alone.weights, first[rows[:, 0] == batch.index[3]])
 
     @BOTH
-    def test_uniform_is_uniform(self, scene: Scene, base: Path) -> None:
-        output = guided(scene, base, guide="uniform").model(batch_of(scene.corpus))
-        expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
-        torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
-
-    @TWO
-    def test_learned_is_the_mlp_s_own(self, scene: Scene, base: Path) -> None:
-        learned = guided(scene, base, guide="learned")
-        names = {name for name, _ in learned.model.named_parameters() if "attention" in name}
+    def test_learned_is_the_mlp_s_own_or_a_plain_retraining_of_a_tagger(
+        self, scene: Scene, base: Path
+    ) -> None:
+        learned = guided(scene, base, guide="learned").model
+        shapes = {name: p.shape for name, p in learned.named_parameters()}
+        if scene.save is not save_base:
+            own = read_base(base).model.named_parameters()
+            assert shapes == {name: parameter.shape for name, parameter in own}
+            return
+        names = {name for name in shapes if "attention" in name}
         assert names == {"attention.key.weight", "attention.key.bias", "attention.value.weight"}
-        for task in (learned, guided(scene, base, guide="uniform"), guided(scene, base)):
-            assert type(task.model.encoder).__name__ == "Average"  # type: ignore[attr-defined]
-            assert task.model.decoder.in_features == 4
-
-    @TOKENS
-    def test_learned_is_a_plain_retraining_of_a_tagger(self, scene: Scene, base: Path) -> None:
-        learned = guided(scene, base, guide="learned")
-        shapes = {name: p.shape for name, p in read_base(base).model.named_parameters()}
-        assert {name: p.shape for name, p in learned.model.named_parameters()} == shapes
+        for model in (learned, guided(scene, base, guide="uniform").model):
+            assert type(model.encoder).__name__ == "Average"
+            assert model.decoder.in_features == 4
 
     @BOTH
     @pytest.mark.parametrize("guide", ["adversary", "other"])
@@ -171,20 +147,17 @@ class TestGuides:
 
 @TOKENS
 class TestQueryKey:
-    @staticmethod
-    def scored(model: torch.nn.Module) -> set[str]:
+    @pytest.mark.parametrize(
+        ("layers", "query_key", "kept"),
+        [(1, False, []), (1, True, ["attention"]), (2, False, ["layers.0.attention"])],
+    )
+    def test_are_left_out_of_frozen_attention(
+        self, scene: Scene, tmp_path: Path, layers: int, query_key: bool, kept: list[str]
+    ) -> None:
+        model = guided(scene, scene.base(tmp_path, layers=layers), query_key=query_key).model
         names = {name for name, _ in model.named_parameters()}
-        return {name for name in names if "query" in name or "key" in name}
-
-    def test_frozen_attention_has_none(self, scene: Scene, base: Path) -> None:
-        assert not self.scored(guided(scene, base).model)
-        kept = {"attention.query.weight", "attention.key.weight"}
-        assert self.scored(guided(scene, base, query_key=True).model) == kept
-
-    def test_below_the_last_layer_they_stay(self, scene: Scene, tmp_path: Path) -> None:
-        deep = scene.base(tmp_path, layers=2)
-        found = self.scored(guided(scene, deep).model)
-        assert found == {"layers.0.attention.query.weight", "layers.0.attention.key.weight"}
+        found = {name for name in names if "query" in name or "key" in name}
+        assert found == {f"{at}.{part}.weight" for at in kept for part in ("query", "key")}
 
     def test_move_what_is_given(self, scene: Scene, base: Path) -> None:
         """Against given * exp(query . key / root of size), head by head."""
@@ -230,18 +203,6 @@ class TestStricterProbe:
         assert torch.equal(task.model(batch).logits, own)
         given[:, :, 0] = 0.1
         assert not torch.equal(task.model(batch).logits, own)
-
-    def test_full_context_has_other_ways(self, scene: Scene, base: Path) -> None:
-        task = guided(scene, base)
-        batch = batch_of(scene.corpus, "test", 6)
-        rows, mask = Tagging.instances(batch)
-        given = torch.ones(len(rows), 2, mask.shape[1]) * mask.unsqueeze(1)
-        given[:, :, 0] = 0.0
-        task.model.guide = lambda _: given  # type: ignore[union-attr]
-        own = task.model(batch).logits
-        batch.tokens[:, 0] = 5
-        moved = (task.model(batch).logits != own).any(-1)
-        assert torch.equal(moved, rows[:, 1] == 0)  # by its own state
 
     def test_order_says_nothing(self, scene: Scene, base: Path) -> None:
         task = guided(scene, base, context="tokens")
@@ -289,17 +250,23 @@ def test_leave_one_out_renormalises_what_was_given(
 
 
 class TestRefusal:
-    @BOTH
-    @pytest.mark.parametrize("guide", ["adversary", "other"])
-    def test_no_guide_checkpoint(self, scene: Scene, base: Path, guide: str) -> None:
-        with pytest.raises(InputError, match=f"guide {guide} needs a guide_checkpoint"):
-            guided(scene, base, guide=guide)
-
-    @BOTH
-    @pytest.mark.parametrize("guide", ["base", "shuffled", "uniform", "learned"])
-    def test_guide_checkpoint_without_use(self, scene: Scene, base: Path, guide: str) -> None:
-        with pytest.raises(InputError, match=f"guide {guide} takes no guide_checkpoint"):
-            guided(scene, base, guide=guide, guide_checkpoint=str(base))
+    @pytest.mark.parametrize(
+        ("scene", "options", "words"),
+        [
+            ("two", {"guide": "adversary"}, "guide adversary needs a guide_checkpoint"),
+            ("tokens", {"guide": "other"}, "guide other needs a guide_checkpoint"),
+            ("two", {"guide": "base", "guide_checkpoint": "x"}, "base takes no guide_checkpoint"),
+            ("tokens", {"guide": "learned", "guide_checkpoint": "x"}, "learned takes no guide_"),
+            ("tokens", {"guide": "uniform", "query_key": True}, "guide uniform leave it"),
+            ("tokens", {"guide": "learned", "query_key": True}, "guide learned leave it"),
+        ],
+        indirect=["scene"],
+    )
+    def test_options_without_use(
+        self, scene: Scene, base: Path, options: dict[str, Any], words: str
+    ) -> None:
+        with pytest.raises(InputError, match=words):
+            guided(scene, base, **options)
 
     @BOTH
     def test_adversary_of_another_base(self, scene: Scene, base: Path, tmp_path: Path) -> None:
@@ -329,30 +296,6 @@ class TestRefusal:
         with pytest.raises(InputError, match=r"other\.ckpt was trained on another corpus"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
-    @pytest.mark.parametrize(
-        ("scene", "told"),
-        [
-            ("two", "has .* items, but its cached attention"),
-            ("tokens", r"(has .* items, but|\(pos)"),
-        ],
-        indirect=["scene"],
-    )
-    def test_text_of_another_length(self, scene: Scene, base: Path, told: str) -> None:
-        task = guided(scene, base)
-        attach_stub_trainer(task, scene.corpus)
-        batch = batch_of(scene.corpus)
-        order = batch.mask.sum(-1).argsort()  # each takes the number of one of another length
-        batch = batch.apply(lambda v: v[order])
-        batch.index = batch.index.flip(0)
-        with pytest.raises(InputError, match=rf"text \d+ {told}"):
-            task.model(batch)
-
-    @TOKENS
-    @pytest.mark.parametrize("guide", ["uniform", "learned"])
-    def test_query_key_of_nothing_frozen(self, scene: Scene, base: Path, guide: str) -> None:
-        with pytest.raises(InputError, match=f"query_key is for .* with guide {guide} leave it"):
-            guided(scene, base, guide=guide, query_key=True)
-
     @BOTH
     @pytest.mark.parametrize("used", [False, True])
     def test_raw_text(self, scene: Scene, base: Path, tmp_path: Path, used: bool) -> None:
@@ -362,35 +305,3 @@ class TestRefusal:
             trainer(tmp_path).test(task, scene.corpus, verbose=False)
         with pytest.raises(InputError, match="no raw text"):
             task.read(["the cat"], [["DT", "NN"]])
-
-
-def test_a_guide_that_knows_helps(tmp_path: Path) -> None:
-    """Told where the evidence is, words alone suffice early; shuffled attention says nothing."""
-    texts = PlantedEvidence(train_size=600, validation_size=200, min_tokens=30, max_tokens=40)
-    base = save_base(
-        tmp_path / "base.ckpt", texts, encoder="none", attention="dot", embedding_scale=1
-    )
-    checkpoint = torch.load(base, weights_only=True)
-    state = checkpoint["state_dict"]
-    keywords = [token for word, token in vocabulary(texts).items() if word[:3] in ("bad", "goo")]
-    state["model.embedding.weight"].zero_()[keywords, 0] = 5.0
-    state["model.attention.key.weight"].zero_()[0, 0] = 1.0
-    torch.save(checkpoint, base)
-    accuracy = {}
-    for guide in ("base", "shuffled"):
-        torch.manual_seed(0)
-        task = guided(
-            Scene(texts, save_base), base, guide=guide, optimizer={"learning_rate": 0.03}
-        ).train()
-        started = trainer(tmp_path, max_epochs=2)
-        started.fit(task, datamodule=texts)
-        accuracy[guide] = float(started.callback_metrics["val/accuracy"])
-    assert accuracy["base"] > 0.95
-    assert accuracy["shuffled"] < accuracy["base"] - 0.1
-
-
-def vocabulary(corpus: PlantedEvidence) -> dict[str, int]:
-    from tokenizers import Tokenizer
-
-    found: dict[str, int] = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
-    return found

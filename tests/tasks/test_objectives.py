@@ -24,6 +24,7 @@ from tests.tasks.conftest import Scene
 KINDS = pytest.mark.parametrize("scene", ["two", "sentences", "pairs", "tokens"], indirect=True)
 COLUMN = "forbidden"
 OBJECTIVE = Objective(1.0, "mean", "evidence")
+OBJECTIVES = ("val/objective", "max")
 
 
 def marked(batch: TextBatch) -> TextBatch:
@@ -67,6 +68,7 @@ def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_pat
     torch.testing.assert_close(
         masked_softmax(output.scores, output.mask), output.weights, rtol=0, atol=1e-12
     )
+    assert model(batch, weights=output.weights).scores is None
     penalty, has = deceive(output, batch, Objective(1.0, aggregate, COLUMN))
     expected, defined = by_loop(batch, output, aggregate)
     assert has.tolist() == defined
@@ -78,17 +80,6 @@ def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_pat
         of_text = output.rows[:, 0] == batch.index[text]
         alone, _ = deceive(model(one), one, Objective(1.0, aggregate, COLUMN))
         torch.testing.assert_close(alone, penalty[of_text], rtol=0, atol=1e-9)
-
-
-@KINDS
-def test_scores_that_are_given_are_none(scene: Scene, tmp_path: Path) -> None:
-    model, batch = network(scene, tmp_path), scene.corpus.dataset("train")[[0, 1, 2]]
-    output = model(batch)
-    assert output.scores.shape == output.weights.shape
-    assert model(batch, weights=output.weights).scores is None
-    chosen = torch.arange(len(output.rows)) % 2 == 0
-    selected = output.select(torch.tensor([True] * 3), chosen)
-    assert torch.equal(selected.scores, output.scores[chosen])
 
 
 def task(**objective: Any) -> tuple[AttentionClassifier, Planted]:
@@ -127,13 +118,10 @@ def test_training_keeps_attention_off_and_logs_the_loss_without_it(tmp_path: Pat
 
 
 def test_the_epoch_is_chosen_by_the_objective() -> None:
-    plain = AttentionClassifier.monitor({})
-    assert plain == AttentionClassifier.monitor({"objective": None}) == ("val/accuracy", "max")
-    assert AttentionClassifier.monitor({"objective": asdict(Objective())}) == plain
-    assert AttentionClassifier.monitor({"objective": {"lambda_deceive": 0.1}}) == (
-        "val/objective",
-        "max",
-    )
+    plain, on = ("val/accuracy", "max"), {"lambda_deceive": 0.1}
+    for objective, expected in ((None, plain), (asdict(Objective()), plain), (on, OBJECTIVES)):
+        assert AttentionClassifier.monitor({"objective": objective}) == expected
+    assert AttentionClassifier.monitor({}) == plain
 
 
 def test_texts_without_one_kind_are_counted_and_have_no_penalty() -> None:
@@ -176,7 +164,7 @@ def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
     assert stronger.hparams["objective"]["lambda_deceive"] == 2.0
     assert stronger.hparams["objective"]["column"] == "evidence"
     assert "objective" not in SeedVariant(data.spec, plain).hparams
-    assert SeedVariant.monitor({"base": base}) == ("val/objective", "max")
+    assert SeedVariant.monitor({"base": base}) == OBJECTIVES
     assert SeedVariant.monitor({"base": plain}) == ("val/accuracy", "max")
     for kind in (UniformVariant, GuidedVariant):
         assert "objective" not in kind(data.spec, base).hparams

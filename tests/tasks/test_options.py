@@ -1,11 +1,9 @@
 """How tasks of each kind are optimised."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -15,8 +13,8 @@ from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
 from tests.bases import arguments, classifier, spec
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
-from tests.tasks.tagged import corpus, task_of, trainer, written
 from tests.tasks.test_classification import HAN, SMALL, fit
+from tests.tasks.test_learning_rates import Rates
 
 
 def flat(**options: Any) -> AttentionTask:
@@ -45,16 +43,6 @@ PARTS: dict[Make, list[str]] = {
     tagger: ["embedding", "projection", "attention", "decoder"],
 }
 EACH = pytest.mark.parametrize("make", PARTS)
-
-
-class RememberRates(pl.Callback):
-    """Learning rate during each epoch."""
-
-    def __init__(self) -> None:
-        self.rates: list[float] = []
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
 
 
 @pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
@@ -89,11 +77,14 @@ class TestOptimizer:
         with pytest.raises(InputError, match=f"'readout'; the model has {', '.join(parts)}"):
             make(optimizer={"weight_decay": {"readout": 0.1}}).configure_optimizers()
 
-    def test_has_the_given_betas(self, make: Make) -> None:
-        for options, betas in (({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))):
-            optimizer = make(optimizer=options).configure_optimizers()
-            assert isinstance(optimizer, torch.optim.Adam)
-            assert {tuple(group["betas"]) for group in optimizer.param_groups} == {betas}
+    @pytest.mark.parametrize(
+        ("options", "betas"), [({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))]
+    )
+    def test_has_the_given_betas(
+        self, make: Make, options: dict[str, Any], betas: tuple[float, float]
+    ) -> None:
+        groups = make(optimizer=options).configure_optimizers().param_groups  # type: ignore[union-attr]
+        assert {tuple(group["betas"]) for group in groups} == {betas}
 
     @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
     def test_a_plateau_that_does_not_reduce_is_refused(self, make: Make, factor: float) -> None:
@@ -105,17 +96,17 @@ PLATEAU = {"learning_rate": 1e-6, "plateau_factor": 0.5}
 
 
 class TestPlateau:
-    def test_rate_is_halved_after_each_epoch_without_a_new_best(self) -> None:
-        rates = RememberRates()
-        # Too small to change a prediction: the first epoch is the best.
-        task = classifier(spec(40, 2), **HAN, optimizer=PLATEAU)
-        fit(task, 4, callbacks=[rates])
-        assert rates.rates == [1e-6, 1e-6, 0.5e-6, 0.25e-6]
-
-    def test_without_it_the_rate_stays(self) -> None:
-        rates = RememberRates()
-        fit(classifier(spec(40, 2), **HAN, optimizer={"learning_rate": 1e-6}), 3, callbacks=[rates])
-        assert rates.rates == [1e-6] * 3
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [(PLATEAU, [1e-6, 1e-6, 0.5e-6, 0.25e-6]), ({"learning_rate": 1e-6}, [1e-6] * 4)],
+    )
+    def test_rate_is_halved_after_each_epoch_without_a_new_best(
+        self, options: dict[str, float], expected: list[float]
+    ) -> None:
+        """The rate is too small to change a prediction: the first epoch is the best."""
+        rates = Rates()
+        fit(classifier(spec(40, 2), **HAN, optimizer=options), 4, callbacks=[rates])
+        assert [rates.rates[step][0] for step in range(0, 16, 4)] == expected
 
     def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
         def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
@@ -172,21 +163,8 @@ def test_the_schedule_of_the_study() -> None:
         factor = min(step**-0.5, step * 500**-1.5) / 128**0.5
         assert rates[step] == pytest.approx(0.2 * factor)
     assert max(rates, key=rates.__getitem__) == 500
-    with pytest.raises(InputError, match="warmup_steps is 0"):
-        replace(options, warmup_steps=0).scheduled(model, 128)
     with pytest.raises(InputError, match="needs the hidden_size"):
         options.scheduled(model, None)
-    with pytest.raises(InputError, match="exclude each other"):
-        replace(options, plateau_factor=0.5).scheduled(model, 128)
-
-
-def test_the_schedule_runs_by_step(tmp_path: Path) -> None:
-    data = corpus(written(tmp_path))
-    task = task_of(data, optimizer={"learning_rate": 0.2, "warmup_steps": 5})
-    trainer(tmp_path, max_epochs=1, limit_train_batches=3, limit_val_batches=0).fit(task, data)
-    steps = 4  # the next one
-    expected = 0.2 * 16**-0.5 * steps * 5**-1.5
-    assert task.optimizers().param_groups[0]["lr"] == pytest.approx(expected)  # type: ignore[union-attr]
 
 
 @EACH

@@ -17,7 +17,7 @@ from attnlight.records import read_record
 from attnlight.reference import read_base
 from attnlight.storage.foreign_classes import foreign_names
 from attnlight.tasks import AdversarialVariant, AttentionTask
-from tests.commands import CONFIGS, CPU, QUIET
+from tests.commands import CPU, QUIET, without_figures
 from tests.tasks.sentences import SentenceCorpus, SentenceNet
 
 MODULE = "tests.tasks.sentences"
@@ -35,7 +35,6 @@ OWN = {
 }
 VARIANTS = {
     "uniform": ["--model=UniformVariant"],
-    "seed": ["--model=SeedVariant", "--seed_everything=1"],
     "adversary": ["--model=AdversarialVariant", "--model.lambda_=0.1"],
     "guided": ["--model=GuidedVariant", "--model.guide=shuffled"],
 }
@@ -48,40 +47,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own.yaml").write_text(yaml.safe_dump(OWN))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(sys, "argv", ["attnlight"])
         assert main(["fit", "-c", "own.yaml", *PLACE, "--run=base", *CPU, *QUIET]) == 0
     return folder
 
 
-# Groups of tests, what needs a base or a label for each text, and other names of one test.
-OTHERS = (
-    *("all", "cheap", "base_divergence", "impermissible_mass"),
-    *(
-        "adversarial_search",
-        "evidence_swap",
-        "importance_scores",
-        "jain_wallace_pairs",
-        "jain_wallace_texts",
-        "texts",
-    ),
-    *(
-        path.stem
-        for path in (CONFIGS / "tests").glob("saliency_*.yaml")
-        if "agree" not in path.stem
-    ),
-    "saliency",
-    *("known_answers", "measured_use"),  # for the planted corpus
-    "minilm",
-    *("attention_sinks", "head_ablation"),  # for layers of attention
-    "card",
-)
 PLACE = ["--root=runs", "--experiment=e"]
 
 
 @pytest.fixture
 def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     return place
 
 
@@ -96,23 +71,9 @@ def test_a_command_changes_options_of_the_network(here: Path) -> None:
 
 def records_of(run: str, *tests: str) -> Path:
     """The records of `test` on a run with some files of tests."""
-    attached = [word for name in tests for word in ("-c", f"{CONFIGS}/tests/{name}.yaml")]
-    best = f"--ckpt_path=runs/e/{run}/best.ckpt"
-    assert main(["test", "-c", f"runs/e/{run}/fit.yaml", *attached, best, *CPU, *QUIET]) == 0
+    attached = without_figures("tests.yaml", *tests)
+    assert main(["test", f"runs/e/{run}", *attached, *CPU, *QUIET]) == 0
     return Path(f"runs/e/{run}/records/test")
-
-
-@pytest.mark.slow
-def test_all_tests_measure_each_sentence(here: Path) -> None:
-    names = [path.stem for path in (CONFIGS / "tests").glob("*.yaml") if path.stem not in OTHERS]
-    records = records_of("base", *names)
-    assert {path.stem for path in records.glob("*.parquet")} == set(names)
-    keys = [
-        list(zip(columns["index"].tolist(), columns["position"].tolist(), strict=True))
-        for columns in (read_record(path).columns for path in records.glob("*.parquet"))
-    ]
-    assert all(key == keys[0] for key in keys)
-    assert max(position for _, position in keys[0]) > 1
 
 
 def test_importance_of_sentences_to_sentences_by_hand() -> None:
@@ -209,7 +170,6 @@ def test_a_network_of_ones_own_on_a_problem_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     net = {"class_path": "attnlight.models.FlatClassifier", "init_args": {"embedding_size": 6}}
     model = {"class_path": "attnlight.tasks.AttentionClassifier", "init_args": {"net": net}}
     Path("own.yaml").write_text(yaml.safe_dump({"model": model}))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +10,8 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models import PairClassifier
-from attnlight.models.options import ClassifierNet, PairNet
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
@@ -28,20 +24,15 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, batch_of, save_base, spec
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, QUIET, without_figures
 from tests.pairs import PlantedPairs, pair_task, save_pairs
 
 DECODERS = ("tanh", "affine")
+OF_ATTENTION = ("attention_permutation", "single_erasure", "adversarial_attention")
+ATTACHED = (*OF_ATTENTION, "predictions", "importance_correlation")
 PLACE = ["--root=runs", "--experiment=e"]
 SHORT = ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
 DATA = "--data=tests.pairs.PlantedPairs"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
-    return tmp_path
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -53,7 +44,9 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
     options = yaml.safe_load(Path("runs/e/base/fit.yaml").read_text())["model"]["init_args"]
     assert (options["problem"], options["net"]["encoder"]) == ("pairs", "cnn")
     assert options["net"]["decoder"] == decoder
-    assert main(["test", "runs/e/base", "--tests=all", *CPU, *QUIET]) == 0
+    assert (
+        main(["test", "runs/e/base", *without_figures("tests.yaml", *ATTACHED), *CPU, *QUIET]) == 0
+    )
 
     task = AttentionTask.load_from_checkpoint("runs/e/base/best.ckpt").eval()
     assert isinstance(task.model, PairClassifier)
@@ -73,7 +66,7 @@ def test_fit_and_test_by_names(decoder: str, here: Path) -> None:
     single = (allowed.sum(-1) == 1).numpy()
     assert single.sum() == 5
     assert (output.probabilities[single].amax(-1) == 1).all()
-    for test in ("attention_permutation", "single_erasure", "adversarial_attention"):
+    for test in OF_ATTENTION:
         columns = read_record(Path(f"runs/e/base/records/test/{test}.parquet")).columns
         for name, values in columns.items():
             if values.dtype.kind == "f" and np.isfinite(values[~single]).all():
@@ -112,47 +105,6 @@ def test_a_checkpoint_gives_the_same_output(decoder: str, tmp_path: Path) -> Non
     torch.testing.assert_close(read.logits, logits[rows])
 
 
-def test_published_training_decays_all_parts() -> None:
-    optimizer = {"weight_decay": 1e-5, "amsgrad": True}
-    task = pair_task(spec(40, 3, query=True), optimizer=optimizer)
-    groups = task.configure_optimizers().param_groups  # type: ignore[union-attr]
-    trained = sum(weights.numel() for group in groups for weights in group["params"])
-    assert trained == sum(weights.numel() for weights in task.model.parameters())
-    assert {group["weight_decay"] for group in groups} == {1e-5}
-    assert all(group["amsgrad"] for group in groups)
-    by_part = {"query_encoder": 0.1, "query_decoder": 0.2}
-    pair_task(spec(40, 3, query=True), optimizer={"weight_decay": by_part}).configure_optimizers()
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_training_learns_what_the_query_asks(decoder: str) -> None:
-    """The answer is the word after the query's word, which no word and no query tells alone."""
-    task = pair_task(spec(20, 4, query=True), encoder="bilstm", decoder=decoder, hidden_size=16)
-    random = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.Adam(task.model.parameters(), 0.01)
-    accuracy = []
-    for _ in range(250):
-        keys = torch.stack([torch.randperm(4, generator=random) for _ in range(32)])
-        answers = torch.randint(0, 4, (32, 4), generator=random)
-        asked = torch.randint(0, 4, (32, 1), generator=random)
-        batch = TextBatch(
-            index=torch.arange(32),
-            tokens=torch.stack([keys + 4, answers + 10], dim=2).flatten(1),
-            mask=torch.ones(32, 8, dtype=torch.bool),
-            labels=answers.gather(1, (keys == asked).byte().argmax(1, keepdim=True)).squeeze(1),
-            query=asked + 4,
-            query_mask=torch.ones(32, 1, dtype=torch.bool),
-        )
-        output = task.model(batch)
-        loss = task.problem.losses(output, batch, torch.ones(4)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        accuracy.append((output.logits.argmax(-1) == batch.labels).double().mean().item())
-    assert np.mean(accuracy[-30:]) > 0.9
-    assert np.mean(accuracy[:10]) < 0.5
-
-
 class TestMistakes:
     def test_a_task_of_the_other_kind(self) -> None:
         queries = spec(40, ["O", "B-NP"], query=True)
@@ -161,12 +113,6 @@ class TestMistakes:
                 task(queries)
         with pytest.raises(InputError, match=r"is for pairs of a .*, but .* has single texts"):
             pair_task(spec(40, 2))
-
-    def test_options_of_another_problem(self) -> None:
-        with pytest.raises(InputError, match="options of PairNet, which classification does not"):
-            AttentionTask(spec(40, 2), "classification", PairNet())
-        with pytest.raises(InputError, match="options of ClassifierNet, which pairs does not take"):
-            AttentionTask(spec(40, 2, query=True), "pairs", ClassifierNet())  # type: ignore[arg-type]
 
     def test_variants_of_another_kind_of_corpus(self, tmp_path: Path) -> None:
         pairs, texts = PlantedPairs(), Planted(num_classes=3)
@@ -185,21 +131,18 @@ class TestMistakes:
     def test_a_checkpoint_of_the_other_kind(
         self, pairs: bool, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        corpora: list[Any] = [PlantedPairs(), Planted(num_classes=3)]
-        save_pairs(here / "pairs.ckpt", corpora[0])
-        save_base(here / "texts.ckpt", corpora[1])
-        names = ["tests.pairs.PlantedPairs", "attnlight.datamodules.PlantedEvidence"]
-        kinds = ["pairs", "texts"] if pairs else ["texts", "pairs"]
-        data, model = names[pairs], {"problem": "pairs"} if pairs else {}
-        path = f"attnlight.tasks.Attention{'Task' if pairs else 'Classifier'}"
-        content = {
-            "model": {"class_path": path, "init_args": {**model, "net": {"encoder": "bigru"}}},
-            "data": {"class_path": data},
-        }
+        save_pairs(here / "pairs.ckpt", PlantedPairs())
+        save_base(here / "texts.ckpt", Planted(num_classes=3))
         if pairs:
-            content["data"]["init_args"] = {"num_classes": 3}
-        (here / "given.yaml").write_text(yaml.safe_dump(content))
-        command = ["test", "-c", "given.yaml", f"--ckpt_path={kinds[0]}.ckpt", *CPU, *QUIET]
+            given = ["--model=AttentionClassifier", "--data=PlantedEvidence"]
+            given += ["--data.num_classes=3", "--ckpt_path=pairs.ckpt"]
+        else:
+            given = [
+                "--model=pair_cnn_scaled_dot",
+                DATA,
+                "--ckpt_path=texts.ckpt",
+            ]
+        command = ["test", *given, *CPU, *QUIET]
         assert main(command) == 2
         message = capsys.readouterr().err.splitlines()[-1]
         assert message.startswith("attnlight: ")

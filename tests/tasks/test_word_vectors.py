@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import WordVectors, read_vectors
-from tests.bases import classifier
+from tests.bases import classifier, trainer
 
 needs_gensim = pytest.mark.skipif(
     sys.version_info >= (3, 14) and find_spec("gensim") is None,
@@ -34,11 +33,7 @@ def started(data: PlantedEvidence, **vectors: Any) -> Tensor:
     """The embeddings of a fit of no epoch, (V, 8)."""
     torch.manual_seed(0)
     task = classifier(data.spec, encoder="none", embedding_size=8, vectors=vectors)
-    trainer = pl.Trainer(
-        max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(task, datamodule=data)
+    trainer(Path(), max_epochs=0).fit(task, datamodule=data)
     assert task.model.embedding.weight.requires_grad
     return task.model.embedding.weight.detach()
 
@@ -60,6 +55,8 @@ def test_corpus_gives_vectors_of_its_own_text(data: PlantedEvidence) -> None:
     assert torch.equal(weight[known], vectors.matrix[known])
     assert torch.equal(weight[~known], drawn[~known])
     assert not weight[0].any()
+    path = data.word_vectors(Word2VecSettings(size=8))
+    assert torch.equal(started(data, path=str(path)), weight)
 
 
 @needs_gensim
@@ -73,12 +70,6 @@ def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
     torch.testing.assert_close(weight[known], directions)
 
 
-@needs_gensim
-def test_a_file_and_the_corpus_are_read_alike(data: PlantedEvidence) -> None:
-    path = data.word_vectors(Word2VecSettings(size=8))
-    assert torch.equal(started(data, path=str(path)), started(data, path="corpus"))
-
-
 def test_corpus_without_gensim_is_refused(
     data: PlantedEvidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,11 +78,10 @@ def test_corpus_without_gensim_is_refused(
         started(data, path="corpus")
 
 
-def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence) -> None:
+def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence, tmp_path: Path) -> None:
     task = classifier(data.spec, embedding_size=8, vectors={"path": "corpus"})
-    trainer = pl.Trainer(max_epochs=0, accelerator="cpu", logger=False, enable_checkpointing=False)
     with pytest.raises(InputError, match="no tokenizer yet"):
-        trainer.fit(task, data.train_dataloader())
+        trainer(tmp_path, max_epochs=0).fit(task, data.train_dataloader())
 
 
 def test_normalising_leaves_zero_vectors(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import stored_records
 from attnlight.report.summary import terminal_table
 from attnlight.report.verdict.card import verdict_of
-from attnlight.storage.checkpoints import GLOBAL_BATCH_SIZE, SLURM_JOB
+from attnlight.storage.checkpoint_file import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
 
