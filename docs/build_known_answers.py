@@ -23,7 +23,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -33,16 +33,10 @@ import torch
 from build_results import put
 from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
-from results_page.known_answers import (
-    Checkpoints,
-    archive_checkpoints,
-    deciders,
-    planned,
-    trained_blocks,
-)
+from results_page.known_answers import Checkpoints, archive_checkpoints, deciders, planned
 from results_page.known_answers_cards import archive_cards, card_blocks
-from results_page.known_answers_figure import draw_scores
-from results_page.tables import interval, number, table
+from results_page.known_answers_tables import draw_scores, trained_blocks
+from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
@@ -52,13 +46,12 @@ from attnlight.records import read_record
 from attnlight.statistics.bootstrap import bootstrap_means
 from attnlight.storage.files import write_text
 
+Measures = Mapping[tuple[str, str], pd.DataFrame]
 HERE = Path(__file__).parent
-PAGE, CHECKPOINTS = HERE / "known_answers.md", HERE / "results/known_answers.parquet"
+PAGE, FIGURE = HERE / "known_answers.md", HERE / "figures/known_answers.png"
+CHECKPOINTS = HERE / "results/known_answers.parquet"
 CARDS = HERE / "results/known_answers_cards.parquet"
-FIGURE, DECIDERS = (
-    HERE / "figures/known_answers.png",
-    HERE.parent / "attnlight/report/verdict/deciders.yaml",
-)
+DECIDERS = HERE.parent / "attnlight/report/verdict/deciders.yaml"
 TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
     *("ImportanceCorrelation", "SingleErasure"),
@@ -119,14 +112,21 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
     return {key: pd.DataFrame(by_model) for key, by_model in by_measure.items()}
 
 
-def blocks(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+def means(values: pd.DataFrame) -> dict[str, object]:
+    """Mean and interval of a measure on each model."""
+    found = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+    return {name: interval(mean, 4) for name, mean in zip(values, found, strict=True)}
+
+
+def blocks(by_measure: Measures) -> dict[str, str]:
     """Mean and interval of each measure on each model, and which measures tell F from D.
 
     The effect is the area under the ROC curve of D against the nearest F, with D on the same side
     of all three: the probability that D's value of a text is larger (for a measure that is smaller
     under D, smaller), ties half. 0.5 is no effect; NaN if a model has no value.
     """
-    rows, measures_by_title = [], {}
+    rows: list[Row] = []
+    measures: dict[str, tuple[list[str], list[str]]] = {}  # by title: those that tell, the others
     for (test, measure), values in by_measure.items():
         if test in OF_METHODS:
             continue
@@ -138,37 +138,30 @@ def blocks(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> dict[str, str]
             areas = [mannwhitneyu(off, x).statistic / (len(off) * len(x)) for x in on]
             effect = max(min(areas), 1 - max(areas))
         title, tells = describe(test).title, effect >= EFFECT
-        means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
-        rows.append(
-            {"test": "" if title in measures_by_title else title, "measure": f"`{measure}`"}
-            | {name: interval(mean, 4) for name, mean in zip(values, means, strict=True)}
-            | {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
-        )
-        measures_by_title.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
+        row = {"test": "" if title in measures else title, "measure": f"`{measure}`"}
+        last = {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
+        rows.append(row | means(values) | last)
+        measures.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
     verdict = ""
-    for title, (apart, alike) in measures_by_title.items():
-        clauses = [f"tells F from D by: {', '.join(apart)}"] if apart else []
-        clauses += [f"does not tell them apart by: {', '.join(alike)}"] if alike else []
+    for title, both in measures.items():
+        verbs = ("tells F from D by", "does not tell them apart by")
+        clauses = [f"{x}: {', '.join(y)}" for x, y in zip(verbs, both, strict=True) if y]
         verdict += f"* **{title}** {'; '.join(clauses)}.\n"
-    return {"measures": table(rows, 2), "verdict": verdict, "methods": methods(by_measure)}
-
-
-def methods(by_measure: Mapping[tuple[str, str], pd.DataFrame]) -> str:
-    """Mean and interval of each measure of attribution methods, on each model."""
-    found = {
-        measure: by_measure[test, measure] for test, measure in by_measure if test in OF_METHODS
+    return {
+        "measures": table(rows, 2),
+        "verdict": verdict,
+        "methods": table(methods(by_measure), 2),
     }
-    rows: list[dict[str, str]] = []
+
+
+def methods(by_measure: Measures) -> Iterator[Row]:
+    """Mean and interval of each measure of attribution methods, on each model."""
+    found = {x: values for (test, x), values in by_measure.items() if test in OF_METHODS}
     for name, heading in MEASURES.items():
-        columns = {method: f"{name}_{method}" for method in METHODS if f"{name}_{method}" in found}
-        for place, (method, column) in enumerate(columns.items()):
-            values = found[column]
-            means = bootstrap_means(values.to_numpy(), values.index.to_numpy())
-            cells = {"measure": "" if place else heading, "method": f"`{method}`"}
-            rows.append(
-                cells | {m: interval(mean, 4) for m, mean in zip(values, means, strict=True)}
-            )
-    return table(rows, 2)
+        known = [method for method in METHODS if f"{name}_{method}" in found]
+        for method in known:
+            cells = {"measure": heading if method == known[0] else "", "method": f"`{method}`"}
+            yield cells | means(found[f"{name}_{method}"])
 
 
 def agree(page: str, other: str) -> bool:
@@ -186,15 +179,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
     parser.add_argument("--cards", type=Path, metavar="RUNS", help="archive their cards first")
     arguments = parser.parse_args(argv)
-    left_out: list[str] = []
-    if arguments.keep is not None:
-        left_out += archive_checkpoints(arguments.keep, CHECKPOINTS)
+    for runs, archive, target in (
+        (arguments.keep, archive_checkpoints, CHECKPOINTS),
+        (arguments.cards, archive_cards, CARDS),
+    ):
+        print("".join(f"{line}\n" for line in archive(runs, target)) if runs else "", end="")
     points, total = Checkpoints.read(CHECKPOINTS), planned()
-    if arguments.cards is not None:
-        left_out += archive_cards(arguments.cards, CARDS)
-    print("".join(f"{line}\n" for line in left_out), end="")
     thresholds = deciders(points, total)
-    stale = DECIDERS.read_text("utf-8") != thresholds if DECIDERS.exists() else True
+    stale = not DECIDERS.exists() or DECIDERS.read_text("utf-8") != thresholds
     if not arguments.check:
         write_text(DECIDERS, thresholds)
         draw_scores(points, FIGURE)

@@ -12,7 +12,7 @@ import yaml
 from tests.kept import page
 from tests.report.fake import write_record
 
-trained = page("known_answers")
+trained, tables = page("known_answers"), page("known_answers_tables")
 SETTINGS = ("short_1_none", "short_3_bilstm_4", "long_3_none_4", "long_30_none", "short_10_none")
 TREATMENTS = ("plain", "random_by_token", "deceive_1")
 GOOD, COPY, LOCAL = "decision_flip/good", "decision_flip/copy", "single_erasure/local"
@@ -108,7 +108,7 @@ def test_the_page_of_any_state(points: Any) -> None:
     one = points.all[points.all["setting"] == SETTINGS[0]]
     states = {"all": points, "setting": trained.Checkpoints(one)}
     states["checkpoint"] = trained.Checkpoints(one.head(1))
-    pages = {name: trained.trained_blocks(state, 300) for name, state in states.items()}
+    pages = {name: tables.trained_blocks(state, 300) for name, state in states.items()}
     assert "`good`) may decide (use of states, words)" in pages["all"]["trained_sentences"]
     assert "**Single erasure** (`local`) may only rank" in pages["all"]["trained_sentences"]
     assert "not scored yet" in pages["checkpoint"]["trained_sentences"]
@@ -121,7 +121,7 @@ def test_the_page_of_any_state(points: Any) -> None:
 
 def test_which_tests_notice_each_kind(points: Any) -> None:
     """The good measure notices all kinds; what a single setting shows stays undecided."""
-    deceit, displaced, frozen = trained.by_kind(points).splitlines()
+    deceit, displaced, frozen = tables.by_kind(points).splitlines()
     assert displaced == (
         "* **Displaced** (checkpoints: 8, settings: 1) is undecided for Decision flip 1.00, Single "
         "erasure 1.00."

@@ -51,14 +51,14 @@ class Scored:
 
         A pair is won where the follower's value is larger; a tie is half a pair.
         """
-        count = int(self.settings.max(initial=-1)) + 1
         defined = ~np.isnan(self.values)
         first, second = self.follows & defined, ~self.follows & defined
         compared = first[:, None] & second & (True if self.kept is None else self.kept)
-        difference = np.sign(self.values[:, None] - self.values)
-        won = np.where(compared, (difference + 1) / 2, 0.0)
-        member = (self.settings == np.arange(count)[:, None]).astype(np.float64)
-        return member @ won @ member.T, member @ compared.astype(np.float64) @ member.T
+        won = (np.sign(self.values[:, None] - self.values) + 1) / 2
+        numbers = np.arange(int(self.settings.max(initial=-1)) + 1)
+        member = (self.settings == numbers[:, None]).astype(np.float64)
+        pairs = np.where(compared, won, 0.0), compared.astype(np.float64)
+        return member @ pairs[0] @ member.T, member @ pairs[1] @ member.T
 
     def _sign(self, without: int | None = None) -> float:
         """1 where followers have the larger values in all settings but one, else -1; NaN: no pair."""
@@ -85,24 +85,22 @@ class Scored:
 
         It is over the pairs with a member in the setting, NaN where there is none.
         """
-        won, pairs = self._pairs
-        touching = [x.sum(axis=0) + x.sum(axis=1) - x.diagonal() for x in (won, pairs)]
+        touching = (x.sum(axis=0) + x.sum(axis=1) - x.diagonal() for x in self._pairs)
         areas = divide(*touching)
-        signs = np.array([self._sign(without) for without in range(len(won))])
+        signs = np.array([self._sign(without) for without in range(len(areas))])
         return np.where(signs > 0, areas, np.where(signs < 0, 1 - areas, np.nan))
 
     def held_out_area(self, resamples: int = RESAMPLES) -> MeanInterval:
         """Mean of `held_out` over the settings."""
         defined = ~np.isnan(self.held_out)
-        return self._over_settings(np.where(defined, self.held_out, 0.0), defined * 1.0, resamples)
+        return _over_settings(np.where(defined, self.held_out, 0.0), defined * 1.0, resamples)
 
-    def threshold(self, false_alarms: float = FALSE_ALARMS, without: int | None = None) -> float:
-        """The value on whose far side at most that share of the followers lies.
+    def threshold(self, without: int | None = None) -> float:
+        """The value on whose far side at most a share of `FALSE_ALARMS` of the followers lies.
 
         A checkpoint is noticed where `sign * value` is below `sign * threshold`.
 
         Args:
-            false_alarms: Share of the followers that may be noticed.
             without: A setting that is left out of the fit, direction included.
         """
         sign = self._sign(without)
@@ -110,26 +108,18 @@ class Scored:
         ordered = np.sort(sign * self.values[fitted])
         if np.isnan(sign) or not len(ordered):
             return float("nan")
-        return float(sign * ordered[int(false_alarms * len(ordered))])
+        return float(sign * ordered[int(FALSE_ALARMS * len(ordered))])
 
     def noticed(self, kind: Bools, resamples: int = RESAMPLES) -> MeanInterval:
         """Share of the checkpoints of a kind (n,) noticed by thresholds fitted without their setting."""
-        count = len(self._pairs[0])
-        hits, total = np.zeros(count), np.zeros(count)
-        for setting in range(count):
+        hits, total = np.zeros((2, len(self._pairs[0])))
+        for setting in range(len(hits)):
             sign, threshold = self._sign(setting), self.threshold(without=setting)
             values = self.values[kind & (self.settings == setting)]
             values = values[~np.isnan(values) & ~np.isnan(threshold)]
             hits[setting] = (sign * values < sign * threshold).sum()
             total[setting] = len(values)
-        return self._over_settings(hits, total, resamples)
-
-    @staticmethod
-    def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
-        draws = _draws(totals > 0, resamples)
-        return _estimate(
-            divide(sums.sum(), totals.sum()), divide(draws @ sums, draws @ totals), totals.sum()
-        )
+        return _over_settings(hits, total, resamples)
 
 
 def rank_correlation(
@@ -152,6 +142,12 @@ def rank_correlation(
 def may_decide(score: MeanInterval, control: MeanInterval) -> bool:
     """Whether a measure may be used with a threshold, by its held-out area and the best control's."""
     return bool(score.low >= LOWEST_AREA and score.mean >= control.mean + MARGIN)
+
+
+def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
+    draws = _draws(totals > 0, resamples)
+    replicates = divide(draws @ sums, draws @ totals)
+    return _estimate(divide(sums.sum(), totals.sum()), replicates, totals.sum())
 
 
 def _draws(settings: Bools, resamples: int) -> Floats:
