@@ -16,6 +16,9 @@ from attnlight.probing.replay import Replay, layer_modules
 
 pytest.importorskip("transformers")
 
+import transformers
+
+from attnlight.huggingface.attention import attention_layers
 from tests.huggingface.layered import Layered, texts
 from tests.huggingface.models import CONFIGURATIONS, HEADS
 from tests.models import test_classifier as flat
@@ -101,25 +104,16 @@ def test_layers_below_are_not_computed(name: str) -> None:
 
 
 def test_a_module_that_computes_several_layers() -> None:
-    import transformers
-
-    class Shared(Layered):
-        def __init__(self) -> None:
-            nn.Module.__init__(self)
-            sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
-            config = transformers.AlbertConfig(
-                **sizes, vocab_size=50, embedding_size=16, num_hidden_layers=3, num_labels=3
-            )
-            torch.manual_seed(0)
-            self.net = transformers.AlbertForSequenceClassification(config).eval()
-            for parameter in self.net.parameters():
-                nn.init.normal_(parameter, std=0.3)
-            self.last = False
-            self.attention_layers = attention_layers(self.net)
-
-    from attnlight.huggingface.attention import attention_layers
-
-    model, batch = Shared(), texts()
+    model, batch = Layered("bert"), texts()
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    config = transformers.AlbertConfig(
+        **sizes, vocab_size=50, embedding_size=16, num_hidden_layers=3, num_labels=3
+    )
+    model.net = transformers.AlbertForSequenceClassification(config).eval()
+    for parameter in model.net.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    model.attention_layers = attention_layers(model.net)
     assert len(set(model.attention_layers)) == 1
     patches = candidates(3, 4)
     found = Replay(model, batch, "the test").logits(patches)
