@@ -238,27 +238,6 @@ class TestTrainedElsewhere:
     def trained(self, place: Path) -> Path:
         return place / "trained"
 
-    @pytest.mark.slow
-    def test_command(self, place: Path, trained: Path) -> None:
-        command = ["test", "--model=huggingface_last", f"--model.net.path={trained}"]
-        named = ["--data=films.yaml", "--experiment=elsewhere", "--tests=cheap"]
-        assert main([*command, *named, *CPU, *QUIET]) == 0
-        (run,) = (place / "checkpoints/elsewhere").iterdir()
-        record = read_record(run / "records/test/predictions.parquet").columns
-        model = HuggingFaceClassifier(str(trained)).eval()
-        with torch.no_grad():
-            expected = model(model.raw.encode(films())).probabilities
-        found = torch.tensor([list(row) for row in record["probabilities"]])
-        torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=0)
-        assert main(["report", str(run)]) == 0
-        assert main([*command, *named[:2], "--tests=faithfulness", *CPU, *QUIET]) == 0
-        assert {path.stem for path in (run / "records/test").glob("*.parquet")} > {"faithfulness"}
-
-    def test_python(self, trained: Path) -> None:
-        rows = [(text, ("POS", "NEG")[number % 2]) for number, text in enumerate(TEXTS)]
-        results = attnlight.run(HuggingFaceClassifier(str(trained)), rows, tests="cheap")
-        assert list(results.table("predictions")["label"]) == [1, 0, 1, 0]
-
     def test_texts_that_are_cut_are_counted(
         self, trained: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -307,12 +286,6 @@ class TestRefusals:
             "there is no folder nobody/nothing, and no model of that name"
             in capsys.readouterr().err
         )
-
-    def test_a_folder_without_weights(self, place: Path) -> None:
-        write_model(place / "empty", auto="AutoModel")
-        (place / "empty/model.safetensors").unlink()
-        with pytest.raises(InputError, match="no weights in empty"):
-            HuggingFaceClassifier.stored_options({"path": "empty"})
 
     def test_tokens_of_another_model(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_tokenizer(place / "bert-other", "bert", [*TEXTS, "quite different words"])

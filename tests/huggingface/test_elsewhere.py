@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shlex
 import shutil
 import sys
@@ -172,15 +171,6 @@ class TestPython:
         results = attnlight.run("films", rows, tests="predictions")
         probabilities = torch.tensor(results.table("predictions")["probabilities"].tolist())
         torch.testing.assert_close(probabilities, expected.softmax(-1))
-
-    def test_explain(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        found = []
-        for path in ("films", str(tested)):
-            capsys.readouterr()
-            assert main(["explain", path, TEXTS[0], "--json"]) == 0
-            found.append(json.loads(capsys.readouterr().out))
-        assert found[0] == found[1]
-        assert found[0][0]["prediction"] in ("NEG", "POS")
 
     def test_pairs_are_refused(self) -> None:
         rows = [{"text": text, "query": "is it good ?"} for text in TEXTS]

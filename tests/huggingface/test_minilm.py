@@ -22,7 +22,7 @@ from attnlight.batch import BOS, EOS
 from attnlight.data.collate import collate_ids
 from attnlight.data.pieces import read_tokenizer
 from attnlight.data.tokenization import encode_texts
-from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassifier
+from attnlight.huggingface import HuggingFaceClassifier
 from tests.huggingface.test_classifier import full_pass
 
 pytestmark = pytest.mark.slow
@@ -60,16 +60,3 @@ def test_last_layer_is_full_passes(folder: str) -> None:
     torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
     special = (row * ~output.mask[:, None]).sum(-1).mean()
     assert 0.05 < float(special) < 0.6  # part of the row lies on [CLS] and [SEP]
-
-
-def test_pooled_states_are_those_of_the_model(folder: str) -> None:
-    model = HuggingFacePooledClassifier(folder, 2, freeze=True).eval()
-    batch = collate_ids(encode_texts(read_tokenizer(folder)[0], TEXTS)[0])
-    assert attnlight.check(model, batch) == []
-    plain = transformers.AutoModel.from_pretrained(folder).eval()
-    tokens = transformers.AutoTokenizer.from_pretrained(folder)(
-        TEXTS, return_tensors="pt", padding=True
-    )
-    size = batch.tokens.shape[1]
-    expected = plain(**tokens).last_hidden_state[:, :size][batch.mask]
-    torch.testing.assert_close(model(batch).states[batch.mask], expected, atol=1e-5, rtol=1e-5)

@@ -14,8 +14,6 @@ from torch.nn.functional import pad
 import attnlight
 from attnlight.batch import TextBatch
 from attnlight.huggingface import HuggingFacePooledClassifier
-from attnlight.huggingface.attention import intercept
-from attnlight.probing.patches import off
 from tests.huggingface.models import LENGTH, MODELS
 from tests.huggingface.test_classifier import classifier as last_classifier
 from tests.huggingface.test_classifier import texts
@@ -75,23 +73,6 @@ def test_frozen_models_have_no_dropout() -> None:
     torch.testing.assert_close(first, second, atol=0, rtol=0)
     assert model.training
     assert not model.encoder.training
-
-
-def test_attention_below_can_be_intercepted(name: str) -> None:
-    model = classifier(name)
-    plain = model(texts()).logits
-    with intercept(record="all", patch={0: off}) as found:
-        changed = model(texts()).logits
-    assert len(found) == len(model.attention_layers)
-    assert float((changed - plain).abs().max()) > 1e-4
-
-
-def test_average_reads_each_token_alone() -> None:
-    model, batch = classifier("bert", encoder="average"), texts()
-    states = model(batch).states
-    batch.tokens[0, 3] = 7
-    moved = (model(batch).states - states).abs().amax(-1) > 0
-    assert moved.nonzero().tolist() == [[0, 3]]
 
 
 @pytest.mark.parametrize("pooled", [False, True])

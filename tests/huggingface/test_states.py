@@ -160,17 +160,6 @@ def test_what_differs_is_computed(
     assert float((found.logits - before.logits).abs().max().detach()) > 1e-5
 
 
-def test_gradients_pass_through_embeddings(texts: TokenDataset, batches: list[TextBatch]) -> None:
-    gradients = []
-    for model in (caching(texts), classifier()):
-        embeddings = model.embed(batches[0]).detach().requires_grad_()
-        model(batches[0], embeddings=embeddings).logits.sum().backward()
-        assert embeddings.grad is not None
-        gradients.append(embeddings.grad)
-    torch.testing.assert_close(*gradients)
-    assert float(gradients[0].abs().max()) > 0
-
-
 def test_another_model_has_its_own(texts: TokenDataset, batches: list[TextBatch]) -> None:
     caching(texts)(batches[0])
     other = HuggingFacePooledClassifier(

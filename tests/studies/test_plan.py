@@ -46,21 +46,6 @@ def test_every_file_plans(study: Study) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "uniform", "seeds", "guides", "adversaries"),
-    [
-        ("wiegreffe_pinter_sst", 8, 8 + 7 + 7, 6 * 8, 7 * 8 + 4 * 3),
-        ("chunking_conll2000", 5 + 2 * 5, 5 + 4 + 4, 6 * 2 * 3, 13 * 3 + 7 * 2),
-    ],
-)
-def test_a_full_study_has_its_size(
-    file: str, uniform: int, seeds: int, guides: int, adversaries: int
-) -> None:
-    (study,) = read_studies(CONFIGS / f"studies/{file}.yaml")
-    counts = {"uniform": uniform, "seed": seeds, "guide": guides, "adversary": adversaries}
-    assert Counter(run.role for run in plan(study)) == {"base": 3} | counts
-
-
-@pytest.mark.parametrize(
     ("content", "names", "needs"),
     [
         (

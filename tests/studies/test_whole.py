@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import random
 import signal
@@ -26,11 +25,9 @@ import pytest
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.records import read_record
 from attnlight.studies import cli
 from tests.commands import CONFIGS, ROOT, start
 from tests.studies.fake import Here
-from tests.studies.sentences import collected
 from tests.tasks.tagged import FILES, SEES, SMALL, written
 from tests.tasks.test_own_problem import OWN
 
@@ -201,30 +198,6 @@ def test_validation_is_what_fit_logged_of_its_best_epoch(
             assert run["epochs"] == 3
             kept = (done(name) / run["name"] / "records/val").glob("*-*.parquet")
             assert not list(kept), "of one epoch alone"
-
-
-def test_runs_of_tokens_are_what_the_plan_says(done: Callable[[str], Path]) -> None:
-    study = done("tokens")
-
-    def told(name: str) -> dict[str, Any]:
-        options: dict[str, Any] = configured(study, name)["model"]["init_args"]
-        return options
-
-    assert told("uniform-h1-s0")["head"] == 1
-    assert told("guide-adversary-tokens-s0")["context"] == "tokens"
-    assert told("guide-adversary-query_key-s0")["query_key"] is True
-    released = {"released": True, "attention_term": "kl", "lambda_": 2.1}
-    assert released.items() <= told("adversary-released-l2.1-s1").items()
-    assert not told("adversary-kl-l0.1-s1")["released"]
-    runs = runs_of(study)
-    assert runs["guide-adversary-tokens-s0"]["told_by"] == "adversary-kl-l0.1-s1"
-    assert sorted(runs["adversary-kl-l0-s1"]["heads"]) == [0, 1]
-    record = read_record(study / "uniform-s0/records/test/base_divergence.parquet").columns
-    assert all(math.isnan(tau) for tau in record["attention_tau"]), (
-        "uniform attention ranks nothing"
-    )
-    assert sum(row["tau_rows"] for row in collected(study)["uniform-s0"]) == 0
-    assert sum(row["tau_rows"] for row in collected(study)["uniform-h1-s0"]) > 0
 
 
 def test_killed_study_ends_with_the_same_table(done: Callable[[str], Path], tmp_path: Path) -> None:
