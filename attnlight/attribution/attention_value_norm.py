@@ -56,18 +56,17 @@ class AttentionValueNorm(Attribution):
             mean = items.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)
             items = (items - mean).masked_fill(~allowed, 0.0)
             return torch.einsum("rhn,rhnc->rnc", weights, items).norm(dim=-1), {}
-        known = isinstance(model, HasTransformedStates)
-        if not known and isinstance(model, LayeredModel):
+        if isinstance(model, HasTransformedStates):
+            states = model.transformed_states(output).double()  # (B, H, N, D)
+            products = torch.einsum("bhnd,bgnd->bnhg", states, states)[text_of_rows(batch, output)]
+            squares = torch.einsum("rhn,rnhg,rgn->rn", weights, products, weights)
+            return squares.clamp(min=0.0).sqrt(), {}
+        if isinstance(model, LayeredModel):
             last, output_map = layer_attention(model, batch)[-1], output_maps(model, batch)[-1]
             norms = value_norms(last, output_map)[text_of_rows(batch, output)]
             of_tokens = torch.einsum("rq,rqn->rn", read_shares(model, batch, output), norms)
             return FlatTexts.of(batch).sums(of_tokens), {}
-        if not isinstance(model, HasTransformedStates):
-            raise InputError(
-                f"{self.name} needs logits that are affine in attention or a model with the method "
-                f"transformed_states(output), and {type(model).__name__} has neither."
-            )
-        states = model.transformed_states(output).double()  # (B, H, N, D)
-        products = torch.einsum("bhnd,bgnd->bnhg", states, states)[text_of_rows(batch, output)]
-        squares = torch.einsum("rhn,rnhg,rgn->rn", weights, products, weights)
-        return squares.clamp(min=0.0).sqrt(), {}
+        raise InputError(
+            f"{self.name} needs logits that are affine in attention or a model with the method "
+            f"transformed_states(output), and {type(model).__name__} has neither."
+        )

@@ -145,37 +145,29 @@ class External(Attribution):
     @cached_property
     def _table(self) -> tuple[dict[tuple[int, int], _Items], list[str]]:
         """The items of each row, by index and position, and the words that have codes."""
-        table = self._read()
-        index, item = (table[name].to_numpy() for name in ("index", "item"))
-        position = table["position"].to_numpy() if "position" in table.column_names else 0 * index
-        order = np.lexsort((item, position, index))
-        keys = np.stack([index, position], axis=1)[order]
-        first = np.ones(len(keys), dtype=bool)
-        first[1:] = (keys[1:] != keys[:-1]).any(1)
-        starts = np.flatnonzero(first)
-        numbers = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
-        score = table["score"].to_numpy()[order]
-        wrong, infinite = np.flatnonzero(numbers != item[order]), np.flatnonzero(np.isinf(score))
-        if len(wrong):
-            row, place = keys[wrong[0]], int(numbers[wrong[0]])
+        frame = self._read().to_pandas()
+        if "position" not in frame:
+            frame["position"] = 0
+        row = ["index", "position"]
+        frame = frame.sort_values([*row, "item"], kind="stable", ignore_index=True)
+        number = frame.groupby(row).cumcount()
+        for place in np.flatnonzero(number != frame["item"])[:1]:
             raise InputError(
-                f"external: {self.file} has the item {int(item[order][wrong[0]])} of row {row[0]} "
-                f"where {place} is expected; items are numbered from 0, each once."
+                f"external: {self.file} has the item {frame['item'][place]} of row "
+                f"{frame['index'][place]} where {number[place]} is expected; items are numbered from 0, "
+                "each once."
             )
-        if len(infinite):
-            place = infinite[0]
+        for place in np.flatnonzero(np.isinf(frame["score"]))[:1]:
             raise InputError(
-                f"external: {self.file} has the score {score[place]} at item {numbers[place]} of row "
-                f"{keys[place, 0]}; expected finite numbers, and none where an item has no score."
+                f"external: {self.file} has the score {frame['score'][place]} at item {number[place]} of "
+                f"row {frame['index'][place]}; expected finite numbers, and none where an item has no "
+                "score."
             )
-        words = table["word"].combine_chunks().dictionary_encode()
-        parts = zip(
-            np.split(score, starts[1:]),
-            np.split(words.indices.to_numpy()[order], starts[1:]),
-            strict=True,
-        )
-        rows = dict(zip(map(tuple, keys[starts].tolist()), map(_Items._make, parts), strict=True))
-        return rows, words.dictionary.to_pylist()
+        starts = np.flatnonzero(number == 0)
+        codes, words = frame["word"].factorize()
+        parts = (np.split(values, starts[1:]) for values in (frame["score"].to_numpy(), codes))
+        keys = map(tuple, frame.loc[starts, row].to_numpy().tolist())
+        return dict(zip(keys, map(_Items, *parts), strict=True)), words.tolist()
 
     def _read(self) -> pa.Table:
         """The table's columns, each of its kind."""

@@ -69,6 +69,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
+    stored_options = staticmethod(stored_options)
+    require_tokenizer = require_tokenizer
     uniform: Tensor
     missing: str | None
 
@@ -134,21 +136,12 @@ class HuggingFaceClassifier(TrainedElsewhere):
         return {part: tuple(members) for part, members in parts.items()}
 
     @staticmethod
-    def stored_options(options: dict[str, Any]) -> dict[str, Any]:
-        """Options with what a checkpoint needs beside its weights to build the network."""
-        return stored_options(str(options["path"])) | options
-
-    @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
         """Options of the same model with uniform attention in its last layer, see `models.build`."""
         config = build_configuration(net["config"], "the base")
         heads = config.get_text_config().num_attention_heads
         chosen = range(heads) if head is None else [*net.get("uniform_heads", ()), head]
         return net | {"uniform_heads": list(chosen)}
-
-    def require_tokenizer(self, tokenizer: str | None) -> None:
-        """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
-        require_tokenizer(self.path, tokenizer)
 
     @torch.no_grad()
     def draw_parameters(self) -> None:

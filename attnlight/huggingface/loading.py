@@ -40,16 +40,16 @@ class Source:
     missing: str | None = None
 
 
-def stored_options(path: str) -> dict[str, Any]:
-    """What a checkpoint stores of a model, so that it can be built without its folder.
+def stored_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a network with what a checkpoint needs beside its weights to build it.
 
     Raises:
         InputError: There is no such model, or it has no weights.
     """
-    folder = model_folder(path)
+    folder = model_folder(str(options["path"]))
     config = configuration(folder).to_dict()
     config.pop("_name_or_path", None)
-    return {"config": config, "fingerprint": fingerprint_of(folder)}
+    return {"config": config, "fingerprint": fingerprint_of(folder)} | options
 
 
 def open_model(

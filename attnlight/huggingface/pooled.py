@@ -89,6 +89,8 @@ class HuggingFacePooledClassifier(ContextClassifier):
             range.
     """
 
+    stored_options = staticmethod(stored_options)
+    require_tokenizer = require_tokenizer
     encoder: Encoder
     missing: str | None
     whole_words: bool = False
@@ -133,15 +135,6 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)
         self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
         self._kept: tuple[KeptStates, ...] = ()
-
-    @staticmethod
-    def stored_options(options: dict[str, Any]) -> dict[str, Any]:
-        """Options with what a checkpoint needs beside its weights to build the network."""
-        return stored_options(str(options["path"])) | options
-
-    def require_tokenizer(self, tokenizer: str | None) -> None:
-        """Check that a corpus has this model's tokens, see `reading.require_tokenizer`."""
-        require_tokenizer(self.path, tokenizer)
 
     def keep_states(self, splits: Iterable[TokenDataset]) -> None:
         """Compute the states of the texts of these splits once, if the model is frozen.

@@ -50,17 +50,18 @@ def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN4
     return flat
 
 
-def require_tokenizer(path: object, tokenizer: str | None) -> None:
-    """Check that a corpus has the tokens of a model; one in memory or without its folder has any.
+def require_tokenizer(network: Any, tokenizer: str | None) -> None:  # noqa: ANN401
+    """Check that a corpus has the tokens of a network; one in memory or without its folder has any.
 
     Args:
-        path: Folder or hub id of the model, or the model.
+        network: A network whose `path` is its folder or hub id, or None.
         tokenizer: The corpus's tokenizer as JSON text.
 
     Raises:
         InputError: It has other tokens.
     """
-    if not isinstance(path, str) or tokenizer is None:
+    path: str | None = network.path
+    if path is None or tokenizer is None:
         return
     try:
         folder = model_folder(path, offline=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
+from attnlight.functional._cpu import blocks
 from attnlight.storage.files import named_errors
 
 _FILE = "states"  # (I, D) little-endian float32: the tokens of all texts, one text after the other
@@ -99,28 +100,18 @@ class KeptStates:
 
     def _write(self, encode: Callable[[TextBatch], Tensor], folder: Path) -> None:
         count = len(self.texts)
+        budget = _ACCELERATOR_TOKENS if torch.cuda.is_available() else _CPU_TOKENS
         print(f"encoding {count:,} {self.texts.folder.name} texts, once", file=sys.stderr)
         with named_errors(folder), (folder / _FILE).open("wb") as file:
             for start in range(0, count, _PIECE_TEXTS):
                 piece = np.arange(start, min(start + _PIECE_TEXTS, count))
                 states: dict[int, NDArray[np.float32]] = {}
-                for places in self._batches(piece):
-                    batch = self.texts[places.tolist()]
-                    found = encode(batch).float().cpu().numpy()
-                    for place, row, length in zip(
-                        places.tolist(), found, self.texts.lengths[places], strict=True
-                    ):
+                ordered = piece[np.argsort(self.texts.lengths[piece], kind="stable")]
+                lengths = self.texts.lengths[ordered].tolist()
+                for block in blocks(lengths, budget):
+                    places = ordered[block].tolist()
+                    found = encode(self.texts[places]).float().cpu().numpy()
+                    for place, row, length in zip(places, found, lengths[block], strict=True):
                         states[place] = row[:length]
                 rows = np.concatenate([states[place] for place in piece.tolist()])
                 file.write(np.ascontiguousarray(rows, "<f4").data)
-
-    def _batches(self, places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Texts of similar length together, as many as the budget of tokens takes."""
-        budget = _ACCELERATOR_TOKENS if torch.cuda.is_available() else _CPU_TOKENS
-        ordered = places[np.argsort(self.texts.lengths[places], kind="stable")]
-        start = 0
-        while start < len(ordered):
-            lengths = self.texts.lengths[ordered[start : start + budget]].astype(np.int64)
-            size = max(1, int((lengths * np.arange(1, len(lengths) + 1) <= budget).sum()))
-            yield ordered[start : start + size]
-            start += size

@@ -20,6 +20,7 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, HasPairwiseCost
 from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError, one_line
+from attnlight.functional._cpu import blocks
 from attnlight.storage.files import named_errors, write_text
 
 MARKER = "store.json"
@@ -79,13 +80,9 @@ def _evaluate(
     if pairwise:
         budget = _CPU_PAIRS if on_cpu else _ACCELERATOR_PAIRS
     ordered = positions[np.argsort(texts.lengths[positions], kind="stable")]
-    parts, start = [], 0
-    while start < len(ordered):  # texts of similar length together, up to the budget
-        costs = texts.lengths[ordered[start : start + budget]].astype(np.int64)
-        costs = costs**2 if pairwise else costs
-        size = max(1, int((costs * np.arange(1, len(costs) + 1) <= budget).sum()))
-        output = model(texts[ordered[start : start + size].tolist()].to(device))
-        start += size
+    costs, parts = texts.lengths[ordered].astype(np.int64), []
+    for block in blocks((costs**2 if pairwise else costs).tolist(), budget):
+        output = model(texts[ordered[block].tolist()].to(device))
         attention = output.weights.transpose(1, 2)[output.mask].float()
         index, position = output.rows.unbind(-1)
         values = (

@@ -107,16 +107,6 @@ def test_attention_value_norm(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["recurrent", "heads"])
-def test_transformed_states_of_an_affine_tagger_are_its_item_logits(name: str) -> None:
-    model, batch = scene(name)
-    output = model(batch)
-    text = torch.tensor([text for text, _ in rows(batch, output)])
-    bias = output.bias.expand_as(output.logits)[:, None, None] / output.weights.shape[1]
-    found = model.transformed_states(output)[text]
-    torch.testing.assert_close(found, output.item_logits - bias)
-
-
 def test_refusals() -> None:
     model, batch = scene("pair")
     output = model(batch)

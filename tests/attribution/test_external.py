@@ -19,9 +19,8 @@ from attnlight.callbacks import SaliencyAgreement, Texts
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from attnlight.tasks import AttentionClassifier
 from tests.attribution.scenes import scene
-from tests.bases import Planted, save_base, trainer
+from tests.bases import trainer
 from tests.callbacks.hooks import test_prediction_writer as sentences
 from tests.tasks import tagged
 
@@ -230,20 +229,6 @@ def test_what_predict_writes_is_what_a_test_reads(tmp_path: Path, kind: str) -> 
     taus = agreement(tmp_path)
     assert len(taus) > 20
     np.testing.assert_allclose(taus, 1, atol=1e-12)
-
-
-def test_scores_of_another_split_of_the_same_lengths_are_refused(tmp_path: Path) -> None:
-    sizes = {"min_tokens": 9, "max_tokens": 9, "validation_size": 20, "test_size": 20}
-    data = Planted(**sizes)
-    task = AttentionClassifier.load_from_checkpoint(save_base(tmp_path / "b.ckpt", data))
-    trainer(tmp_path, PredictionWriter()).predict(task, data, return_predictions=False)
-    file = by_recipe(tmp_path / "predictions.parquet", tmp_path / "scores.parquet")
-    trainer(tmp_path, compared(file)).test(task, data, verbose=False)
-    assert (agreement(tmp_path) > 0.999).all()
-    with pytest.raises(
-        InputError, match=r"at item \d of row \d+, but the text has .* or of another split; score"
-    ):
-        trainer(tmp_path, compared(file)).validate(task, data, verbose=False)
 
 
 def test_run_and_explain_compare_the_words_of_their_texts(

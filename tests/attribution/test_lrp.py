@@ -17,7 +17,6 @@ from attnlight.errors import InputError
 from attnlight.functional.attribution.relevance_rules import RelevanceRules
 from attnlight.models import ENCODERS
 from attnlight.models.transformer import sinusoids
-from tests import outside
 from tests.attribution.relevance_recursion import (
     Array,
     affine,
@@ -234,26 +233,6 @@ def test_taggers_conserve_relevance(readout: str, encoding: str, layers: int) ->
     assert scores.abs().max() > 0.1
 
 
-@pytest.mark.parametrize("affine_readout", [True, False])
-def test_a_model_from_outside(affine_readout: bool) -> None:
-    torch.manual_seed(0)
-    model, texts = outside.TwoHeads(affine_readout), outside.Texts()
-    batch = outside.collate([texts[i] for i in range(len(texts))])
-    output = model(batch)
-    target, runner_up = targets(output)
-    scores, columns = LRP(epsilon=0.0).explain(model, batch, output, target)
-    logits = output.logits.detach()
-    difference = logits.gather(-1, target[:, None]) - logits.gather(-1, runner_up[:, None])
-    total = scores.sum(-1) + columns["absorbed"]
-    torch.testing.assert_close(total, difference.squeeze(-1).double(), rtol=1e-5, atol=1e-6)
-    if affine_readout:  # item logits without their bias are the items' relevance
-        items = output.weights.unsqueeze(-1) * (output.item_logits - model.values.bias / 2)
-        parts = items.sum(1).detach()
-        own = parts.gather(-1, target[:, None, None].expand(-1, parts.shape[1], 1))
-        rival = parts.gather(-1, runner_up[:, None, None].expand(-1, parts.shape[1], 1))
-        torch.testing.assert_close(scores, (own - rival).squeeze(-1).double(), rtol=1e-5, atol=1e-6)
-
-
 class Unusual(nn.Module):
     """An encoder of one layer that may have no rule."""
 
@@ -377,15 +356,3 @@ def test_packed_sequences_are_refused() -> None:
         states, _ = network(packed)
     with pytest.raises(ValueError, match="lstm"):
         states.data.sum().backward()
-
-
-def test_parameters_get_no_gradient_and_none_is_needed_around() -> None:
-    model, batch = flat.model("bilstm"), flat.collate(flat.corpus())
-    with torch.no_grad():
-        output = model(batch)
-        found = LRP()(model, batch, output, output.logits.argmax(-1))
-    assert found.abs().max() > 0
-    assert not found.requires_grad
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    torch.testing.assert_close(model(batch).logits, output.logits, rtol=0, atol=0)

@@ -83,8 +83,8 @@ class TestTransformers:
     @staticmethod
     def scene(name: str) -> tuple[Any, TextBatch]:
         from attnlight.huggingface.classifier import HuggingFaceClassifier
-        from tests.huggingface.layered import texts
         from tests.huggingface.models import build
+        from tests.huggingface.test_classifier import texts
 
         net = build(name, "AutoModelForSequenceClassification", num_labels=3)
         return HuggingFaceClassifier(net, special_tokens="attended").eval(), texts()

@@ -126,21 +126,17 @@ def test_of_a_tagger_by_hand(near_ties: bool) -> None:
 
 def test_mass_of_a_text_is_the_mean_over_its_tokens() -> None:
     pytest.importorskip("transformers")
-    from tests.huggingface.layered import Layered, texts
+    from tests.huggingface.test_classifier import classifier, texts
 
-    model: Any = Layered("bert")
+    model: Any = classifier("bert", special_tokens="attended", layers=True)
     batch = texts()
-    batch.tokens[:, 0] = BOS
-    model.readout = lambda output, weights: output.logits.unsqueeze(1).expand(
-        -1, weights.shape[2], -1
-    )
     columns = AttentionSinks().measure(batch, model(batch), model)
     layers = model(batch).layers
     for text, length in enumerate(batch.mask.sum(-1).tolist()):
         for number in range(8):
             weights = layers[number // 4][text, number % 4]
-            mean = sum(float(weights[query, 0]) for query in range(length)) / length
-            for sink in ("special", "first"):
+            for sink, tokens in (("special", [0, length - 1]), ("first", [0])):
+                mean = sum(float(weights[query, tokens].sum()) for query in range(length)) / length
                 found = columns[f"mass_{sink}_by_head"][text, number]
                 assert float(found) == pytest.approx(mean, abs=1e-6)
     assert "mass_punctuation" not in columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import sys
 import threading
@@ -99,32 +98,24 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
-class TestSameAsTransformers:
-    def test_weights_and_states_of_eager(self, model: Any, padding: str) -> None:
-        batch = texts(padding)
-        output, found = recorded(model, batch)
-        model.config._attn_implementation = "eager"
-        eager = states(model, batch, output_attentions=True)
-        assert list(found) == list(range(len(eager.attentions)))
-        assert largest([one.weights for one in found.values()], eager.attentions) <= 1e-6
-        assert largest(output.hidden_states, eager.hidden_states) <= 1e-5
-
-    def test_is_sdpa_where_nothing_is_intercepted(self, model: Any, padding: str) -> None:
-        batch = texts(padding)
-        plain = states(model, batch)
-        model.config._attn_implementation = "sdpa"
-        assert largest(plain.hidden_states, states(model, batch).hidden_states) <= 2e-6
-
-    def test_weights_lie_on_what_may_be_reached(self, model: Any, padding: str) -> None:
-        batch = texts(padding)
-        _, found = recorded(model, batch)
-        for one in found.values():
-            assert not (one.allowed & ~batch["attention_mask"].bool()[:, None, None]).any()
-            reaching = one.allowed.any(-1)
-            assert reaching[batch["attention_mask"].bool()[:, None].expand_as(reaching)].all()
-            on = (one.weights * one.allowed).sum(-1)[reaching]
-            torch.testing.assert_close(on, torch.ones_like(on), atol=1e-6, rtol=0)
-            assert (one.weights.masked_fill(one.allowed, 0.0)[reaching] == 0).all()
+def test_same_as_transformers(model: Any, padding: str) -> None:
+    """As eager attention where it is recorded, on what may be reached; else as sdpa."""
+    batch = texts(padding)
+    plain, (output, found) = states(model, batch), recorded(model, batch)
+    for one in found.values():
+        assert not (one.allowed & ~batch["attention_mask"].bool()[:, None, None]).any()
+        reaching = one.allowed.any(-1)
+        assert reaching[batch["attention_mask"].bool()[:, None].expand_as(reaching)].all()
+        on = (one.weights * one.allowed).sum(-1)[reaching]
+        torch.testing.assert_close(on, torch.ones_like(on), atol=1e-6, rtol=0)
+        assert (one.weights.masked_fill(one.allowed, 0.0)[reaching] == 0).all()
+    model.config._attn_implementation = "sdpa"
+    assert largest(plain.hidden_states, states(model, batch).hidden_states) <= 2e-6
+    model.config._attn_implementation = "eager"
+    eager = states(model, batch, output_attentions=True)
+    assert list(found) == list(range(len(eager.attentions)))
+    assert largest([one.weights for one in found.values()], eager.attentions) <= 1e-6
+    assert largest(output.hidden_states, eager.hidden_states) <= 1e-5
 
 
 @pytest.mark.parametrize("padding", ["right", "left"])
@@ -168,36 +159,29 @@ class TestPatches:
         with intercept(patch=patch):
             assert largest(states(model, batch).hidden_states, output.hidden_states) <= 1e-6
 
-    def test_one_head_of_a_layer(self, model: Any) -> None:
+    @pytest.mark.parametrize(
+        ("heads", "rows"), [([2], None), (None, [0, 4, 8]), ([1, 3], [0, 4, 8])]
+    )
+    def test_given_weights_replace_no_others(
+        self, model: Any, heads: list[int] | None, rows: list[int] | None
+    ) -> None:
         batch, layer = texts(), len(attention_layers(model)) - 1
         output, found = recorded(model, batch)
-        new = random_weights(found[layer].weights[:, [2]])
-        patched, after = recorded(model, batch, patch={layer: given(new, heads=[2])})
-        for number in range(layer):
-            assert largest([after[number].weights], [found[number].weights]) == 0
-        expected = found[layer].weights.clone()
-        expected[:, 2] = new[:, 0]
+        chosen, own = heads or list(range(HEADS)), found[layer].weights
+        at = [[row] for row in rows] if rows else [list(range(9))] * 3
+        new = random_weights(own[:, chosen, 0] if rows else own[:, chosen])
+        patch = given(new, heads, torch.tensor(rows) if rows else None)
+        patched, after = recorded(model, batch, patch={layer: patch})
+        expected, moves = own.clone(), torch.zeros(3, 9, dtype=torch.bool)
+        for text, places in enumerate(at):
+            moves[text, places] = True
+            for place, head in enumerate(chosen):
+                expected[text, head, places] = new[text, place]
         torch.testing.assert_close(after[layer].weights, expected, atol=0, rtol=0)
         assert largest(patched.hidden_states[:-1], output.hidden_states[:-1]) == 0
-        assert largest(patched.hidden_states[-1:], output.hidden_states[-1:]) > 1e-3
-
-    @pytest.mark.parametrize("heads", [None, [1, 3]])
-    def test_one_query_of_each_text(self, model: Any, heads: list[int] | None) -> None:
-        batch, layer = texts(), len(attention_layers(model)) - 1
-        output, found = recorded(model, batch)
-        rows, chosen = torch.tensor([0, 4, 8]), heads or list(range(HEADS))
-        new = random_weights(found[layer].weights[:, chosen, 0])
-        patched, after = recorded(model, batch, patch={layer: given(new, heads, rows)})
-        expected = found[layer].weights.clone()
-        for text, row in enumerate(rows):
-            for place, head in enumerate(chosen):
-                expected[text, head, row] = new[text, place]
-        torch.testing.assert_close(after[layer].weights, expected, atol=0, rtol=0)
         moved = (patched.hidden_states[-1] - output.hidden_states[-1]).abs().amax(-1)
-        others = torch.ones_like(moved, dtype=torch.bool)
-        others[torch.arange(3), rows] = False
-        assert float(moved[others].max()) <= 1e-5
-        assert float(moved[~others].min()) > 1e-3
+        assert not (moved[~moves] > 1e-5).any()
+        assert float(moved[moves].max()) > 1e-3
 
     def test_transforms(self, model: Any) -> None:
         batch = texts("left")
@@ -320,25 +304,14 @@ class TestLayers:
         assert called == layers
         assert len(set(map(id, layers))) == len(layers) == model.config.num_hidden_layers
 
-    def test_numbers_survive_a_copy(self) -> None:
-        model = MODELS["distilbert"]()
-        attention_layers(model)
-        again = copy.deepcopy(model)
-        found = [recorded(one, texts())[1] for one in (model, again)]
-        assert largest([found[0][1].weights], [found[1][1].weights]) == 0
-
-    def test_training_mode_is_kept(self) -> None:
+    def test_numbering_keeps_modes_and_is_not_recorded(self) -> None:
         model = MODELS["bert"]().train()
         model.embeddings.eval()
         modes = [module.training for module in model.modules()]
-        attention_layers(model)
-        assert [module.training for module in model.modules()] == modes
-
-    def test_numbering_inside_an_interception_is_not_recorded(self) -> None:
-        model = MODELS["bert"]()
         with intercept(record=[1]) as found:
             attention_layers(model)
             assert not found
+            assert [module.training for module in model.modules()] == modes
             states(model, texts())
         assert found[1].weights.shape == (3, HEADS, 9, 9)
 
@@ -362,6 +335,9 @@ class TestLayers:
             assert float(found[0].weights.sum(-1).max()) < 0.999
 
 
+ONES = torch.ones(3, 3, 9, 9)
+
+
 class TestMistakes:
     def test_attention_that_is_not_the_interfaces(self) -> None:
         config = transformers.DebertaV2Config(**SMALL)
@@ -369,33 +345,21 @@ class TestMistakes:
         with pytest.raises(InputError, match="DebertaV2Model cannot be intercepted"):
             attention_layers(model)
 
-    def test_layers_that_do_not_exist(self, model: Any) -> None:
-        last = len(attention_layers(model)) - 1
-        for wrong in ({"record": [last + 1]}, {"patch": {last + 1: off}}):
-            with (
-                pytest.raises(InputError, match=f"no layer {last + 1}; layers are 0 to {last}"),
-                intercept(**wrong),
-            ):
-                states(model, texts())
-
-    @pytest.mark.parametrize("head", [-1, HEADS])
-    def test_heads_that_do_not_exist(self, head: int) -> None:
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"record": [2]}, "no layer 2; layers are 0 to 1"),
+            ({"patch": {2: off}}, "no layer 2; layers are 0 to 1"),
+            ({"patch": {0: restrict(off, heads=[-1])}}, "no head -1; heads are 0 to 3"),
+            ({"patch": {0: restrict(off, heads=[HEADS])}}, "no head 4; heads are 0 to 3"),
+            ({"patch": {0: given(ONES)}}, r"have the shape \(3, 3, 9, 9\), not \(3, "),
+            ({"patch": {0: given(ONES, [0, 1])}}, r"have the shape \(3, 3, 9, 9\), not \(3, "),
+        ],
+    )
+    def test_what_does_not_exist(self, wrong: Any, said: str) -> None:
         model = MODELS["bert"]()
         attention_layers(model)
-        with (
-            pytest.raises(InputError, match=f"no head {head}; heads are 0 to {HEADS - 1}"),
-            intercept(patch={0: restrict(off, heads=[head])}),
-        ):
-            states(model, texts())
-
-    @pytest.mark.parametrize("heads", [None, [0, 1]])
-    def test_weights_of_another_shape(self, heads: list[int] | None) -> None:
-        model = MODELS["bert"]()
-        attention_layers(model)
-        with (
-            pytest.raises(InputError, match=r"have the shape \(3, 3, 9, 9\), not \(3, "),
-            intercept(patch={0: given(torch.ones(3, 3, 9, 9), heads)}),
-        ):
+        with pytest.raises(InputError, match=said), intercept(**wrong):
             states(model, texts())
 
     def test_a_model_without_numbers(self) -> None:

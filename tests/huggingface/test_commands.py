@@ -26,7 +26,7 @@ from tests.commands import CPU, QUIET
 from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
 
 POSITIVE, NEGATIVE = ["funny", "gripping", "shines"], ["dull", "overlong", "mess"]
-FAST = [*CPU, *QUIET, "--trainer.max_epochs=1"]
+FAST = [*CPU, *QUIET, "--trainer.max_epochs=1", "--trainer.logger=false"]
 NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 
 
@@ -54,8 +54,9 @@ def write_corpus(folder: Path) -> Path:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pretrained")
     write_corpus(folder / "films")
-    write_model(folder / "bert", auto="AutoModel")
+    shutil.copytree(write_model(folder / "bert", auto="AutoModel"), folder / "moving")
     write_model(folder / "gpt2", "gpt2", auto="AutoModel")
+    write_model(folder / "trained", **NAMES)
     return folder
 
 
@@ -65,44 +66,77 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["attnlight"])
 
 
+@pytest.fixture
+def last(here: None, place: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """A run of the last layer of the model in the folder `moving`, trained and tested once."""
+    run = place / "checkpoints/e/last"
+    if not run.exists():
+        capsys.readouterr()
+        assert fit("last", name="moving") == 0
+        assert "1 cut at the model's longest text" in capsys.readouterr().err
+        assert main(["test", "checkpoints/e/last", "--tests=predictions", *CPU, *QUIET]) == 0
+    return "checkpoints/e/last"
+
+
 def fit(run: str, *options: str, model: str = "huggingface_last", name: str = "bert") -> int:
     named = ["--model", model, "--data", "films.yaml", "--experiment=e", f"--run={run}"]
-    if not model.startswith("huggingface"):
-        return main(
-            ["fit", "-c", "trainer.yaml", *named, f"--data.tokenizer={name}", *options, *FAST]
-        )
     paths = [f"--model.net.path={name}", f"--data.tokenizer={name}"]
     return main(["fit", *named, *paths, *options, *FAST])
 
 
-@pytest.mark.parametrize("model", ["huggingface_last", "huggingface_pooled"])
-@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
-def test_fit_test_and_read_texts(
-    place: Path, model: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = f"{model}-{name}"
-    assert fit(run, model=model, name=name) == 0
-    if name == "bert" and model == "huggingface_last":
-        assert "1 cut at the model's longest text" in capsys.readouterr().err
-    tests = "--tests=cheap" if name == "gpt2" else "--tests=cheap,faithfulness"
-    assert main(["test", f"checkpoints/e/{run}", tests, *CPU, *QUIET]) == 0
-    record = read_record(place / f"checkpoints/e/{run}/records/test/predictions.parquet").columns
-    trained = attnlight.load(f"checkpoints/e/{run}")
-    texts = [row["text"] for row in csv.DictReader((place / "films/test.csv").open())]
-    batch = trained.encode(texts)
+def films() -> list[str]:
+    with Path("films/test.csv").open() as file:
+        return [row["text"] for row in csv.DictReader(file)]
+
+
+def require_readable(run: str) -> None:
+    """Check that a run predicts of its test texts what its record says."""
+    record = read_record(Path(run, "records/test/predictions.parquet")).columns
+    trained = attnlight.load(run)
+    batch = trained.encode(films())
     assert batch.mask[:3].sum(-1).max() <= 20
     assert attnlight.check(trained.model, batch.trim(20).select(torch.tensor([0, 1, 2]))) == []
-    predicted = trained.model(batch).logits.argmax(-1)
-    assert predicted.tolist() == list(record["prediction"])
+    assert trained.model(batch).logits.argmax(-1).tolist() == list(record["prediction"])
+
+
+def test_the_last_layer_is_read_and_named_on_every_page(
+    place: Path, last: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_readable(last)
+    sentence = "Its attention is of the last layer only."
+    for command in (["report", last], ["explain", last, TEXTS[0]]):
+        capsys.readouterr()
+        assert main(command) == 0
+        assert sentence in capsys.readouterr().out
+    for page in ("index.html", "verdict.json"):
+        assert sentence in (place / last / "report" / page).read_text()
+    results = attnlight.run(attnlight.load(last), list(TEXTS), tests="predictions")
+    assert sentence in str(results.verdict())
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("pooled", "bert"),
+        pytest.param("pooled", "gpt2", marks=pytest.mark.slow),
+        pytest.param("last", "gpt2", marks=pytest.mark.slow),
+    ],
+)
+def test_fit_test_and_read_texts(model: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = f"checkpoints/e/{model}-{name}"
+    assert fit(f"{model}-{name}", model=f"huggingface_{model}", name=name) == 0
+    capsys.readouterr()
+    assert main(["test", run, "--tests=predictions", *CPU, *QUIET]) == 0
+    scope = "Its attention is of the last layer only."
+    assert (scope in capsys.readouterr().out) is (model == "last")
+    require_readable(run)
 
 
 @pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_words(place: Path, name: str) -> None:
     run = f"words-{name}"
     assert fit(run, "--model.net.items=words", name=name) == 0
-    tests = "--tests=predictions,texts,attention_sinks"
-    assert main(["test", f"checkpoints/e/{run}", tests, *CPU, *QUIET]) == 0
-    assert main(["report", f"checkpoints/e/{run}"]) == 0
+    assert main(["test", f"checkpoints/e/{run}", "--tests=predictions,texts", *CPU, *QUIET]) == 0
     trained = attnlight.load(f"checkpoints/e/{run}")
     rows = list(csv.DictReader((place / "films/test.csv").open()))
     shown = read_record(place / f"checkpoints/e/{run}/records/test/texts.parquet").columns
@@ -130,66 +164,44 @@ def test_words(place: Path, name: str) -> None:
     assert len(results.table("predictions")) == 3
 
 
-@pytest.mark.parametrize(
-    ("model", "said"), [("last", True), pytest.param("pooled", False, marks=pytest.mark.slow)]
-)
-def test_the_last_layer_is_named_on_every_page(
-    place: Path, model: str, said: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, sentence = f"checkpoints/e/scope-{model}", "Its attention is of the last layer only."
-    assert fit(f"scope-{model}", model=f"huggingface_{model}") == 0
-    commands = [
-        ["test", run, "--tests=predictions,attention_permutation", *CPU, *QUIET],
-        ["report", run],
-        ["explain", run, TEXTS[0]],
-    ]
-    for command in commands:
-        capsys.readouterr()
-        assert main(command) == 0
-        assert (sentence in capsys.readouterr().out) is said
-    pages = [place / run / "report/index.html", place / run / "report/verdict.json"]
-    assert [sentence in page.read_text() for page in pages] == [said, said]
-    task = attnlight.load(run)
-    results = attnlight.run(task, list(TEXTS), tests="predictions")
-    assert (sentence in str(results.verdict())) is said
-    shutil.copytree(place / run, place / f"{run}-again")
-    assert main(["report", run, f"{run}-again"]) == 0
-    (page,) = {*place.glob("checkpoints/**/index.html")} - {*place.glob("checkpoints/e/*/report/*")}
-    assert (sentence in page.read_text()) is said
-    page.unlink()
-
-
-def test_checkpoints_need_no_folder(place: Path) -> None:
-    shutil.copytree(place / "bert", place / "gone")
-    assert fit("moved", name="gone") == 0
-    expected = attnlight.load("checkpoints/e/moved")
+def test_checkpoints_need_no_folder(place: Path, last: str) -> None:
+    shutil.copy(f"{last}/best.ckpt", "alone.ckpt")
+    expected = attnlight.load(last)
     logits = expected.model(expected.encode(list(TEXTS))).logits
-    (place / "gone").rename(place / "elsewhere")
-    moved = attnlight.load("checkpoints/e/moved")
-    found = moved.model(moved.encode(list(TEXTS))).logits
-    torch.testing.assert_close(found, logits, atol=0, rtol=0)
-    paths = ["--model.net.path=elsewhere", "--data.tokenizer=elsewhere"]
-    assert main(["test", "checkpoints/e/moved", *paths, "--tests=predictions", *CPU, *QUIET]) == 0
-    named = ["--model=huggingface_last", "--data=films.yaml", "--experiment=e", "--run=moved"]
-    assert main(["validate", *named, *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+    (place / "moving").rename("elsewhere")
+    try:
+        for path in (last, "alone.ckpt"):  # its own class is of the package
+            moved: Any = attnlight.load(path)
+            assert isinstance(moved.model, HuggingFaceClassifier)
+            found = moved.model(moved.encode(list(TEXTS))).logits
+            torch.testing.assert_close(found, logits, atol=0, rtol=0)
+        paths = ["--model.net.path=elsewhere", "--data.tokenizer=elsewhere"]
+        named = ["--model=huggingface_last", "--data=films.yaml", "--experiment=e", "--run=last"]
+        assert main(["validate", *named, *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+    finally:
+        (place / "elsewhere").rename("moving")
     for stage in ("test", "val"):  # of the checkpoint, not of the folder that training started from
-        record = place / f"checkpoints/e/moved/records/{stage}/predictions.parquet"
+        record = Path(last, f"records/{stage}/predictions.parquet")
         assert read_metadata(record)["checkpoint"] == "best.ckpt"
 
 
-def test_weights_that_have_changed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(place / "bert", place / "changing")
-    assert fit("before", name="changing") == 0
-    model = transformers.AutoModel.from_pretrained("changing")
-    with torch.no_grad():
-        next(model.parameters()).mul_(0.5)
-    model.save_pretrained("changing")
-    command = ["fit", "--model=seed", "--model.base=checkpoints/e/before/best.ckpt"]
-    named = ["--data=films.yaml", "--data.tokenizer=bert", "--experiment=e", "--run=after"]
-    assert main([*command, *named, *FAST]) == 2
-    assert "the weights in changing are not those that training started from" in (
-        capsys.readouterr().err
-    )
+def test_weights_that_have_changed(
+    place: Path, last: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree("moving", "kept")
+    try:
+        model = transformers.AutoModel.from_pretrained("moving")
+        with torch.no_grad():
+            next(model.parameters()).mul_(0.5)
+        model.save_pretrained("moving")
+        command = ["fit", "--model=seed", f"--model.base={last}/best.ckpt", "--experiment=e"]
+        named = ["--data=films.yaml", "--data.tokenizer=bert", "--run=after"]
+        assert main([*command, *named, *FAST]) == 2
+    finally:
+        shutil.rmtree("moving")
+        Path("kept").rename("moving")
+    said = capsys.readouterr().err
+    assert "the weights in moving are not those that training started from" in said
 
 
 @pytest.mark.parametrize(
@@ -224,29 +236,7 @@ def test_variants(place: Path, variant: str, model: str) -> None:
 class TestTrainedElsewhere:
     @pytest.fixture
     def trained(self, place: Path) -> Path:
-        return write_model(place / "trained", **NAMES)
-
-    @pytest.mark.slow
-    def test_command(self, place: Path, trained: Path) -> None:
-        command = ["test", "--model=huggingface_last", f"--model.net.path={trained}"]
-        named = ["--data=films.yaml", "--experiment=elsewhere", "--tests=cheap"]
-        assert main([*command, *named, *CPU, *QUIET]) == 0
-        (run,) = (place / "checkpoints/elsewhere").iterdir()
-        record = read_record(run / "records/test/predictions.parquet").columns
-        texts = [row["text"] for row in csv.DictReader((place / "films/test.csv").open())]
-        model = HuggingFaceClassifier(str(trained)).eval()
-        with torch.no_grad():
-            expected = model(model.raw.encode(texts)).probabilities
-        found = torch.tensor([list(row) for row in record["probabilities"]])
-        torch.testing.assert_close(found.float(), expected, atol=1e-5, rtol=0)
-        assert main(["report", str(run)]) == 0
-        assert main([*command, *named[:2], "--tests=faithfulness", *CPU, *QUIET]) == 0
-        assert {path.stem for path in (run / "records/test").glob("*.parquet")} > {"faithfulness"}
-
-    def test_python(self, trained: Path) -> None:
-        rows = [(text, ("POS", "NEG")[number % 2]) for number, text in enumerate(TEXTS)]
-        results = attnlight.run(HuggingFaceClassifier(str(trained)), rows, tests="cheap")
-        assert list(results.table("predictions")["label"]) == [1, 0, 1, 0]
+        return place / "trained"
 
     def test_texts_that_are_cut_are_counted(
         self, trained: Path, capsys: pytest.CaptureFixture[str]
@@ -297,12 +287,6 @@ class TestRefusals:
             in capsys.readouterr().err
         )
 
-    def test_a_folder_without_weights(self, place: Path) -> None:
-        write_model(place / "empty", auto="AutoModel")
-        (place / "empty/model.safetensors").unlink()
-        with pytest.raises(InputError, match="no weights in empty"):
-            HuggingFaceClassifier.stored_options({"path": "empty"})
-
     def test_tokens_of_another_model(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_tokenizer(place / "bert-other", "bert", [*TEXTS, "quite different words"])
         shutil.copy(place / "bert/config.json", place / "bert-other")
@@ -312,12 +296,3 @@ class TestRefusals:
     def test_rules_beside_a_tokenizer(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert fit("rules", "--data.max_vocabulary=100") == 2
         assert "tokenizer makes other tokens: leave out" in capsys.readouterr().err
-
-
-def test_a_checkpoint_names_no_class_outside(place: Path) -> None:
-    """Its own class is of the package, so that it loads by its file alone."""
-    assert fit("alone") == 0
-    shutil.copy(place / "checkpoints/e/alone/best.ckpt", place / "alone.ckpt")
-    loaded: Any = attnlight.load("alone.ckpt")
-    assert isinstance(loaded.model, HuggingFaceClassifier)
-    assert loaded.model(loaded.encode(list(TEXTS))).logits.isfinite().all()

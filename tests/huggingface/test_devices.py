@@ -11,11 +11,10 @@ import torch
 
 pytest.importorskip("transformers")
 
-import attnlight
 from attnlight.records import read_record
 from attnlight.storage.checkpoint_file import read_checkpoint
 from tests.commands import QUIET, attnlight_on_one, attnlight_on_two
-from tests.huggingface.folders import TEXTS, write_model
+from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS
 from tests.huggingface.test_classifier import classifier, random_weights, texts
 from tests.huggingface.test_commands import write_corpus
@@ -73,19 +72,3 @@ def test_in_half_precision(name: str) -> None:
     sums = half.weights.sum(-1)
     torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-6, rtol=0)
     assert float((found - expected).abs().mean()) < 0.1 * float(expected.std())
-
-
-def test_training_in_half_precision(tmp_path: Path) -> None:
-    data = write_corpus(tmp_path / "films")
-    model = write_model(tmp_path / "bert", auto="AutoModel")
-    named = [f"--model.net.path={model}", f"--data.tokenizer={model}", "--experiment=e", "--run=r"]
-    fit = ["fit", "--model=huggingface_last", f"--data={data}", *named, *QUIET]
-    place: Any = {"cwd": tmp_path, "ATTNLIGHT_CACHE": str(tmp_path / "cache")}
-    half = "--trainer.precision=bf16-mixed"
-    attnlight_on_one(*fit, "--trainer.max_epochs=1", half, **place)
-    run = tmp_path / "checkpoints/e/r"
-    attnlight_on_one("test", str(run), *CHEAP, half, *QUIET, **place)
-    record = read_record(run / "records/test/attention_permutation.parquet").columns
-    assert np.isfinite(record["median_tvd"]).any()
-    trained = attnlight.load(run)
-    assert trained.model(trained.encode(list(TEXTS))).logits.dtype == torch.float32

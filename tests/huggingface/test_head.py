@@ -20,7 +20,7 @@ from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassi
 from attnlight.huggingface.head import LinearForSequenceClassification
 from tests.huggingface.folders import TEXTS, write_tokenizer
 from tests.huggingface.models import HEADS
-from tests.huggingface.test_classifier import LENGTHS, full_pass, random_weights, texts
+from tests.huggingface.test_classifier import LENGTHS, require_full_passes, texts
 
 SIZES = {
     "hidden_size": 32,
@@ -78,15 +78,7 @@ def test_logits_are_a_map_of_one_state(kind: str, padding: str) -> None:
 def test_last_layer_is_full_passes(kind: str) -> None:
     model, batch = HuggingFaceClassifier(headed(kind)).eval(), texts()
     assert attnlight.check(model, batch) == []
-    output = model(batch)
-    expected, row = full_pass(model, batch)
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model.substituted(output, output.weights), row, atol=1e-6, rtol=0)
-    candidates = random_weights(output, 2)
-    for number, rows in enumerate(candidates.unbind(2)):
-        expected, _ = full_pass(model, batch, model.substituted(output, rows))
-        found = model.readout(output, candidates)[:, number]
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    require_full_passes(model, batch)
     parts = model.parameter_parts
     assert {"transformer.score.weight", "transformer.score.bias"} <= set(parts["head"])
     model.draw_parameters()

@@ -10,34 +10,21 @@ from torch import nn
 
 pytest.importorskip("transformers")
 
-from attnlight.batch import BOS, EOS, LayeredModel
+from attnlight.batch import LayeredModel
 from attnlight.callbacks import AttentionSinks, Faithfulness, HeadAblation
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.probing.interception import intercept
 from attnlight.probing.patches import off, restrict, uniform
 from attnlight.probing.replay import Replay, layer_modules
-from tests.huggingface.layered import texts
-from tests.huggingface.models import CONFIGURATIONS, DECODERS, HEADS, build
-
-
-def classifier(name: str, **options: Any) -> HuggingFaceClassifier:
-    net = build(name, "AutoModelForSequenceClassification", num_labels=3)
-    return HuggingFaceClassifier(net, **options).eval()
-
-
-def bounded(padding: str = "right") -> Any:
-    batch = texts(padding)
-    for row, mask in enumerate(batch.mask):
-        places = mask.nonzero().flatten()
-        batch.tokens[row, places[0]], batch.tokens[row, places[-1]] = BOS, EOS
-    return batch
+from tests.huggingface.models import CONFIGURATIONS, DECODERS, HEADS
+from tests.huggingface.test_classifier import classifier, texts
 
 
 @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_ablation_is_that_of_full_passes(name: str, special_tokens: Any) -> None:
     model = classifier(name, special_tokens=special_tokens)
-    batch = bounded("left" if name in DECODERS else "right")  # encoders read the first place
+    batch = texts("left" if name in DECODERS else "right")  # encoders read the first place
     assert isinstance(model, LayeredModel)
     test = HeadAblation(["uniform", "off"])
     columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
@@ -69,7 +56,7 @@ def test_ablation_is_that_of_full_passes(name: str, special_tokens: Any) -> None
 
 @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
 def test_sinks_with_and_without_special_tokens(special_tokens: Any) -> None:
-    model, batch = classifier("bert", special_tokens=special_tokens), bounded()
+    model, batch = classifier("bert", special_tokens=special_tokens), texts()
     output = model(batch)
     columns = AttentionSinks().measure(batch, output, model)  # type: ignore[arg-type]
     assert columns["erased_special"].isnan().all() == (special_tokens == "fixed")
@@ -88,7 +75,7 @@ def test_sinks_with_and_without_special_tokens(special_tokens: Any) -> None:
 
 
 def test_methods_over_layers_are_scored_by_faithfulness() -> None:
-    model, batch = classifier("bert"), bounded()
+    model, batch = classifier("bert"), texts()
     methods = ["rollout", {"name": "rollout", "of": "value_norm", "label": "norms"}]
     test = Faithfulness([*methods, "attention_value_norm"], shares=[0.5])
     columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
@@ -105,7 +92,7 @@ def test_layers_computed_for_all_heads_of_six_layers() -> None:
     )
     config.intermediate_size = 16
     net = transformers.BertForSequenceClassification(config).eval()
-    model, batch = HuggingFaceClassifier(net), bounded()
+    model, batch = HuggingFaceClassifier(net), texts()
     computed = 0
 
     def count(module: nn.Module, args: Any, options: Any) -> None:

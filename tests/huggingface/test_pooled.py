@@ -13,10 +13,7 @@ from torch.nn.functional import pad
 
 import attnlight
 from attnlight.batch import TextBatch
-from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFacePooledClassifier
-from attnlight.huggingface.attention import intercept
-from attnlight.probing.patches import off
 from tests.huggingface.models import LENGTH, MODELS
 from tests.huggingface.test_classifier import classifier as last_classifier
 from tests.huggingface.test_classifier import texts
@@ -51,10 +48,10 @@ def test_keeps_all_promises(name: str, attention: Any) -> None:
     torch.testing.assert_close(sums, output.logits)
 
 
-def test_exact_tests_run(name: str) -> None:
+def test_exact_tests_run() -> None:
     batch = texts()
     batch.labels = torch.tensor([0, 1, 2, 0, 1])
-    table = attnlight.run(classifier(name), [batch], tests="cheap").table()
+    table = attnlight.run(classifier("bert"), [batch], tests="cheap").table()
     assert table.set_index(["test", "measure"])["n"]["adversarial_attention", "worst_js"] == 5
 
 
@@ -78,33 +75,6 @@ def test_frozen_models_have_no_dropout() -> None:
     assert not model.encoder.training
 
 
-def test_attention_below_can_be_intercepted(name: str) -> None:
-    model = classifier(name)
-    plain = model(texts()).logits
-    with intercept(record="all", patch={0: off}) as found:
-        changed = model(texts()).logits
-    assert len(found) == len(model.attention_layers)
-    assert float((changed - plain).abs().max()) > 1e-4
-
-
-def test_average_reads_each_token_alone() -> None:
-    model, batch = classifier("bert", encoder="average"), texts()
-    states = model(batch).states
-    batch.tokens[0, 3] = 7
-    moved = (model(batch).states - states).abs().amax(-1) > 0
-    assert moved.nonzero().tolist() == [[0, 3]]
-
-
-def test_attention_that_cannot_be_intercepted() -> None:
-    import transformers
-
-    config = transformers.DebertaV2Config(
-        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=4
-    )
-    with pytest.raises(InputError, match="DebertaV2Model cannot be intercepted"):
-        HuggingFacePooledClassifier(transformers.DebertaV2Model(config), 2)
-
-
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
     """Models with a table of positions have none for it."""
@@ -120,4 +90,3 @@ def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
     torch.testing.assert_close(found.weights[..., :9], expected.weights, atol=1e-5, rtol=1e-5)
     assert float(found.weights[..., 9:].abs().max()) == 0
     assert found.states.shape[1] == wide.tokens.shape[1]
-    attnlight.run(model, [wide], tests="cheap")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.errors import InputError
-from attnlight.probing.interception import intercept
+from attnlight.probing.interception import intercept, number_layers
 from attnlight.probing.patches import Patch, off, restrict, uniform
-from attnlight.probing.replay import Replay, layer_modules
+from attnlight.probing.replay import Replay
 
 pytest.importorskip("transformers")
 
-from tests.huggingface.layered import Layered, texts
+
 from tests.huggingface.models import CONFIGURATIONS, HEADS
+from tests.huggingface.test_classifier import classifier, texts
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
@@ -42,7 +42,7 @@ def full_passes(model: Any, batch: Any, patches: list[dict[int, Patch]]) -> Tens
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_equal_full_passes(name: str, padding: str) -> None:
-    model, batch = Layered(name), texts(padding)
+    model, batch = classifier(name, special_tokens="attended", layers=True), texts(padding)
     patches = candidates(len(model.attention_layers), HEADS)
     replay = Replay(model, batch, "the test")
     expected = full_passes(model, batch, patches)
@@ -83,45 +83,12 @@ def test_patched_attention_of_a_tagger_is_what_it_returns() -> None:
     torch.testing.assert_close(by_readout.squeeze(1), output.logits)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_layers_below_are_not_computed(name: str) -> None:
-    model, batch = Layered(name), texts()
-    calls: Counter[nn.Module] = Counter()
-    modules = layer_modules(model)
-    assert not set(modules) & set(model.attention_layers)  # whole layers, not attention alone
-    for module in model.attention_layers:
-        module.register_forward_hook(lambda module, *_: calls.update([module]))
-    replay = Replay(model, batch, "the test")
-    replay.logits([{len(modules) - 1: off}, {1: uniform}], 1)
-    counts = [calls[module] for module in model.attention_layers]
-    assert counts[0] == 1
-    assert counts[-1] == 3
-    model(batch)
-    assert [calls[module] for module in model.attention_layers] == [n + 1 for n in counts]
-
-
 def test_a_module_that_computes_several_layers() -> None:
-    import transformers
-
-    class Shared(Layered):
-        def __init__(self) -> None:
-            nn.Module.__init__(self)
-            sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
-            config = transformers.AlbertConfig(
-                **sizes, vocab_size=50, embedding_size=16, num_hidden_layers=3, num_labels=3
-            )
-            torch.manual_seed(0)
-            self.net = transformers.AlbertForSequenceClassification(config).eval()
-            for parameter in self.net.parameters():
-                nn.init.normal_(parameter, std=0.3)
-            self.last = False
-            self.attention_layers = attention_layers(self.net)
-
-    from attnlight.huggingface.attention import attention_layers
-
-    model, batch = Shared(), texts()
-    assert len(set(model.attention_layers)) == 1
-    patches = candidates(3, 4)
+    model, batch = tagger(layers=3), sentences()
+    model.layers = nn.ModuleList([model.layers[0]] * len(model.layers))
+    number_layers(lambda: model(batch))
+    assert len(set(model.attention_layers)) < 3
+    patches = candidates(3, 2)
     found = Replay(model, batch, "the test").logits(patches)
     torch.testing.assert_close(found, full_passes(model, batch, patches), atol=1e-5, rtol=1e-5)
 

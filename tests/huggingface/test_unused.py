@@ -13,7 +13,13 @@ import transformers
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 from tests.huggingface.models import GROUPED, MODELS
-from tests.huggingface.test_classifier import classifier, full_pass, random_weights, texts
+from tests.huggingface.test_classifier import (
+    classifier,
+    full_pass,
+    random_weights,
+    require_full_passes,
+    texts,
+)
 
 
 class Parallel(nn.Module):
@@ -72,13 +78,7 @@ def test_a_norm_that_the_feed_forward_layer_reads_too() -> None:
     blanked = {name.rpartition(".")[2] for name in model.last_layer._blanks}
     assert "input_layernorm" not in blanked
     assert blanked >= {"q_proj", "k_proj", "v_proj"}
-    batch = texts()
-    output = model(batch)
-    candidates = random_weights(output, 2)
-    for number, rows in enumerate(candidates.unbind(2)):
-        expected, _ = full_pass(model, batch, model.substituted(output, rows))
-        found = model.readout(output, candidates)[:, number]
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    require_full_passes(model, texts())
 
 
 def test_a_text_is_read_up_to_the_attention_of_its_last_layer() -> None:

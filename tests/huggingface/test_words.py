@@ -16,9 +16,7 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.data.collate import collate_ids
 from attnlight.errors import InputError
-from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.probing.flat_texts import FlatTexts
-from attnlight.probing.interception import intercept
 from tests.huggingface.models import HEADS, MODELS
 from tests.huggingface.test_classifier import classifier, full_pass, random_weights
 
@@ -97,18 +95,6 @@ class TestLastLayer:
             model.substituted(output, output.weights), row, atol=1e-6, rtol=0
         )
 
-    def test_words_of_one_piece_are_pieces(self, name: str) -> None:
-        sizes = [[1] * sum(row) for row in SIZES]
-        batch = words(sizes)
-        model, pieces = classifier(name, items="words"), classifier(name)
-        output, expected = model(batch), pieces(FlatTexts.of(batch).batch)
-        for key in ("weights", "logits", "bias", "mask"):
-            torch.testing.assert_close(getattr(output, key), getattr(expected, key))
-        candidates = random_weights(output, 2)
-        torch.testing.assert_close(
-            model.readout(output, candidates), pieces.readout(expected, candidates)
-        )
-
     @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     def test_keeps_all_promises(self, name: str, special_tokens: Any) -> None:
         model = classifier(name, special_tokens=special_tokens, items="words")
@@ -166,12 +152,6 @@ class TestExplanations:
         sums = torch.stack([part.sum() for part in by_loop(values)])
         torch.testing.assert_close(found[batch.mask.any(-1)], sums, atol=1e-5, rtol=1e-4)
 
-    def test_layers_are_those_of_the_tokens(self) -> None:
-        model, batch = classifier("bert", items="words"), words()
-        with intercept(record="all") as found:
-            model(batch)
-        assert found[0].weights.shape[-1] == max(map(sum, SIZES))
-
 
 class TestRefusals:
     def test_batches_of_tokens(self) -> None:
@@ -183,13 +163,3 @@ class TestRefusals:
         batch = collate_ids([[5] * 70], [[7] * 10])
         with pytest.raises(InputError, match="70 tokens, but the model reads 64 at most"):
             classifier("bert", items="words")(batch)
-
-    def test_padding_is_no_word(self) -> None:
-        model = HuggingFaceClassifier(
-            MODELS["bert"]("AutoModelForSequenceClassification"), items="words"
-        ).eval()
-        batch = words()
-        alone = [model(batch.select(torch.tensor([n]))) for n in range(len(batch))]
-        together = model(batch)
-        for text, one in enumerate(alone):
-            torch.testing.assert_close(one.logits[0], together.logits[text])

@@ -14,11 +14,11 @@ READOUTS = ("study", "text", "residual")
 LENGTHS = (6, 1, 4, 9)
 
 
-def tagger(readout: str = "study", **options: Any) -> SelfAttentionTagger:
+def tagger(readout: str = "study", vocab_size: int = 20, **options: Any) -> SelfAttentionTagger:
     """A small tagger of random parameters that are not small, in evaluation mode."""
     sizes = {"heads": 2, "hidden_size": 8, "filter_size": 6, "embedding_size": 5, "feature_size": 3}
     torch.manual_seed(0)
-    model = SelfAttentionTagger(20, 4, readout=readout, **(sizes | options))  # type: ignore[arg-type]
+    model = SelfAttentionTagger(vocab_size, 4, readout=readout, **(sizes | options))  # type: ignore[arg-type]
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" not in name:

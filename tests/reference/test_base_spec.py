@@ -41,10 +41,6 @@ def test_says_what_its_task_says(tmp_path: Path, corpus: Planted) -> None:
     assert base.identity.corpus == corpus.fingerprint
     assert base.identity.options["net"]["attention"] == "scaled_dot"
     assert BaseSpec(**asdict(base.identity)) == base.identity
-
-
-def test_reading_draws_no_random_number(tmp_path: Path, corpus: Planted) -> None:
-    path = save_base(tmp_path / "a.ckpt", corpus)
     before = torch.get_rng_state()
     read_base(path)
     assert torch.equal(before, torch.get_rng_state())
@@ -66,37 +62,37 @@ def test_fingerprint_is_that_of_what_decides_the_outputs(tmp_path: Path, corpus:
     assert len(fingerprints) == 5
 
 
-class TestRefusal:
-    def refused(self, path: Path, sentence: str) -> None:
-        with pytest.raises(InputError, match=sentence) as error:
-            read_base(path)
-        assert str(path) in str(error.value)
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"attention": None}, "without attention"),
+        ({"attention": "none"}, "without attention"),
+        ({"guide": "base"}, "guided by another"),
+        ({"hidden_size": 5}, "do not match"),
+    ],
+)
+def test_other_models_are_refused(
+    tmp_path: Path, corpus: Planted, changes: dict[str, Any], sentence: str
+) -> None:
+    path = save_base(tmp_path / "a.ckpt", corpus)
+    changed(path, path, hyper_parameters=changes if "guide" in changes else {"net": changes})
+    refused(path, sentence)
 
-    def test_missing(self, tmp_path: Path) -> None:
-        self.refused(tmp_path / "none.ckpt", "there is no checkpoint")
 
-    def test_damaged(self, tmp_path: Path, corpus: Planted) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus)
-        path.write_bytes(path.read_bytes()[:-500])
-        self.refused(path, "damaged")
+def test_missing_and_damaged_files_are_refused(tmp_path: Path, corpus: Planted) -> None:
+    refused(tmp_path / "none.ckpt", "there is no checkpoint")
+    path = save_base(tmp_path / "a.ckpt", corpus)
+    path.write_bytes(path.read_bytes()[:-500])
+    refused(path, "damaged")
 
-    @pytest.mark.parametrize("attention", [None, "none"])
-    def test_without_attention(self, tmp_path: Path, corpus: Planted, attention: str) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus)
-        changed(path, path, hyper_parameters={"net": {"attention": attention}})
-        self.refused(path, "without attention")
 
-    def test_uniform_is_attention(self, tmp_path: Path, corpus: Planted) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus, attention="uniform")
-        weights = read_base(path).model(batch_of(corpus)).weights
-        assert torch.equal(weights.amax(-1), 1 / (weights > 0).sum(-1))
+def refused(path: Path, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence) as error:
+        read_base(path)
+    assert str(path) in str(error.value)
 
-    def test_guided_by_another(self, tmp_path: Path, corpus: Planted) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus)
-        changed(path, path, hyper_parameters={"guide": "base"})
-        self.refused(path, "guided by another")
 
-    def test_weights_of_another_model(self, tmp_path: Path, corpus: Planted) -> None:
-        path = save_base(tmp_path / "a.ckpt", corpus)
-        changed(path, path, hyper_parameters={"net": {"hidden_size": 5}})
-        self.refused(path, "do not match")
+def test_uniform_is_attention(tmp_path: Path, corpus: Planted) -> None:
+    path = save_base(tmp_path / "a.ckpt", corpus, attention="uniform")
+    weights = read_base(path).model(batch_of(corpus)).weights
+    assert torch.equal(weights.amax(-1), 1 / (weights > 0).sum(-1))

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
+from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.problems.classification import attended_items
 from attnlight.reference import CachedOutputs, cached_outputs, write_outputs
+from tests.models.taggers import tagger
 from tests.outside import TwoHeads
 
 SIZE = 53
@@ -39,36 +40,8 @@ class Corpus:
         tokens = nn.utils.rnn.pad_sequence(chosen, batch_first=True)
         if self.in_sentences:
             tokens = nn.functional.pad(tokens, (0, -tokens.shape[1] % 3)).unflatten(1, (-1, 3))
-        return TextBatch(torch.from_numpy(self.index[positions]), tokens, tokens != 0)
-
-
-class Tagger(nn.Module):
-    """One row per word, at its place in the text, with two heads over the words."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(50, 6)
-
-    def forward(self, batch: TextBatch, weights: None = None, embeddings: None = None) -> Any:
-        text, place = batch.attendable().nonzero().unbind(-1)
-        states = self.table(batch.tokens)
-        scores = torch.einsum(
-            "rhd,rnhd->rhn", *(s.unflatten(-1, (2, 3)) for s in self._two(states, text, place))
-        )
-        mask = batch.attendable()[text]
-        return AttentionOutput(
-            rows=torch.stack([batch.index[text], place], dim=1),
-            logits=states[text, place, :3],
-            weights=scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1),
-            item_logits=None,
-            bias=torch.zeros(3),
-            mask=mask,
-            states=states,
-        )
-
-    @staticmethod
-    def _two(states: Tensor, text: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        return states[text, place], states[text]
+        index = torch.from_numpy(self.index[positions])
+        return TextBatch(index, tokens, tokens != 0, labels=torch.zeros_like(tokens))
 
 
 MODELS = {
@@ -79,7 +52,7 @@ MODELS = {
         50, 2, encoder="bigru", embedding_size=6, hidden_size=4
     ),
     "two heads": lambda: TwoHeads(affine=False),
-    "tagger": Tagger,
+    "tagger": lambda: tagger(vocab_size=50),
 }
 
 
@@ -127,7 +100,9 @@ def test_batches_padding_and_order_change_nothing(written: Any) -> None:
 @pytest.fixture
 def flat(tmp_path: Path) -> tuple[Corpus, CachedOutputs]:
     corpus = Corpus()
-    write_outputs(MODELS["flat"]().eval(), corpus, tmp_path / ".")
+    write_outputs(MODELS["flat"]().eval(), corpus, tmp_path, base="b", split="test")
+    said = json.loads((tmp_path / "store.json").read_text())
+    assert (said["base"], said["split"], said["rows"], said["classes"]) == ("b", "test", SIZE, 3)
     return corpus, CachedOutputs(tmp_path)
 
 
@@ -199,10 +174,3 @@ class TestRefusal:
     def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be written"):
             write_outputs(MODELS["flat"](), Corpus(), tmp_path / "missing")
-
-
-def test_description_is_kept(flat: tuple[Corpus, CachedOutputs], tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    write_outputs(MODELS["flat"](), flat[0], tmp_path / "new", base="b", split="test")
-    said = json.loads((tmp_path / "new/store.json").read_text())
-    assert (said["base"], said["split"], said["rows"], said["classes"]) == ("b", "test", SIZE, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,11 @@ from attnlight.storage.files import read_yaml
 from attnlight.studies import state
 from attnlight.studies.collect import CLUSTERS, collect
 from attnlight.studies.instances import read_instances
-from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
+from tests.studies.conftest import MINIMAL, Lab
 from tests.studies.fake_records import CLASSES
+
+Done = Callable[[str], tuple[Lab, dict[str, Any]]]
+OF_TAGGERS = {"task": "tagging", "target": "tokens", "options": None, "readout": "study"}
 
 
 def collected_run(lab: Lab, name: str) -> dict[str, Any]:
@@ -31,29 +35,16 @@ def collected_run(lab: Lab, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem", "classes", "expected"),
+    ("name", "problem", "classes", "expected"),
     [
-        (ALL_ROLES, "classification", ["no", "yes"], {"corpus": "planted"}),
-        (
-            TAGGER,
-            "tagging",
-            CLASSES,
-            {
-                "corpus": "conll2000",
-                "task": "tagging",
-                "target": "tokens",
-                "options": None,
-                "readout": "study",
-                "pos": True,
-            },
-        ),
+        ("texts", "classification", ["no", "yes"], {"corpus": "planted"}),
+        ("tokens", "tagging", CLASSES, {"corpus": "conll2000", "pos": True} | OF_TAGGERS),
     ],
-    ids=["texts", "tokens"],
 )
 def test_entries_of_the_study(
-    lab: Lab, content: dict[str, Any], problem: str, classes: list[str], expected: dict[str, Any]
+    done: Done, name: str, problem: str, classes: list[str], expected: dict[str, Any]
 ) -> None:
-    assert lab.run(content) == 0
+    lab, content = done(name)
     collected = lab.collected()
     assert [run["name"] for run in collected.pop("runs")] == list(lab.runs(content))
     assert collected.pop("problem") == asdict(problem_class(problem).words(classes))
@@ -62,7 +53,7 @@ def test_entries_of_the_study(
     assert best["kl"].pop("lambda") in (0.05, 0.06)
     assert best["kl"].pop("run").startswith("adversary-kl-l0.0")
     assert best.pop("kl") == {"term": "kl", "reached": True}
-    assert [selected["lambda"] for selected in best.values()] == [2.1] * (content is TAGGER)
+    assert [selected["lambda"] for selected in best.values()] == [2.1] * (name == "tokens")
     assert collected == expected | {
         "schema": 1,
         "study": "tiny",
@@ -71,58 +62,35 @@ def test_entries_of_the_study(
     }
 
 
-GUIDED = {
-    "role": "guide",
-    "seed": 0,
-    "base": "base-s0",
-    "guide": "adversary",
-    "term": None,
-    "lambda": None,
-    "state": "finished",
-    "epoch": 1,
-    "context": None,
-    "head": None,
-    "told_by": None,
-    "epochs": None,
-    "heads": None,
-}
+NOTHING = dict.fromkeys(("term", "lambda", "context", "head", "told_by", "epochs", "heads"))
+GUIDED = NOTHING | {"role": "guide", "guide": "adversary", "seed": 0, "base": "base-s0"}
+GUIDED |= {"state": "finished", "epoch": 1}
+VARIANT = GUIDED | {"guide": None}
+OF_TOKENS = {"epochs": 7, "heads": [2, 1, 0]}
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "expected"),
+    ("study", "name", "expected"),
     [
-        (ALL_ROLES, "guide-adversary-s0", GUIDED),
+        ("texts", "guide-adversary-s0", GUIDED),
         (
-            ALL_ROLES,
+            "texts",
             "adversary-kl-l0.06-s1",
-            GUIDED | {"role": "adversary", "seed": 1, "guide": None, "term": "kl", "lambda": 0.06},
+            VARIANT | {"role": "adversary", "seed": 1, "term": "kl", "lambda": 0.06},
         ),
-        (
-            TAGGER,
-            "guide-adversary-tokens-s0",
-            GUIDED | {"context": "tokens", "epochs": 7, "heads": [2, 1, 0]},
-        ),
-        (
-            TAGGER,
-            "uniform-h2-s0",
-            GUIDED
-            | {"role": "uniform", "guide": None}
-            | {"head": 2, "epochs": 7, "heads": [2, 1, 0]},
-        ),
+        ("tokens", "guide-adversary-tokens-s0", GUIDED | {"context": "tokens"} | OF_TOKENS),
+        ("tokens", "uniform-h2-s0", VARIANT | {"role": "uniform", "head": 2} | OF_TOKENS),
     ],
 )
-def test_entries_of_a_run(
-    lab: Lab, content: dict[str, Any], name: str, expected: dict[str, Any]
-) -> None:
-    assert lab.run(content) == 0
+def test_entries_of_a_run(done: Done, study: str, name: str, expected: dict[str, Any]) -> None:
+    lab, _ = done(study)
     entry = collected_run(lab, name)
     assert entry.pop("validation").keys() >= {"f1", "attention_js"}
     guide_run = {"told_by": lab.collected()["selected"]["run"]} if expected["guide"] else {}
     assert entry == {"name": name} | expected | guide_run
 
 
-def test_settings_are_read_once_a_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lab.run(TAGGER) == 0
+def test_settings_are_read_once_a_run(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     read: Counter[Path] = Counter()
 
     def counted(path: Path) -> dict[str, Any]:
@@ -131,14 +99,15 @@ def test_settings_are_read_once_a_run(lab: Lab, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(state, "read_yaml", counted)
     state._fit_config.cache_clear()
-    folder = lab.study_folder(TAGGER)
+    lab, content = done("tokens")
+    folder = lab.study_folder(content)
     assert collect(folder)
     fitted = {folder.path / run / "fit.yaml": 1 for run in folder.runs}
     assert {path: read[path] for path in fitted} == fitted
 
 
-def test_rows_and_validation_of_texts(lab: Lab) -> None:
-    assert lab.run(ALL_ROLES) == 0
+def test_rows_and_validation_of_texts(done: Done) -> None:
+    lab, content = done("texts")
     # two of ten predictions are wrong, one of each class
     assert collected_run(lab, "adversary-kl-l0.06-s1")["validation"] == pytest.approx(
         {"accuracy": 0.8, "macro_f1": 0.8, "f1": 0.8, "attention_js": 0.6, "prediction_tvd": 0.06},
@@ -147,33 +116,31 @@ def test_rows_and_validation_of_texts(lab: Lab) -> None:
     base = collected_run(lab, "base-s0")
     assert base["validation"]["attention_js"] is None
     assert base["frontier"]["tvd"][0] == 0
-    table = pq.read_table(lab.root / "tiny/study.parquet").to_pydict()
-    assert len(table["run"]) == 10 * len(lab.runs(ALL_ROLES))
-    assert list(dict.fromkeys(table["run"])) == list(lab.runs(ALL_ROLES)), "in order of the plan"
-    rows = np.array(table["run"]) == "adversary-kl-l0.06-s1"
-    assert np.array(table["index"])[rows].tolist() == list(range(10))
-    assert np.array(table["prediction"])[rows].tolist() == [1, 0, *([0, 1] * 4)]
-    assert np.array(table["label"])[rows].tolist() == [0, 1] * 5
-    assert set(np.array(table["attention_js"])[rows]) == {float(np.float32(0.6))}
-    assert set(np.array(table["worst_js"])[rows]) == {None}
-    rows = np.array(table["run"]) == "base-s0"
-    assert set(np.array(table["base_max_attention"])[rows]) == {None}
-    assert set(np.array(table["search_js"])[rows]) == {None}
-    assert np.array(table["worst_js"])[rows].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
+    table = pq.read_table(lab.root / "tiny/study.parquet").to_pandas()
+    assert len(table) == 10 * len(lab.runs(content))
+    assert list(table["run"].unique()) == list(lab.runs(content)), "in order of the plan"
+    rows = table[table["run"] == "adversary-kl-l0.06-s1"]
+    assert rows["index"].tolist() == list(range(10))
+    assert rows["prediction"].tolist() == [1, 0, *([0, 1] * 4)]
+    assert rows["label"].tolist() == [0, 1] * 5
+    assert set(rows["attention_js"]) == {np.float32(0.6)}
+    assert rows["worst_js"].isna().all()
+    rows = table[table["run"] == "base-s0"]
+    assert rows[["base_max_attention", "search_js"]].isna().all(axis=None)
+    assert rows["worst_js"].tolist() == pytest.approx(np.linspace(0.1, 0.5, 10))
 
 
 def test_worst_case_may_be_measured_on_some_texts_only(lab: Lab) -> None:
-    assert lab.run(ALL_ROLES) == 0
+    assert lab.run(MINIMAL) == 0
     path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
     shard = ShardWriter(path.with_suffix(".arrow"))
     shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
     shard.close()
     merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
-    found = read_instances(
-        lab.study_folder(ALL_ROLES), lab.runs(ALL_ROLES)["base-s0"], "test"
-    ).rows()["worst_js"]
-    assert np.flatnonzero(~np.isnan(found)).tolist() == [2, 7]
-    assert found[[2, 7]].tolist() == pytest.approx([0.2, 0.7])
+    found = read_instances(lab.study_folder(MINIMAL), lab.runs(MINIMAL)["base-s0"], "test")
+    worst = found.rows()["worst_js"]
+    assert np.flatnonzero(~np.isnan(worst)).tolist() == [2, 7]
+    assert worst[[2, 7]].tolist() == pytest.approx([0.2, 0.7])
 
 
 def test_a_thinned_frontier_keeps_its_shape() -> None:

@@ -21,8 +21,7 @@ from attnlight.studies.estimate import BatchTimer, Estimate, estimate
 from attnlight.studies.job import study_folders
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.process_executor import ProcessExecutor
-from tests.studies import fake
-from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
+from tests.studies.conftest import ALL_ROLES, MINIMAL, Lab
 
 
 class TestDryRun:
@@ -91,25 +90,6 @@ class TestDryRun:
         assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
         assert (roles == "guide") == total.startswith("base, uniform, seed, adversary: estimated")
 
-    def test_of_one_role_trains_the_base_but_does_not_test_it(
-        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        calls: list[tuple[str, str | None]] = []
-
-        def timed(command: Any = (), *others: Any) -> int:
-            if command:
-                calls.append((command[0], fake.option(command, "run")))
-                assert (len(calls) > 1) == ("ATTNLIGHT_CACHE" in others[1]), "but to prepare"
-            return real(command, *others)
-
-        real = fake.timed
-        monkeypatch.setattr(fake, "timed", timed)
-        folder = lab.study_folder(TAGGER)
-        guides = [run for run in folder.runs.values() if run.role == "guide"]
-        assert estimate(folder, guides, fake.Here()).seconds == {"guide": pytest.approx(120, abs=9)}
-        assert [verb for verb, _ in calls] == ["fit", "fit", "validate", "test"]
-        assert [run for _, run in calls[:2]] == ["base-s0", "guide-adversary-tokens-s0"]
-
 
 def test_runs_wait_for_what_they_need_and_for_each_other() -> None:
     estimates = Estimate({"base": 60, "seed": 30}, timed=["seed"])
@@ -169,29 +149,26 @@ class TestBatchTimer:
         return clocked.now, float((folder / "omitted_seconds").read_text())
 
     @pytest.mark.parametrize(
-        ("options", "ran", "total"),
+        ("verb", "options", "ran", "total"),
         [
-            ({"max_epochs": 6}, 30, 300),
-            ({"max_epochs": 1}, 15, 50),
-            ({"max_epochs": 4, "limit_train_batches": 0.5}, 30, 120),
-            ({"max_epochs": 4, "limit_train_batches": 3, "limit_val_batches": 0}, 12, 24),
+            ("fit", {"max_epochs": 6}, 30, 300),
+            ("fit", {"max_epochs": 1}, 15, 50),
+            ("fit", {"max_epochs": 4, "limit_train_batches": 0.5}, 30, 120),
+            ("fit", {"max_epochs": 4, "limit_train_batches": 3, "limit_val_batches": 0}, 12, 24),
+            ("validate", {}, 5, 10),
+            ("test", {}, 5, 10),
         ],
     )
-    def test_in_fit(
+    def test_of_a_verb(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
+        verb: str,
         options: dict[str, Any],
         ran: float,
         total: float,
     ) -> None:
-        assert self.run(tmp_path, monkeypatch, "fit", **options) == (ran, total - ran)
-
-    @pytest.mark.parametrize("verb", ["validate", "test"])
-    def test_in_evaluation(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-    ) -> None:
-        assert self.run(tmp_path, monkeypatch, verb) == (5, 5)
+        assert self.run(tmp_path, monkeypatch, verb, **options) == (ran, total - ran)
 
     def test_epochs_without_a_limit_are_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ What is collected of tokens is compared with loops over the records.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,13 @@ from torchmetrics.functional.classification import (
 
 from attnlight.errors import InputError
 from attnlight.records import read_record
+from attnlight.studies.collect import collect
 from attnlight.studies.instances import Instances, read_instances
-from tests.studies.conftest import MARKED, TAGGER, Lab
+from tests.studies.conftest import BROKEN, MINIMAL, TAGGER, Lab
 from tests.studies.fake_records import CLASSES, write_records
 from tests.studies.sentences import SUMS, collected, expected, loss, tokens
+
+Done = Callable[[str], tuple[Lab, dict[str, Any]]]
 
 
 def scores(label: np.ndarray, prediction: np.ndarray, classes: int) -> dict[str, Any]:
@@ -68,21 +72,17 @@ def test_unmeasured_text_is_a_miss() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "group"),
-    [(TAGGER, 1 << 17), (TAGGER, 10), (MARKED, 1)],
-    ids=["tokens", "tokens in groups", "marked"],
-)
+@pytest.mark.parametrize(("name", "group"), [("tokens", None), ("tokens", 10), ("marked", 1)])
 def test_rows_are_what_a_loop_finds(
-    lab: Lab, content: dict[str, Any], group: int, monkeypatch: pytest.MonkeyPatch
+    done: Done, name: str, group: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnlight.studies.collect._GROUP", group)
-    monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.05-s0")
-    monkeypatch.setenv("FAKE_BROKEN", "0 30")
-    assert lab.run(content) == 0
+    lab, content = done(name)
+    if group is not None:
+        monkeypatch.setattr("attnlight.studies.collect._GROUP", group)
+        assert collect(lab.study_folder(content))
     found = collected(lab.root / "tiny")
     assert list(found) == list(lab.runs(content))
-    whole, checked = content is TAGGER, 0
+    whole, checked = name == "tokens", 0
     for run in lab.runs(content).values():
         folder = lab.root / "tiny" / run.name / "records/test"
         base = None if run.base is None else lab.root / "tiny" / run.base / "records/test"
@@ -91,19 +91,17 @@ def test_rows_are_what_a_loop_finds(
             assert row.pop("run") == run.name
             wanted["index"] = index
             assert row.keys() == wanted.keys()
-            for name, value in wanted.items():
+            for column, value in wanted.items():
                 close = value if value is None else pytest.approx(value, rel=1e-6)
-                assert row[name] == close, (run.name, index, name)
+                assert row[column] == close, (run.name, index, column)
             checked += 1
     assert checked == len(lab.runs(content)) * (6 if whole else 9)
-    broken = [row for row in found["adversary-kl-l0.05-s0"] if not row["tokens"]]
+    broken = [row for row in found[BROKEN] if not row["tokens"]]
     assert [row["index"] for row in broken] == [0, 30]
 
 
-def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.05-s0")
-    monkeypatch.setenv("FAKE_BROKEN", "20")
-    assert lab.run(TAGGER) == 0
+def test_validation_is_of_all_tokens(done: Done) -> None:
+    lab, _ = done("tokens")
     for run in lab.collected()["runs"]:
         folder = lab.root / "tiny" / run["name"] / "records/val"
         base = None if run["base"] is None else lab.root / "tiny" / run["base"] / "records/val"
@@ -114,7 +112,7 @@ def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
             [[CLASSES[max(int(t[name]), 0)] for t in sentence] for sentence in sentences]
             for name in ("label", "prediction")
         ]
-        assert len(measured) == len(every) - 7 * (run["name"] == "adversary-kl-l0.05-s0")
+        assert len(measured) == len(every) - 7 * (run["name"] == BROKEN)
         held = run["validation"]
         assert held["f1"] == pytest.approx(f1_score(*tags))
         right = sum(t["prediction"] == t["label"] for t in measured)
@@ -139,24 +137,26 @@ def test_validation_is_of_all_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_run_that_cannot_be_measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_BREAKS", "adversary-kl-l0.06-s1")
+    name = "adversary-kl-l0.06-s0"
+    monkeypatch.setenv("FAKE_BREAKS", name)
     monkeypatch.setenv("FAKE_BROKEN", "0 10 20 30 40 50")
-    assert lab.run(TAGGER) == 0
+    assert lab.run(MINIMAL | {key: TAGGER[key] for key in ("experiment", "adversaries")}) == 0
     held = lab.collected()
     assert held["selected"]["lambda"] == 0.05, "its lambda has no mean"
-    own = next(run for run in held["runs"] if run["name"] == "adversary-kl-l0.06-s1")
+    own = next(run for run in held["runs"] if run["name"] == name)
     assert own["validation"] == {"f1": 0.0, "accuracy": 0.0} | dict.fromkeys(
         ("nll_gold", "nll_base", *SUMS, "attention_js_heads")
     )
-    gold = {row["index"]: row["gold"] for row in collected(lab.root / "tiny")["base-s0"]}
-    for row in collected(lab.root / "tiny")["adversary-kl-l0.06-s1"]:
+    rows = collected(lab.root / "tiny")
+    gold = {row["index"]: row["gold"] for row in rows["base-s0"]}
+    for row in rows[name]:
         counts = [row[name] for name in ("tokens", "correct", "found", "matched", "choices")]
         assert counts == [0] * 5
         assert row["gold"] == gold[row["index"]]
 
 
-def test_one_answer_a_sentence(lab: Lab) -> None:
-    assert lab.run(MARKED) == 0
+def test_one_answer_a_sentence(done: Done) -> None:
+    lab, _ = done("marked")
     held = lab.collected()
     assert held["target"] == "marked"
     record = read_record(lab.root / "tiny/base-s0/records/val/predictions.parquet").columns
@@ -164,22 +164,19 @@ def test_one_answer_a_sentence(lab: Lab) -> None:
     assert held["runs"][0]["validation"]["f1"] == pytest.approx(by_hand)
 
 
-def test_one_head(lab: Lab) -> None:
-    assert lab.run(TAGGER) == 0
-    folder, run = lab.study_folder(TAGGER), lab.runs(TAGGER)["seed-b0-s1"]
+def test_one_head_and_records_of_other_tokens(lab: Lab) -> None:
+    content = MINIMAL | {"experiment": TAGGER["experiment"], "seeds": {"seeds": [1]}}
+    assert lab.run(content) == 0
+    folder, run = lab.study_folder(content), lab.runs(content)["seed-b0-s1"]
+    records = folder.path / run.name / "records"
     for stage in ("val", "test"):
-        write_records((folder.path / run.name) / "records" / stage, "tokens", js=0.1, heads=1)
+        write_records(records / stage, "tokens", js=0.1, heads=1)
     found = read_instances(folder, run, "test").rows()
     assert found["attention_js_heads"].shape == (6, 1)
     np.testing.assert_array_equal(found["attention_js_heads"][:, 0], found["attention_js"])
     np.testing.assert_array_equal(found["attention_js_mean"], found["attention_js"])
     held = read_instances(folder, run, "val").measures()
     assert held["attention_js_heads"] == [held["attention_js"]]
-
-
-def test_records_of_other_tokens(lab: Lab) -> None:
-    assert lab.run(TAGGER) == 0
-    folder, run = lab.study_folder(TAGGER), lab.runs(TAGGER)["uniform-s0"]
-    write_records((folder.path / run.name) / "records/test", "marked", js=0.1)
+    write_records(records / "test", "marked", js=0.1)
     with pytest.raises(InputError, match="has other rows than the records beside it"):
         read_instances(folder, run, "test")

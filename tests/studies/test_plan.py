@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,55 +43,6 @@ def test_every_file_plans(study: Study) -> None:
         assert (run.base is None) == (run.role == "base")
     if study.adversaries.lambdas:
         assert any(run.lambda_ == 0 for run in runs), "the imitation control is in every grid"
-
-
-@pytest.mark.parametrize(
-    ("file", "uniform", "seeds", "guides", "adversaries"),
-    [
-        ("wiegreffe_pinter_sst", 8, 8 + 7 + 7, 6 * 8, 7 * 8 + 4 * 3),
-        ("chunking_conll2000", 5 + 2 * 5, 5 + 4 + 4, 6 * 2 * 3, 13 * 3 + 7 * 2),
-    ],
-)
-def test_a_full_study_has_its_size(
-    file: str, uniform: int, seeds: int, guides: int, adversaries: int
-) -> None:
-    (study,) = read_studies(CONFIGS / f"studies/{file}.yaml")
-    counts = {"uniform": uniform, "seed": seeds, "guide": guides, "adversary": adversaries}
-    assert Counter(run.role for run in plan(study)) == {"base": 3} | counts
-
-
-def test_the_lambdas_of_conll2000_are_evenly_spaced() -> None:
-    (study,) = read_studies(CONFIGS / "studies/chunking_conll2000.yaml")
-    weights = study.adversaries.lambdas["kl"]
-    assert (weights[0], weights[1], weights[-1]) == (0, 1e-3, 1)
-    steps = [b / a for a, b in pairwise(weights[1:])]
-    assert steps == pytest.approx([1000 ** (1 / 11)] * 11, rel=5e-3)
-
-
-def test_the_conditions_of_conll2000() -> None:
-    studies = read_studies(CONFIGS / "studies/exclusivity_conll2000.yaml")
-    assert Counter(study.setup.target for study in studies) == {
-        "tokens": 3,
-        "marked": 3,
-        "sentence": 2,
-    }
-    grids = {
-        target: {
-            str(study.condition).partition("-")[2]: study.adversaries
-            and (study.adversaries.lambdas, study.adversaries.seeds)
-            for study in studies
-            if study.setup.target == target
-        }
-        for target in ("tokens", "marked")
-    }
-    assert grids["tokens"] == grids["marked"], "what is compared has the same runs"
-    for study in studies:
-        target, readout, pos = str(study.condition).split("-")
-        given = {f"--data.target={target}", f"--data.pos={str(pos == 'pos').lower()}"}
-        base, adversary = plan(study)[0], plan(study)[-1]
-        assert given | {f"--model.net.readout={readout}"} <= set(base.options)
-        assert given <= set(adversary.options), "which takes its readout from the base"
-        assert not [option for option in adversary.options if "readout" in option]
 
 
 @pytest.mark.parametrize(
@@ -277,11 +227,3 @@ class TestCommands:
             names = [item["class_path"] for item in json.loads(callbacks.partition("=")[2])]
             assert names == [f"attnlight.callbacks.{test}" for test in attached]
             assert command[-1] == f"--ckpt_path=r/t/{name}/best.ckpt"
-
-    def test_records_are_of_validation_and_test(self, lab: Lab) -> None:
-        records = lab.study_folder(TAGGER).records(lab.runs(TAGGER)["uniform-s0"])
-        assert [path.parts[-2:] for path in records] == [
-            (stage, f"{name}.parquet")
-            for stage in ("val", "test")
-            for name in ("predictions", "base_divergence")
-        ]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import pytest
 
-from attnlight.studies import cli, plan, run_study
+from attnlight.studies import cli, run_study
 from attnlight.studies.job import Job
-from attnlight.studies.plan import PlannedRun
-from attnlight.studies.spec import Study
 from tests.studies import fake
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
@@ -92,12 +89,6 @@ def test_failure_does_not_stop_the_others(
     assert {name for _, name in lab.started()} == {"adversary-kl-l0.06-s1", "guide-adversary-s0"}
 
 
-def test_nothing_finished_is_not_collected(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "base-s0")
-    assert lab.run(PAIR) == 1
-    assert not (lab.root / "tiny/study.json").exists()
-
-
 def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab.run(ALL_ROLES, "--shard=2/2") == 3
     assert lab.calls() == []
@@ -108,11 +99,6 @@ def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]
     assert lab.run(ALL_ROLES, "--shard=1/2") == 0
     done = lab.started()
     assert len(done) == len(set(done)) == 2 * len(lab.runs(ALL_ROLES)), "each run once"
-
-
-def test_only_some_roles(lab: Lab) -> None:
-    assert lab.run(ALL_ROLES, "--only=base,seed") == 0
-    assert {name for _, name in lab.started()} == {"base-s0", "seed-b0-s1"}
 
 
 def test_interrupted_runs_go_on(lab: Lab) -> None:
@@ -262,34 +248,15 @@ def test_why_a_job_failed_and_whether_it_is_tried_again(
     assert outcome.finished == ["base-s0"]
 
 
-def test_the_package_gives_the_function_before_and_after_its_module_is_imported() -> None:
-    command = (
-        "from attnlight.studies import run_study as first\n"
-        "import attnlight.studies.cli, attnlight.studies.scheduling\n"
-        "from attnlight.studies import run_study as second\n"
-        "assert first is second is attnlight.studies.scheduling.run_study\n"
-        "assert attnlight.studies.run_study is first and callable(first)\n"
-    )
-    subprocess.run([sys.executable, "-W", "error::ImportWarning", "-c", command], check=True)
-
-
 def test_a_package_without_torch_and_without_other_names() -> None:
     """A job starts as a module of the package, which must not have imported it."""
     command = (
         "import sys, attnlight.studies as studies\n"
         "assert not {'torch', 'attnlight.studies.job'} & set(sys.modules)\n"
         "assert not hasattr(studies, 'run_studies')\n"
+        "from attnlight.studies import run_study as first\n"
+        "import attnlight.studies.cli, attnlight.studies.scheduling\n"
+        "from attnlight.studies import run_study as second\n"
+        "assert first is second is attnlight.studies.scheduling.run_study\n"
     )
     subprocess.run([sys.executable, "-c", command], check=True)
-
-
-def test_digests_of_a_study_are_computed_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Study] = []
-
-    def counted(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
-        calls.append(study)
-        return plan.digests(study, runs)
-
-    monkeypatch.setattr("attnlight.studies.state.digests", counted)
-    run_study(lab.write(MINIMAL), lab.root, roles=())
-    assert len(calls) == 1

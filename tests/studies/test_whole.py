@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import random
 import signal
@@ -19,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,11 +25,9 @@ import pytest
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.records import read_record
 from attnlight.studies import cli
 from tests.commands import CONFIGS, ROOT, start
 from tests.studies.fake import Here
-from tests.studies.sentences import collected, expected, tokens
 from tests.tasks.tagged import FILES, SEES, SMALL, written
 from tests.tasks.test_own_problem import OWN
 
@@ -204,60 +200,6 @@ def test_validation_is_what_fit_logged_of_its_best_epoch(
             assert not list(kept), "of one epoch alone"
 
 
-def test_rows_of_texts_are_those_of_records(done: Callable[[str], Path]) -> None:
-    table = pq.read_table(done("texts") / "study.parquet")
-    assert len(table) == 111 * len(runs_of(done("texts")))
-    own = table.filter(pc.equal(table["run"], "seed-b0-s1"))
-    record = read_record(done("texts") / "seed-b0-s1/records/test/base_divergence.parquet")
-    js = record.columns["attention_js"].astype(np.float32)
-    np.testing.assert_array_equal(own["attention_js"], js)
-
-
-def test_rows_of_tokens_are_what_a_loop_finds(done: Callable[[str], Path]) -> None:
-    study = done("tokens")
-    held, found = json.loads((study / "study.json").read_text()), collected(study)
-    facts = {"task": "tagging", "target": "tokens", "readout": "study", "pos": True}
-    assert facts.items() <= held.items()
-    assert found.keys() == runs_of(study).keys()
-    for name, run in runs_of(study).items():
-        base = None if run["base"] is None else study / run["base"] / "records/test"
-        sentences = list(tokens(study / name / "records/test", base))
-        assert len(sentences) == 21
-        for row, (index, sentence) in zip(found[name], sentences, strict=True):
-            wanted = expected(sentence, held["classes"], base=base is None, whole=True)
-            for column, value in wanted.items():
-                close = value if value is None else pytest.approx(value, rel=1e-5, abs=1e-6)
-                assert row[column] == close, (name, index, column)
-
-
-def test_runs_of_tokens_are_what_the_plan_says(done: Callable[[str], Path]) -> None:
-    study = done("tokens")
-
-    def told(name: str) -> dict[str, Any]:
-        options: dict[str, Any] = configured(study, name)["model"]["init_args"]
-        return options
-
-    assert told("uniform-h1-s0")["head"] == 1
-    assert told("guide-adversary-tokens-s0")["context"] == "tokens"
-    assert told("guide-adversary-query_key-s0")["query_key"] is True
-    released = told("adversary-released-l2.1-s1")
-    assert (released["released"], released["attention_term"], released["lambda_"]) == (
-        True,
-        "kl",
-        2.1,
-    )
-    assert not told("adversary-kl-l0.1-s1")["released"]
-    runs = runs_of(study)
-    assert runs["guide-adversary-tokens-s0"]["told_by"] == "adversary-kl-l0.1-s1"
-    assert sorted(runs["adversary-kl-l0-s1"]["heads"]) == [0, 1]
-    record = read_record(study / "uniform-s0/records/test/base_divergence.parquet").columns
-    assert all(math.isnan(tau) for tau in record["attention_tau"]), (
-        "uniform attention ranks nothing"
-    )
-    assert sum(row["tau_rows"] for row in collected(study)["uniform-s0"]) == 0
-    assert sum(row["tau_rows"] for row in collected(study)["uniform-h1-s0"]) > 0
-
-
 def test_killed_study_ends_with_the_same_table(done: Callable[[str], Path], tmp_path: Path) -> None:
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", "import attnlight.cli.lightning_cli"], check=True)
@@ -283,23 +225,15 @@ def test_killed_study_ends_with_the_same_table(done: Callable[[str], Path], tmp_
     assert killed["run"].to_pylist() == same["run"].to_pylist()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends a child with its parent")
 def test_run_ends_with_its_study() -> None:
     """Without a study's end in sight: a process that waits, started as a study starts its runs."""
-    if sys.platform != "linux":
-        pytest.skip("the kernel ends a child with its parent on Linux")
     child = (
         "import time; from attnlight.cli.processes import end_with_parent; "
         "end_with_parent(); print('up', flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import subprocess; subprocess.run([{sys.executable!r}, '-c', {child!r}])",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    code = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', {child!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     assert parent.stdout.readline() == "up\n"
     parent.kill()
