@@ -346,7 +346,11 @@ CASES = [(case, kind) for case in re.split(r"\n(?=\w)", SAID.strip()) for kind i
 CASES += [(case, None) for case in re.split(r"\n(?=\w)", OF_TAGGERS.strip())]
 
 
-@pytest.mark.parametrize(("case", "kind"), CASES, ids=[case.partition("\n")[0] + getattr(kind, "__name__", "") for case, kind in CASES])
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    CASES,
+    ids=[case.partition("\n")[0] + getattr(kind, "__name__", "") for case, kind in CASES],
+)
 def test_sentences_follow_from_the_runs(case: str, kind: type[FakeStudy] | None) -> None:
     first, *starts = case.split("\n")
     question, made = first.split(": ")
