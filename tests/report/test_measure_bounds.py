@@ -7,7 +7,6 @@ import pytest
 from attnlight.figures import describe
 from attnlight.report.measure_bounds import measure_bounds
 
-
 BOUNDS = {
     (-1, 1): "tau_attention_loo agreement_states signed_4_attention",  # the agreement is a tau
     (0, math.log(2)): "worst_js attention_js_heads_3",

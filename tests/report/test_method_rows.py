@@ -120,7 +120,7 @@ def test_pairs_are_tested_on_the_instances_that_all_have(tmp_path: Path) -> None
         i, j = (LABELS.index(pair[place]) for place in ("first", "second"))
         difference = sum(row[i] - row[j] for row in values) / len(values)
         assert pair["difference"] == pytest.approx(difference)
-        assert 0 < pair["difference"]  # the better one comes first
+        assert pair["difference"] > 0  # the better one comes first
         assert pair["low"] <= pair["difference"] <= pair["high"]
         assert (pair["p"], pair["p_holm"], pair["n"]) == (p[i, j], own, 46)
     assert found.means["auprc", "attention"].defined == 51
