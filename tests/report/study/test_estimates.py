@@ -11,7 +11,6 @@ from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study import Study
 from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, F1
-from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
 from tests.report.study.naive import drawn, mean, measure
@@ -99,18 +98,6 @@ def values(fake: FakeStudy, stem: str, column: str) -> Any:
     return np.stack(rows).astype(np.float32).astype(np.float64)
 
 
-def test_of_texts_means_and_differences_are_those_of_their_functions() -> None:
-    fake = whole(bases=1, texts=40)
-    study = fake.read()
-    estimates, runs = Estimates(study), study.finished("uniform")
-    js = values(fake, "uniform", JS)
-    expected = seeds_then_instances(js, bounds=(0, np.log(2)), resamples=RESAMPLES)
-    assert estimates.estimate(runs, JS)[2:4] == pytest.approx(expected[1:3])
-    less = difference_of_groups(js, values(fake, "seed-b0", JS), resamples=RESAMPLES)
-    found = estimates.estimate(runs, JS, study.finished("seed"))
-    assert (found.mean, found.low, found.high) == pytest.approx(less[:3])
-
-
 def test_more_classes_are_judged_by_macro_f1() -> None:
     fake = whole(seeds=2, bases=1, texts=60, classes=["a", "b", "c"])
     study = fake.read()
@@ -145,16 +132,6 @@ def test_a_run_without_a_number_leaves_the_others() -> None:
     left = [measure(fake, run, "nll_gold") for run in ("seed-b0-s1", "seed-b0-s3")]
     assert two.values == pytest.approx(left)
     assert str(two).endswith(f"({left[0]:.3f}, {left[1]:.3f} by seed)")
-
-
-def test_without_chunks_f1_is_accuracy() -> None:
-    fake = FakeTagging(40, target="marked", heads=1)
-    fake.add("base-s0", "base")
-    fake.add("seed-b0-s1", "seed", js=0.2)
-    study = fake.read()
-    found = Estimates(study).estimate(study.finished("seed"), study.quality)
-    assert found.mean == pytest.approx(sum(fake.rows["seed-b0-s1"]["correct"].tolist()) / 40)
-    assert study.words.quality == "accuracy"
 
 
 def test_one_seed_has_no_spread() -> None:

@@ -39,12 +39,9 @@ def test_runs_are_found_by_what_they_are(study: Study) -> None:
     assert study.selected == ("kl", 0.01)
 
 
-def test_lambda_0_of_one_term_serves_the_other(study: Study) -> None:
+def test_lambda_0_of_one_term_serves_the_other_unless_that_has_its_own(study: Study) -> None:
     held = study.controls(study.bases[0], "js")
     assert list(held.index) == [f"adversary-kl-l0-s{s}" for s in range(5)]
-
-
-def test_lambda_0_of_its_own_term_comes_first() -> None:
     fake = whole(seeds=2, bases=1, texts=8)
     lam: dict[str, Any] = {"lambda": 0.0}
     fake.add("adversary-js-l0-s0", "adversary", 0.8, 0.2, term="js", **lam)

@@ -132,21 +132,6 @@ def test_the_note_tells_what_is_resampled(fake: FakeStudy, grids: dict[str, Tabl
 class TestTexts:
     """Wiegreffe & Pinter's tables, of two bases."""
 
-    def test_cells_are_the_estimates(
-        self, study: Study, estimates: Estimates, grids: dict[str, Table]
-    ) -> None:
-        found = grids
-        uniform = study.finished("uniform")
-        assert found["table2"].rows[1][1:3] == ["5", str(estimates.estimate(uniform, F1))]
-        base = study.runs[study.runs.index.str.startswith(("base-s0", "seed-b0"))]
-        assert found["table2"].rows[0][1:3] == ["6", str(estimates.estimate(base, F1))]
-        less = estimates.estimate(uniform, F1, base)
-        assert found["table2"].rows[2][2] == str(less)
-        guides = {row[0]: row for row in found["table3"].rows}
-        told = {name: study.finished("guide", guide=name) for name in ("adversary", "shuffled")}
-        against = estimates.estimate(told["adversary"], F1, told["shuffled"])
-        assert guides["the adversary's"][4] == str(against)
-
     def test_table_4_has_what_bounds_the_adversary(
         self, study: Study, estimates: Estimates, grids: dict[str, Table]
     ) -> None:
