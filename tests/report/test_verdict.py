@@ -181,26 +181,24 @@ class TestRanks:
         assert verdict_of(tmp_path)["ranks"].texts == 50
 
     @pytest.mark.parametrize(
-        ("ratio", "noise", "answer"),
+        ("answer", "settings"),
         [
-            (0.95, 0.1, "yes"),
-            (0.65, 0.1, "in part"),
-            (0.3, 0.1, "no"),
-            (-0.3, 0.1, "no"),
-            (0.8, 0.1, "not shown"),
-            (0.5, 0.1, "not shown"),
-            (0.9, 2.0, "not shown"),
+            ("yes", [(0.95, 0.1)]),
+            ("in part", [(0.65, 0.1)]),
+            ("no", [(0.3, 0.1), (-0.3, 0.1)]),
+            ("not shown", [(0.8, 0.1), (0.5, 0.1), (0.9, 2.0)]),
         ],
     )
     def test_answers_by_interval(
-        self, tmp_path: Path, ratio: float, noise: float, answer: str
+        self, tmp_path: Path, answer: str, settings: list[tuple[float, float]]
     ) -> None:
-        faithfulness(tmp_path, comprehensiveness(ratio=ratio, noise=noise))
-        line = verdict_of(tmp_path)["ranks"]
-        assert line.answer == answer
-        low, high = float(line.low or np.nan), float(line.high or np.nan)
-        sides = {"yes": low >= 0.8, "no": high < 0.5, "in part": low >= 0.5 and high < 0.8}
-        assert [name for name, holds in sides.items() if holds] == [answer] * (answer in sides)
+        for ratio, noise in settings:
+            faithfulness(tmp_path, comprehensiveness(ratio=ratio, noise=noise))
+            line = verdict_of(tmp_path)["ranks"]
+            assert line.answer == answer
+            low, high = float(line.low or np.nan), float(line.high or np.nan)
+            sides = {"yes": low >= 0.8, "no": high < 0.5, "in part": low >= 0.5 and high < 0.8}
+            assert [name for name, holds in sides.items() if holds] == [answer] * (answer in sides)
 
     def test_a_reference_without_effect_or_few_texts_show_nothing(self, tmp_path: Path) -> None:
         random = np.random.default_rng(0)
@@ -309,14 +307,20 @@ class TestSmallestSet:
         write(tmp_path, "decision_flip", rows)
         assert verdict_of(tmp_path)["smallest_set"].answer == answer
 
-    def test_not_applicable_where_nearly_all_must_go(self, tmp_path: Path) -> None:
+    def test_not_applicable(self, tmp_path: Path) -> None:
+        """Where nearly all must go, where the minimum is unknown, and where nothing flips."""
         rows = flips()
         rows["minimal_count"][:100], rows["never_flips_minimal"][:100] = 9, 0
-        write(tmp_path, "decision_flip", rows)
-        line = verdict_of(tmp_path)["smallest_set"]
-        assert line.answer == "not applicable"
-        assert line.value == pytest.approx(share_by_loop(rows)[1])
-        assert line.p is None
+        unknown = {name: np.full(50, np.nan) for name in flips()} | {"length": np.full(50, 10)}
+        never = unknown | {"never_flips_minimal": np.ones(50)}
+        said = {"": rows, "not affine": unknown, "No erasure changes any decision.": never}
+        for words, given in said.items():
+            write(tmp_path, "decision_flip", given)
+            line = verdict_of(tmp_path)["smallest_set"]
+            assert (line.answer, line.p) == ("not applicable", None)
+            assert words in line.says
+            expected = pytest.approx(share_by_loop(rows)[1]) if given is rows else None
+            assert line.value == expected
 
     @pytest.mark.parametrize(("flipping", "answer"), [(9, "not applicable"), (10, "yes")])
     def test_a_class_that_rarely_flips(self, tmp_path: Path, flipping: int, answer: str) -> None:
@@ -332,16 +336,6 @@ class TestSmallestSet:
         if answer == "not applicable":
             assert "Of the texts predicted as class 1" in line.says
             assert (line.value, line.texts) == (pytest.approx(flipping / 50), 50)
-
-    def test_not_applicable_where_nothing_flips_or_the_minimum_is_unknown(
-        self, tmp_path: Path
-    ) -> None:
-        nothing = {name: np.full(50, np.nan) for name in flips()} | {"length": np.full(50, 10)}
-        write(tmp_path, "decision_flip", nothing)
-        assert "not affine" in verdict_of(tmp_path)["smallest_set"].says
-        write(tmp_path, "decision_flip", nothing | {"never_flips_minimal": np.ones(50)})
-        line = verdict_of(tmp_path)["smallest_set"]
-        assert (line.answer, line.says) == ("not applicable", "No erasure changes any decision.")
 
     def test_each_head_of_a_tagger_by_itself(self, tmp_path: Path) -> None:
         """Tokens of a sentence are one text, and a head's minimum is its own."""
@@ -377,25 +371,22 @@ class TestUniqueness:
     def test_variants_that_were_trained(self, tmp_path: Path) -> None:
         run = tmp_path / "checkpoints/e/base"
         write(run, "adversarial_attention", self.rows(), epsilon=0.01)
-        trained = {
-            "far": ("AdversarialVariant", 0.1, 0.6, 0.2),
-            "near": ("AdversarialVariant", 0.01, 0.4, 0.04),
-            "nearer": ("AdversarialVariant", 0.001, 0.2, 0.01),
-            "imitation": ("AdversarialVariant", 0, 0.5, 0.01),
-            "seed1": ("SeedVariant", None, 0.1, 0.03),
-            "seed2": ("SeedVariant", None, 0.2, 0.03),
-            "uniform": ("UniformVariant", None, 0.9, 0.0),
-        }
-        for name, (kind, weight, js, tvd) in trained.items():
-            folder = tmp_path / "checkpoints/variants" / name
+        adversary, seed = "AdversarialVariant", "SeedVariant"
+        trained = [(adversary, 0.1, 0.6, 0.2), (adversary, 0.01, 0.4, 0.04)]
+        trained += [(adversary, 0.001, 0.2, 0.01), (adversary, 0, 0.5, 0.01)]  # the last imitates
+        trained += [(seed, None, 0.1, 0.03), (seed, None, 0.2, 0.03)]
+        trained += [("UniformVariant", None, 0.9, 0.0)]  # of another base
+        for number, (kind, weight, js, tvd) in enumerate(trained):
+            folder = tmp_path / f"checkpoints/variants/{number}"
             rows = {"attention_js": np.full(20, js), "prediction_tvd": np.full(20, tvd)}
-            base = tmp_path / "checkpoints/e/other" if name == "uniform" else run / "best.ckpt"
+            other = kind == "UniformVariant"
+            base = tmp_path / "checkpoints/e/other" if other else run / "best.ckpt"
             write(folder, "base_divergence", rows, base=str(base))
             arguments = {} if weight is None else {"lambda_": weight}
             model = {"class_path": f"attnlight.tasks.{kind}", "init_args": arguments}
             (folder / "fit.yaml").write_text(yaml.safe_dump({"model": model}))
-        (tmp_path / "checkpoints/variants/broken/records/test").mkdir(parents=True)
         broken = tmp_path / "checkpoints/variants/broken/records/test/base_divergence.parquet"
+        broken.parent.mkdir(parents=True)
         broken.write_bytes(b"no parquet")
         line = verdict_of(run)["uniqueness"]
         assert line.answer == "caution"
@@ -424,34 +415,28 @@ class TestNotices:
         return verdict_of(folder, deciders=file)
 
     @pytest.mark.parametrize(
-        ("threshold", "follows", "answer"),
+        ("threshold", "below", "above"),
         [
-            (0.5, "below", "noticed"),
-            (0.7, "below", "not noticed"),
-            (0.5, "above", "not noticed"),
-            (0.7, "above", "noticed"),
-            (0.6, "above", "not shown"),
+            (0.5, "noticed", "not noticed"),
+            (0.7, "not noticed", "noticed"),
+            (0.6, "not shown", "not shown"),
         ],
     )
     def test_side_of_the_threshold(
-        self, tmp_path: Path, threshold: float, follows: str, answer: str
+        self, tmp_path: Path, threshold: float, below: str, above: str
     ) -> None:
-        line = self.card(tmp_path, decider(threshold=threshold, follows=follows))["notices"]
-        assert line.answer == answer
-        assert line.value == pytest.approx(0.6, abs=0.02)
-        side = "above" if follows == "below" else "below"
-        assert f"{side} {threshold} is misleading attention" in line.says
-        assert "area under ROC of 0.90" in line.says
+        for follows, answer, side in (("below", below, "above"), ("above", above, "below")):
+            line = self.card(tmp_path, decider(threshold=threshold, follows=follows))["notices"]
+            assert line.answer == answer
+            assert line.value == pytest.approx(0.6, abs=0.02)
+            assert f"{side} {threshold} is misleading attention" in line.says
+            assert "area under ROC of 0.90" in line.says
 
     def test_other_kinds_are_not_calibrated(self, tmp_path: Path) -> None:
-        kinds: list[dict[str, Any]] = [
-            *(
-                {"problem": name}
-                for name in ("pairs", "tagging", "tests.tasks.sentences.Sentences")
-            ),
-            *({"net": net} for net in ({"encoder": "transformer"}, {})),
-            {"net": {"encoder": "none", "hierarchical": True}},
-        ]
+        problems = ("pairs", "tagging", "tests.tasks.sentences.Sentences")
+        nets = ({"encoder": "transformer"}, {}, {"encoder": "none", "hierarchical": True})
+        kinds: list[dict[str, Any]] = [{"problem": name} for name in problems]
+        kinds += [{"net": net} for net in nets]
         cards = [self.card(tmp_path, decider(), **model) for model in kinds]
         cards.append(self.card(tmp_path))  # without deciders
         answers = {card["notices"].answer for card in cards}
@@ -479,6 +464,11 @@ class TestNotices:
 
 
 class TestWords:
+    def card(self, folder: Path, tau: Any, own: float, **more: Any) -> Verdict:
+        rows = {"tau_erasure_deletion": tau, "hidden_token_attribution": np.full(len(tau), own)}
+        write(folder, "state_token_agreement", rows, **more)
+        return verdict_of(folder)
+
     @pytest.mark.parametrize(
         ("tau", "own", "answer", "items"),
         [
@@ -491,26 +481,17 @@ class TestWords:
     def test_decide_what_the_lines_speak_of(
         self, tmp_path: Path, tau: float, own: float, answer: str, items: str
     ) -> None:
-        values = tau + 0.05 * np.random.default_rng(0).normal(size=100)
-        rows = {"tau_erasure_deletion": values, "hidden_token_attribution": np.full(100, own)}
-        write(tmp_path, "state_token_agreement", rows)
-        card = verdict_of(tmp_path)
+        card = self.card(tmp_path, tau + 0.05 * np.random.default_rng(0).normal(size=100), own)
         assert card["words"].answer == answer
         assert f"smallest set of {items} that" in card["smallest_set"].question
         assert card["ranks"].question == RULES["ranks"]["question"][items]
 
-    def test_sentences_are_called_so(self, tmp_path: Path) -> None:
-        rows = {"tau_erasure_deletion": np.full(50, 0.9)}
-        rows["hidden_token_attribution"] = np.ones(50)
-        write(tmp_path, "state_token_agreement", rows, model={"net": {"hierarchical": True}})
-        card = verdict_of(tmp_path)
+    def test_sentences_are_called_so_and_may_be_undefined(self, tmp_path: Path) -> None:
+        hierarchical = {"net": {"hierarchical": True}}
+        card = self.card(tmp_path, np.full(50, 0.9), 1.0, model=hierarchical)
         assert "rank the sentences by importance" in card["ranks"].question
         assert "word" not in str(card)
-
-    def test_undefined_in_all_texts(self, tmp_path: Path) -> None:
-        names = ("tau_erasure_deletion", "hidden_token_attribution")
-        write(tmp_path, "state_token_agreement", {name: np.full(50, np.nan) for name in names})
-        line = verdict_of(tmp_path)["words"]
+        line = self.card(tmp_path, np.full(50, np.nan), np.nan)["words"]
         assert (line.answer, line.value) == ("not shown", None)
         assert line.says == "Its number is undefined in all texts."
 
@@ -598,18 +579,14 @@ class TestCaveat:
         )
         assert verdict_of(tmp_path).caveat == expected * said
 
-    def test_texts_without_labels(self, tmp_path: Path) -> None:
+    def test_few_texts_and_texts_without_labels_show_nothing(self, tmp_path: Path) -> None:
+        for texts in (29, 30):
+            write(tmp_path, "predictions", self.labelled(0, texts))
+            assert bool(verdict_of(tmp_path).caveat) == (texts == 30)
         rows = self.labelled(0)
-        write(tmp_path, "predictions", {"prediction": rows["prediction"]})
-        assert verdict_of(tmp_path).caveat == ""
-        rows["label"][:] = -100
-        write(tmp_path, "predictions", rows)
-        assert verdict_of(tmp_path).caveat == ""
-
-    @pytest.mark.parametrize(("texts", "said"), [(29, False), (30, True)])
-    def test_few_texts_show_nothing(self, tmp_path: Path, texts: int, said: bool) -> None:
-        write(tmp_path, "predictions", self.labelled(0, texts))
-        assert bool(verdict_of(tmp_path).caveat) == said
+        for given in ({"prediction": rows["prediction"]}, rows | {"label": np.full(60, -100)}):
+            write(tmp_path, "predictions", given)
+            assert verdict_of(tmp_path).caveat == ""
 
     @pytest.mark.parametrize("broken", [0, 3, 200])
     def test_rows_that_are_not_finite(self, tmp_path: Path, broken: int) -> None:
@@ -622,7 +599,8 @@ class TestCaveat:
         settings["methods"] = ALL
         for test, rows in tests.items():
             rows = {name: values[:200] for name, values in rows.items()}
-            prediction = np.where(np.arange(len(next(iter(rows.values())))) < broken, -1, 0)
+            size = len(next(iter(rows.values())))
+            prediction = np.where(np.arange(size) < broken, -1, 0)
             write(tmp_path, test, rows | {"prediction": prediction}, **settings)
         card = verdict_of(tmp_path)
         answers = {line.answer for line in card.lines if line.name != "notices"}
