@@ -7,10 +7,13 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
     import rich.table
@@ -115,6 +118,15 @@ class Table(NamedTuple):
             note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
             latex = latex.replace(end, note)
         return {"csv": to_csv(self.head, self.rows), "md": shown, "tex": latex}
+
+    def write(self, stem: Path) -> None:
+        """Write the table in each format; the stem is a path without an ending.
+
+        Raises:
+            InputError: A file cannot be written.
+        """
+        for ending, text in self.to_texts().items():
+            write_text(stem.with_name(f"{stem.name}.{ending}"), text)
 
 
 def to_csv(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.figures import describe
 from attnlight.figures.style import INK, PALETTE, canvas, inline_svg, save_figure
@@ -21,18 +20,17 @@ from attnlight.report.headlines import headline
 from attnlight.report.markup import render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
-from attnlight.report.summary import summarise
+from attnlight.report.summary import measure_values, summarise
 from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.claims import rules
 from attnlight.report.verdict.drafts import NOT_APPLICABLE
 from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from attnlight.statistics.seed_bootstrap import SeedInterval
-
-Keys = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,13 @@ class Measured(NamedTuple):
     """The values of a group in one measure, on the instances that all its runs share.
 
     Attributes:
-        keys: Dataset index and position of each instance, (n, 2), ascending.
-        values: Value of each of S runs, (S, n), NaN where undefined.
+        values: A row for each of n instances, by dataset index and position, ascending, and a column
+            for each of S runs; NaN where undefined.
         corpus: Fingerprint of the corpus; None if unknown.
         mean: Mean over the runs, with an interval over runs and texts; of two runs without one.
     """
 
-    keys: Keys
-    values: NDArray[np.float64]
+    values: pd.DataFrame
     corpus: str | None
     mean: SeedInterval
 
@@ -101,8 +98,7 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
     figure = _draw(names, found)
     save_figure(figure, target / "figures" / "comparison")
     for stem, table in zip(("cards", "measures", "differences"), written, strict=True):
-        for ending, text in table.to_texts().items():
-            write_text(target / "tables" / f"{stem}.{ending}", text)
+        table.write(target / "tables" / stem)
     caption = (
         "The headline measure of each test: means with 95 % intervals; small dots are the runs of a "
         "configuration."
@@ -188,6 +184,8 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
 
     The headline of the first group that has the test counts for all.
     """
+    import pandas as pd
+
     from attnlight.statistics.seed_bootstrap import seeds_then_instances
 
     found: dict[tuple[str, str], dict[int, Measured]] = {}
@@ -196,39 +194,35 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
         heading = headline(summarise(first, by_class=False))
         if heading is None:
             continue
+        measure = heading.measure
         for number, group in enumerate(groups):
-            values = [
-                columns
-                for record in group.records.get(test, ())
-                if (columns := _values(record.file, heading.measure))
-                and not np.isnan(list(columns.values())).all()
-            ]
-            keys = sorted(set.intersection(*map(set, values))) if values else []
-            if not keys:
+            of_runs = [_values(record.file, measure) for record in group.records.get(test, ())]
+            of_runs = [values for values in of_runs if values.notna().any()]
+            if not of_runs:
                 continue
-            array = np.array([[run[key] for key in keys] for run in values])
-            index = np.array(keys, dtype=np.int64)
-            corpus = group.records[test][0].file.metadata.get("corpus")
-            mean = seeds_then_instances(array, index[:, 0], bounds=measure_bounds(heading.measure))
-            by_group = found.setdefault((test, heading.measure), {})
-            by_group[number] = Measured(index, array, corpus, mean)
+            values = pd.concat(of_runs, axis=1, join="inner", keys=range(len(of_runs))).sort_index()
+            if len(values):
+                clusters = values.index.get_level_values(0).to_numpy()
+                bounds = measure_bounds(measure)
+                mean = seeds_then_instances(values.to_numpy().T, clusters, bounds=bounds)
+                corpus = group.records[test][0].file.metadata.get("corpus")
+                found.setdefault((test, measure), {})[number] = Measured(values, corpus, mean)
     return found
 
 
-def _values(record: RecordFile, measure: str) -> dict[tuple[int, int], float]:
+def _values(record: RecordFile, measure: str) -> pd.Series:
     """Values of a measure of a record by its keys; empty if the record lacks it."""
+    import pandas as pd
+
     columns = ["prediction", "label"] if measure == "accuracy" else [measure]
     if not {*KEY, *columns} <= record.columns.keys():
-        return {}
-    values: dict[tuple[int, int], float] = {}
-    for piece in read_pieces(record, [*KEY, *columns]):
-        column = piece[columns[0]].astype(np.float64)
-        if measure == "accuracy":
-            label = piece["label"].astype(np.float64)
-            column = np.where(label >= 0, column == label, np.nan)
-        keys = zip(*(piece[name].tolist() for name in KEY), strict=True)
-        values |= zip(keys, column.tolist(), strict=True)
+        return pd.Series(dtype=float)
+    pieces = [
+        pd.DataFrame({**{key: piece[key] for key in KEY}, "": measure_values(piece, measure)})
+        for piece in read_pieces(record, [*KEY, *columns])
+    ]
     record.close()
+    values: pd.Series = pd.concat(pieces).set_index([*KEY])[""]
     return values
 
 
@@ -236,6 +230,8 @@ def _differences(
     names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]
 ) -> Table:
     """Differences of every two groups on the instances that both measured, with p-values."""
+    import pandas as pd
+
     from attnlight.statistics.paired import holm
     from attnlight.statistics.permutation import paired_permutation_tests
     from attnlight.statistics.seed_bootstrap import difference_of_groups
@@ -245,21 +241,15 @@ def _differences(
         compared = []
         for pair in combinations(by_group, 2):
             first, second = (by_group[number] for number in pair)
-            same, left, right = np.intersect1d(
-                _joined(first.keys), _joined(second.keys), return_indices=True
-            )
-            if not len(same) or (first.corpus and second.corpus and first.corpus != second.corpus):
+            both = pd.concat({0: first.values, 1: second.values}, axis=1, join="inner").dropna()
+            if not len(both) or (first.corpus and second.corpus and first.corpus != second.corpus):
                 continue
-            order = np.argsort(left)
-            a, b = first.values[:, left[order]], second.values[:, right[order]]
-            defined = ~(np.isnan(a).any(axis=0) | np.isnan(b).any(axis=0))
-            if not defined.any():
-                continue
-            a, b, clusters = a[:, defined], b[:, defined], first.keys[left[order], 0][defined]
+            a, b = (both[side].to_numpy().T for side in (0, 1))
+            clusters = both.index.get_level_values(0).to_numpy()
             means = np.stack([a.mean(axis=0), b.mean(axis=0)], axis=1)
             p = paired_permutation_tests(means, clusters)[0, 1]
             difference = difference_of_groups(a, b, clusters, bounds=measure_bounds(measure))
-            compared.append((pair, difference, p, int(defined.sum())))
+            compared.append((pair, difference, p, len(both)))
         for (pair, mean, _, n), p in zip(compared, holm([c[2] for c in compared]), strict=True):
             title = f"{describe(test).title}: {measure}"
             versus = f"{names[pair[0]]} − {names[pair[1]]}"  # noqa: RUF001
@@ -275,11 +265,6 @@ def _differences(
     )
 
 
-def _joined(keys: Keys) -> NDArray[Any]:
-    """Keys (n, 2) as (n,), to be compared at once."""
-    return np.ascontiguousarray(keys).view([("index", np.int64), ("position", np.int64)]).ravel()
-
-
 def _draw(names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]) -> Figure:
     """A panel for each measure, two per row: the mean of each group with its interval."""
     rows = max(1, (len(found) + 1) // 2)
@@ -289,7 +274,7 @@ def _draw(names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Mea
             for number, group in by_group.items():
                 color = PALETTE[number % len(PALETTE)]
                 axes.hlines(number, group.mean.low, group.mean.high, INK, linewidth=1.2)
-                runs = np.nanmean(group.values, axis=1)
+                runs = group.values.mean().to_numpy()
                 if len(runs) > 1:
                     axes.plot(runs, np.full(len(runs), number), "o", color=color, ms=3, alpha=0.7)
                 axes.plot(group.mean.mean, number, "o", color=color, mec=INK, ms=6)

@@ -192,8 +192,7 @@ def _section(
             picture = _picture(figure, place, figures, caption, of_page)
         test_tables = tables(record.test, rows, summary.metadata.get("classes"), summary.metadata)
     for number, table in enumerate(test_tables, start=1):
-        for ending, text in table.to_texts().items():
-            write_text(target / f"{stem}-{number}.{ending}", text)
+        table.write(target / f"{stem}-{number}")
     return render(
         "section.html.jinja",
         summary=summary,
@@ -233,8 +232,7 @@ def _methods(
         stem = f"tables/{next(iter(records.values())).folder_name}-methods"
         written = found.tables(missing)
         for number, table in enumerate(written, start=1):
-            for ending, text in table.to_texts().items():
-                write_text(target / f"{stem}-{number}.{ending}", text)
+            table.write(target / f"{stem}-{number}")
         heads = found.pairs[0] if found.pairs else {"measure": ""}
         pairs = to_csv(heads, (pair.values() for pair in found.pairs))
         write_text(target / f"{stem}-pairs.csv", pairs)

@@ -80,15 +80,19 @@ def _columns(
     for piece, clusters in clustered_pieces(file, names):
         columns = []
         for measure in measures:
-            if measure in piece:
-                values = piece[measure].astype(np.float64)
-            else:
-                label = piece["label"].astype(np.float64)
-                values = np.where(label >= 0, piece["prediction"] == label, np.nan)
+            values = measure_values(piece, measure)
             for group in groups:
                 members = True if group is None else piece["prediction"] == group
                 columns.append(np.where(members, values, np.nan))
         yield np.stack(columns, axis=1), clusters
+
+
+def measure_values(piece: Mapping[str, NDArray[Any]], measure: str) -> NDArray[np.float64]:
+    """A measure of some rows of a record, (R,): a column or, if there is none, `accuracy`."""
+    if measure in piece:
+        return piece[measure].astype(np.float64)
+    label = piece["label"].astype(np.float64)
+    return np.where(label >= 0, piece["prediction"] == label, np.nan)
 
 
 def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -81,39 +82,24 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 class TestFiles:
-    def test_are_where_the_run_is(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main([str(folder)]) == 0
-        printed = capsys.readouterr().out
-        assert printed == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
-        pictures = {
-            f"figures/{name}.{kind}"
-            for name in (
-                "test/predictions",
-                "test/attention_permutation",
-                "val/curves-metrics",
-                "val/curves-predictions",
-                "val/curves-attention_permutation",
-            )
-            for kind in ("svg", "pdf", "png")
-        }
-        names = ("index.html", "summary.csv", "summary.md", "verdict.json")
-        reports = {f"report/{name}" for name in names}
-        written = {name for name in files(folder) if name.startswith(("figures", "report"))}
-        assert written == pictures | reports
-
-    def test_are_the_same_every_time(self, folder: Path) -> None:
-        main([str(folder)])
-        first = files(folder)
-        main([str(folder)])
-        assert files(folder) == first
-
-    def test_go_elsewhere_on_request(self, folder: Path, tmp_path: Path) -> None:
+    def test_are_where_the_run_is_and_the_same_elsewhere(
+        self, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         before = files(folder)
         main([str(folder), "--output", str(tmp_path / "out")])
         assert files(folder) == before
-        written = files(tmp_path / "out")
-        assert "index.html" in written
-        assert "figures/test/predictions.svg" in written
+        capsys.readouterr()
+        assert main([str(folder)]) == 0
+        printed = capsys.readouterr().out
+        assert printed == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
+        names = ["test/predictions", "test/attention_permutation", "val/curves-metrics"]
+        names += ["val/curves-predictions", "val/curves-attention_permutation"]
+        pictures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
+        reports = {"index.html", "summary.csv", "summary.md", "verdict.json"}
+        elsewhere = files(tmp_path / "out")
+        assert elsewhere.keys() == pictures | reports
+        own = {name.removeprefix("report/"): content for name, content in files(folder).items()}
+        assert {name: own[name] for name in elsewhere} == elsewhere
 
     def test_of_several_runs(self, folder: Path, tmp_path: Path) -> None:
         other = write_run(tmp_path / "checkpoints" / "sst" / "seed8", epochs=())
@@ -129,65 +115,56 @@ def page_of(folder: Path) -> Page:
     return Page(folder / "report" / "index.html")
 
 
-@pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
-    """A run folder and its page, for tests that only look."""
-    folder = write_run(tmp_path_factory.mktemp("checkpoints") / "sst" / "seed7")
-    return folder, page_of(folder)
+def test_a_whole_page(folder: Path) -> None:
+    page = page_of(folder)
+    # It holds everything itself.
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+    assert page.references
+    assert all(reference.startswith("#") for reference in page.references)
+    assert "@import" not in page.html
+    assert page.html.count("url(") == page.html.count("url(#") > 0
+    assert len(page.ids) == len(set(page.ids))
+    assert "default-src 'none'" in page.html
+    for record in stored_records(folder / "records"):
+        if record.epoch is None:
+            for found in summarise(record).means.values():
+                assert f"{found.mean:.3f}[{found.low:.3f}, {found.high:.3f}]" in page.text
+    for said in (
+        "0.625",  # test/accuracy of the CSV logger
+        "AttentionClassifier (encoder bilstm, attention additive)",
+        "trained on SetFit/sst5; tested on 60 instances of the test split",
+        "Does shuffling attention change the prediction?",
+        "Jain & Wallace (2019), section 4.2.1",
+        f"attnlight report {folder}",
+        "--experiment sst --run seed7-again",
+        f"numpy{np.__version__}",
+        "configuration written bylightning.pytorch==2.6.6",
+    ):
+        assert said in page.text
+    assert "<title>sst/seed7 · attnlight</title>" in page.html
+    # Nothing is partial, and there are no texts that points of figures could lead to.
+    assert not [word for word in ("Partial", "Hollow points", "Some texts") if word in page.text]
+    assert '<svg role="group"' not in page.html
 
 
 class TestPage:
-    def test_holds_everything_itself(self, reported: tuple[Path, Page]) -> None:
-        _, page = reported
-        assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
-        assert page.references
-        assert all(reference.startswith("#") for reference in page.references)
-        assert "@import" not in page.html
-        assert page.html.count("url(") == page.html.count("url(#") > 0
-        assert len(page.ids) == len(set(page.ids))
-        assert "default-src 'none'" in page.html
-
-    def test_shows_the_numbers_of_the_records(self, reported: tuple[Path, Page]) -> None:
-        folder, page = reported
-        for record in stored_records(folder / "records"):
-            if record.epoch is None:
-                for found in summarise(record).means.values():
-                    assert f"{found.mean:.3f}[{found.low:.3f}, {found.high:.3f}]" in page.text
-        assert "0.625" in page.text  # test/accuracy of the CSV logger
-
-    def test_opens_in_plain_language(self, reported: tuple[Path, Page]) -> None:
-        folder, page = reported
-        text = page.text
-        assert "AttentionClassifier (encoder bilstm, attention additive)" in text
-        assert "trained on SetFit/sst5; tested on 60 instances of the test split" in text
-        assert "Partial" not in text
-        assert "Does shuffling attention change the prediction?" in text
-        assert "Jain & Wallace (2019), section 4.2.1" in text
-        assert f"attnlight report {folder}" in text
-        assert "--experiment sst --run seed7-again" in text
-        assert "<title>sst/seed7 · attnlight</title>" in page.html
-        assert f"numpy{np.__version__}" in text
-        assert "configuration written bylightning.pytorch==2.6.6" in text
-
-    def test_marks_partial_records(self, tmp_path: Path) -> None:
-        text = page_of(write_run(tmp_path / "a" / "b", epochs=(), partial=True)).text
-        assert text.count("Partial record: not the whole split.") == 2
-
-    def test_says_when_nothing_was_tested_yet(self, tmp_path: Path) -> None:
-        text = page_of(write_run(tmp_path / "a" / "b", stages=())).text
-        assert "Not tested yet: run `attnlight test`." in text
-        assert "While training" in text
-
-    def test_shows_a_validation_outside_fit(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path / "a" / "b", stages=("val",), epochs=())
-        assert "On the validation split" in page_of(folder).text
-        assert (folder / "figures/val/attention_permutation.svg").is_file()
-
-    def test_folds_many_classes(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path / "a" / "b", classes=[f"group{c}" for c in range(9)], epochs=())
-        page = page_of(folder)
-        assert "By predicted class (9)" in page.text
-        assert page.text.count("group8") >= 6
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"epochs": (), "partial": True}, ["Partial record: not the whole split."] * 2),
+            ({"stages": ()}, ["Not tested yet: run `attnlight test`.", "While training"]),
+            ({"epochs": (), "stages": ("val",)}, ["On the validation split"]),
+            (
+                {"epochs": (), "classes": [f"group{c}" for c in range(9)]},
+                ["By predicted class (9)", *["group8"] * 6],
+            ),
+        ],
+    )
+    def test_says_what_kind_of_run_it_is(
+        self, tmp_path: Path, options: dict[str, Any], expected: list[str]
+    ) -> None:
+        text = page_of(write_run(tmp_path / "a" / "b", **options)).text
+        assert all(text.count(said) >= expected.count(said) for said in expected)
 
     def test_escapes_what_comes_from_files(self, tmp_path: Path) -> None:
         config = yaml.safe_load(CONFIG) | {"seed_everything": ATTACK}
@@ -237,31 +214,27 @@ class TestPage:
         assert not (folder / "figures/test/my_own_test.svg").exists()
 
 
-class TestErrors:
-    @pytest.mark.parametrize(
-        ("broken", "message"),
-        [
-            ("", "there is no run folder"),
-            ("records", "holds no records: run `attnlight test"),
-        ],
-    )
-    def test_what_is_missing(self, folder: Path, broken: str, message: str) -> None:
-        (folder / broken).rename(folder.with_name("elsewhere"))
-        with pytest.raises(InputError, match=message):
-            main([str(folder)])
-
-    @pytest.mark.parametrize("name", ["test/predictions", "val/attention_permutation-1"])
-    def test_a_damaged_record_is_named(self, folder: Path, name: str) -> None:
-        record = folder / "records" / f"{name}.parquet"
-        record.write_bytes(record.read_bytes()[:-9])
-        with pytest.raises(InputError, match=f"{record} is not a readable record"):
-            main([str(folder)])
-        assert not (folder / "report").exists()
-
-    def test_an_output_that_is_a_file(self, folder: Path, tmp_path: Path) -> None:
-        (tmp_path / "taken").touch()
-        with pytest.raises(InputError, match="cannot be written"):
-            main([str(folder), "--output", str(tmp_path / "taken")])
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("", "there is no run folder"),
+        ("records", "holds no records: run `attnlight test"),
+        ("records/test/predictions.parquet", "predictions.parquet is not a readable record"),
+        ("records/val/attention_permutation-1.parquet", "-1.parquet is not a readable record"),
+        ("report", "cannot be written"),
+    ],
+)
+def test_what_is_missing_or_damaged_is_named(folder: Path, broken: str, message: str) -> None:
+    path = folder / broken
+    if path.suffix:
+        path.write_bytes(path.read_bytes()[:-9])
+    elif path.exists():
+        path.rename(folder.with_name("elsewhere"))
+    else:
+        path.touch()
+    with pytest.raises(InputError, match=message):
+        main([str(folder)])
+    assert not (folder / "report").is_dir()
 
 
 @pytest.mark.parametrize(

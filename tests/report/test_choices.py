@@ -40,15 +40,12 @@ def test_each_test_has_a_headline_that_says_its_mean(tmp_path: Path, test: str) 
     assert found.read
 
 
-def test_headlines_are_of_described_tests_and_end_as_sentences() -> None:
+def test_headlines_are_of_described_tests_and_layers_have_colours() -> None:
     for test, description in descriptions().items():
         assert description.headlines, test
         for texts in description.headlines.values():
             assert texts["says"].endswith(".")
             assert texts["read"].endswith(".")
-
-
-def test_every_layer_has_its_colour() -> None:
     style = (TEMPLATES / "style.css").read_text()
     for layer in LAYERS:
         rule = f".texts:has(.by-{layer}:checked) .text span {{ --share: var(--{layer}, 0%); }}"

@@ -38,19 +38,22 @@ def part(test: str, stage: str = "test", rows: int = 1_821, **metadata: object) 
     return RecordSummary(StoredRecord(Path("x"), stage, test, None), {"rows": rows} | metadata, {})
 
 
-class TestSentence:
+class TestWords:
     def test_says_what_was_trained_on_what(self) -> None:
-        assert describe_run(run(fit=FIT), [part("predictions")])[0] == (
+        parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
+        sentence, facts = describe_run(run(fit=FIT), parts)
+        assert sentence == (
             "AttentionClassifier (encoder cnn, attention Dot), trained on SetFit/sst5; "
             "tested on 1,821 instances of the test split."
         )
+        expected = {"Model": ["AttentionClassifier"], "Corpus": ["SetFit/sst5", "Corpus"]}
+        expected |= {"Classes": ["bad", "good"], "Seed": ["3"], "Checkpoint": ["best.ckpt"]}
+        assert facts == expected | {"Partial records": []}
 
     def test_a_corpus_without_a_path_is_called_by_its_class(self) -> None:
         planted = FIT | {"data": {"class_path": "attnlight.datamodules.PlantedEvidence"}}
-        assert (
-            "trained on PlantedEvidence;"
-            in describe_run(run(fit=planted), [part("predictions")])[0]
-        )
+        sentence, _ = describe_run(run(fit=planted), [part("predictions")])
+        assert "trained on PlantedEvidence;" in sentence
 
     def test_tests_of_different_size(self) -> None:
         parts = [part("predictions"), part("attention_permutation", rows=500, partial=True)]
@@ -58,29 +61,15 @@ class TestSentence:
         assert "tested on up to 1,821 instances" in sentence
         assert facts["Partial records"] == ["attention_permutation"]
 
-    def test_nothing_known(self) -> None:
+    def test_nothing_or_oddities_are_known(self) -> None:
         sentence, facts = describe_run(run(), [])
         assert sentence == (
             "A model whose configuration is not in the run folder; no record of the test split yet."
         )
         assert not any(facts.values())
-
-    def test_odd_configurations_are_no_error(self) -> None:
         odd = {"model": None, "data": ["x"], "trainer": 3, "seed_everything": True}
         assert describe_run(run(fit=odd), [part("predictions")])[0].startswith("A model")
         assert commands(run(fit=odd), [part("predictions")])
-
-
-def test_facts() -> None:
-    parts = [part("predictions", classes=["bad", "good"], checkpoint="best.ckpt")]
-    assert describe_run(run(fit=FIT), parts)[1] == {
-        "Model": ["AttentionClassifier"],
-        "Corpus": ["SetFit/sst5", "Corpus"],
-        "Classes": ["bad", "good"],
-        "Seed": ["3"],
-        "Checkpoint": ["best.ckpt"],
-        "Partial records": [],
-    }
 
 
 class TestCommands:

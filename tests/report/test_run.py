@@ -1,7 +1,9 @@
 """What a run folder holds, what the task logged, and which records belong together."""
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from attnlight.cli.report import main
 from attnlight.errors import InputError
 from attnlight.report.page import describe_run
 from attnlight.report.run import (
+    VERBS,
     load_run,
     read_metrics,
     require_one_run,
@@ -58,19 +61,14 @@ def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) ->
     folder = write_run(tmp_path)
     (folder / "fit.yaml").unlink()
     run = load_run(folder)
-    assert run.configs == {"fit": {}}
-    assert run.config_text == ""
+    assert (run.configs, run.config_text) == ({"fit": {}}, "")
 
 
-def test_no_such_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no run folder .*missing"):
-        load_run(tmp_path / "missing")
+def test_no_such_folder_and_one_without_records(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"there is no run folder .*file"):
-        load_run(tmp_path / "file")
-
-
-def test_a_folder_without_records(tmp_path: Path) -> None:
+    for name in ("missing", "file"):
+        with pytest.raises(InputError, match=rf"there is no run folder .*{name}"):
+            load_run(tmp_path / name)
     with pytest.raises(InputError, match=r"no records: run `attnlight test .* --tests card`"):
         load_run(tmp_path)
 
@@ -99,44 +97,45 @@ def test_a_section_that_is_no_mapping_says_nothing(tmp_path: Path, part: object)
     assert verdict_of(folder).lines
 
 
+HEAD = "epoch,train/loss,val/loss\n"
+# Files of versions, and the loss on validation and the accuracy on the test split that they hold.
+LOGGED: list[tuple[dict[int, str], dict[int, float], float | None]] = [
+    (
+        {9: f"{HEAD}0,1,0.9\n1,1,0.8\n", 10: f"{HEAD}2,1,0.6\n1,1,0.7\n"},
+        {0: 0.9, 1: 0.7, 2: 0.6},
+        None,
+    ),
+    ({11: "epoch,test/accuracy\n0,0.5\n", 2: "epoch,test/accuracy\n0,0.4\n"}, {}, 0.5),
+    ({0: f"{HEAD}0,1,0.9\n", 1: "epoch,val/loss\n0,0.1\n"}, {0: 0.9}, None),  # validate is no fit
+    ({0: ""}, {}, None),
+    ({}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("versions", "loss", "accuracy"), LOGGED)
+def test_later_versions_go_first_by_number(
+    tmp_path: Path, versions: dict[int, str], loss: dict[int, float], accuracy: float | None
+) -> None:
+    for version, text in versions.items():
+        write_metrics(tmp_path / f"version_{version}", text)
+    curves, tested = read_metrics(tmp_path)
+    assert list(curves.get("loss", {}).items()) == list(loss.items())
+    assert tested.get("accuracy") == accuracy
+
+
 def test_curves_and_test_metrics(tmp_path: Path) -> None:
     write_metrics(
         tmp_path / "version_0",
         "epoch,step,train/loss,val/loss,val/accuracy,val/attention_permutation/median_tvd\n"
         "0,9,,0.6,0.7,0.11\n0,9,0.65,,,\n1,19,,0.5,0.8,0.12\n1,19,0.55,,,\n",
     )
-    write_metrics(
-        tmp_path / "version_1",
-        "epoch,step,test/accuracy,test/f1_positive,test/predictions/max_attention\n0,0,.75,nan,.3\n",
-    )
+    names = "epoch,step,test/accuracy,test/f1_positive,test/predictions/max_attention"
+    write_metrics(tmp_path / "version_1", f"{names}\n0,0,.75,nan,.3\n")
     curves, tested = read_metrics(tmp_path)
     assert curves == {"loss": {0: 0.6, 1: 0.5}, "accuracy": {0: 0.7, 1: 0.8}}
     assert tested.keys() == {"accuracy", "f1_positive"}
     assert tested["accuracy"] == 0.75
     assert math.isnan(tested["f1_positive"])
-
-
-def test_later_versions_go_first_by_number(tmp_path: Path) -> None:
-    head = "epoch,train/loss,val/loss\n"
-    write_metrics(tmp_path / "version_9", head + "0,1,0.9\n1,1,0.8\n")
-    write_metrics(tmp_path / "version_10", head + "2,1,0.6\n1,1,0.7\n")
-    curve = read_metrics(tmp_path)[0]["loss"]
-    assert list(curve.items()) == [(0, 0.9), (1, 0.7), (2, 0.6)]
-    write_metrics(tmp_path / "version_11", "epoch,test/accuracy\n0,0.5\n")
-    write_metrics(tmp_path / "version_2", "epoch,test/accuracy\n0,0.4\n")
-    assert read_metrics(tmp_path)[1] == {"accuracy": 0.5}
-
-
-def test_validate_is_no_epoch_of_fit(tmp_path: Path) -> None:
-    write_metrics(tmp_path / "version_0", "epoch,train/loss,val/loss\n0,1,0.9\n")
-    write_metrics(tmp_path / "version_1", "epoch,val/loss\n0,0.1\n")
-    assert read_metrics(tmp_path)[0] == {"loss": {0: 0.9}}
-
-
-def test_nothing_logged(tmp_path: Path) -> None:
-    write_metrics(tmp_path / "version_0", "")
-    for folder in (tmp_path, tmp_path / "missing"):
-        assert read_metrics(folder) == ({}, {})
 
 
 @pytest.mark.parametrize("row", ["0,one", "0,1,2", "\x00,\xff"])
@@ -146,9 +145,10 @@ def test_a_damaged_file_is_named(tmp_path: Path, row: str) -> None:
         read_metrics(tmp_path)
 
 
-def stored(path: Path, index: int = 0, n: int = 20, **about: object) -> Path:
+def stored(path: Path, index: int = 0, n: int = 20, position: Any = 0, **about: object) -> Path:
     rows = rows_of("attention_permutation", n=n)
-    return write_record(path, rows | {"index": rows["index"] + index}, **about)
+    moved = {"index": rows["index"] + index, "position": rows["position"] + position}
+    return write_record(path, rows | moved, **about)
 
 
 class TestOneRun:
@@ -179,16 +179,10 @@ class TestOneRun:
         require_one_run(paths[:1])
 
     def test_what_may_differ_in_one_run(self, tmp_path: Path) -> None:
-        abouts = [
-            self.OF_RUN | {"checkpoint_hash": "1", "stage": "test"},
-            self.OF_RUN | {"checkpoint_hash": "1", "stage": "val"},
-            self.OF_RUN | {"checkpoint": None, "epoch": 3},
-            self.OF_RUN,
-            {},
-        ]
-        require_one_run(
-            [stored(tmp_path / f"{k}.parquet", **about) for k, about in enumerate(abouts)]
-        )
+        abouts = [self.OF_RUN | {"checkpoint_hash": "1", "stage": stage} for stage in VERBS]
+        abouts += [self.OF_RUN | {"checkpoint": None, "epoch": 3}, self.OF_RUN, {}]
+        paths = [tmp_path / f"{k}.parquet" for k in range(len(abouts))]
+        require_one_run([stored(p, **about) for p, about in zip(paths, abouts, strict=True)])
 
     def test_the_report_refuses(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "a" / "b", epochs=())
@@ -200,30 +194,20 @@ class TestOneRun:
         assert not (folder / "report").exists()
 
 
-class TestSameInstances:
-    def test_pass(self, tmp_path: Path) -> None:
-        paths = [stored(tmp_path / f"{k}.parquet", stage="test", corpus="c") for k in "ab"]
-        require_same_instances(*paths)
-
-    @pytest.mark.parametrize(
-        ("other", "message"),
-        [
-            ({"stage": "val"}, "are of different splits"),
-            ({"corpus": "d"}, "come from different corpora"),
-            ({"index": 3}, r"6 are in one alone, the first is index 0 \(position 0\)"),
-            ({"n": 24}, r"4 are in one alone, the first is index 20 \(position 0\)"),
-        ],
-    )
-    def test_refused(self, tmp_path: Path, other: dict[str, object], message: str) -> None:
-        about = {"stage": "test", "corpus": "c"}
-        first = stored(tmp_path / "a.parquet", **about)
-        second = stored(tmp_path / "b.parquet", **(about | other))  # type: ignore[arg-type]
-        with pytest.raises(InputError, match=message):
-            require_same_instances(first, second)
-
-    def test_positions_count(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation", n=20)
-        first = write_record(tmp_path / "a.parquet", rows)
-        moved = rows | {"position": np.ones(20, dtype=np.int64)}
-        with pytest.raises(InputError, match="40 are in one alone"):
-            require_same_instances(first, write_record(tmp_path / "b.parquet", moved))
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({}, ""),
+        ({"stage": "val"}, "are of different splits"),
+        ({"corpus": "d"}, "come from different corpora"),
+        ({"index": 3}, r"6 are in one alone, the first is index 0 \(position 0\)"),
+        ({"n": 24}, r"4 are in one alone, the first is index 20 \(position 0\)"),
+        ({"position": np.ones(20, dtype=np.int64)}, "40 are in one alone"),
+    ],
+)
+def test_same_instances(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    about = {"stage": "test", "corpus": "c"}
+    first = stored(tmp_path / "a.parquet", **about)
+    second = stored(tmp_path / "b.parquet", **(about | other))
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        require_same_instances(first, second)

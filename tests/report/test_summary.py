@@ -12,7 +12,6 @@ from rich.console import Console
 
 from attnlight.callbacks import DecisionFlip, SingleErasure
 from attnlight.errors import InputError
-from attnlight.records import RecordError
 from attnlight.report.run import StoredRecord, stored_records
 from attnlight.report.summary import RecordSummary, summarise, terminal_table, to_texts
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
@@ -87,16 +86,12 @@ class TestSummarise:
         measures = ["attention_entropy"]
         path = write_record(tmp_path / "predictions.parquet", rows, measures=measures)
         found = summarise(stored(path))
-        assert found.metadata["rows"] == 60
-        assert not found.metadata.get("partial")
+        assert (found.metadata["rows"], found.metadata.get("partial")) == (60, None)
         assert {measure for measure, _ in found.means} == {"accuracy", "attention_entropy"}
-
-    def test_otherwise_all_single_numbers_with_a_fraction(self, tmp_path: Path) -> None:
-        rows = rows_of("predictions")
-        del rows["label"]
+        del rows["label"]  # otherwise all single numbers with a fraction are
         path = write_record(tmp_path / "predictions.parquet", rows)
-        measures = [measure for measure, _ in summarise(stored(path), by_class=False).means]
-        assert measures == ["max_attention", "attention_entropy"]
+        means = [measure for measure, _ in summarise(stored(path), by_class=False).means]
+        assert means == ["max_attention", "attention_entropy"]
 
     def test_pieces_do_not_show(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = rows_of("attention_permutation", classes=3)
@@ -108,102 +103,74 @@ class TestSummarise:
         for key, found in whole.means.items():
             np.testing.assert_allclose(found, pieces.means[key])
 
-    def test_a_record_without_rows(self, tmp_path: Path) -> None:
+    def test_a_record_without_rows_and_a_damaged_one(self, tmp_path: Path) -> None:
         rows = {name: values[:0] for name, values in rows_of("predictions").items()}
         path = write_record(tmp_path / "predictions.parquet", rows)
         means = summarise(stored(path)).means.values()
-        assert len(means) == 3
-        assert all(np.isnan(found.mean) and found.defined == 0 for found in means)
-
-    def test_names_of_classes(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation")
-        named = summarise(stored(write_record(tmp_path / "a.parquet", rows, classes=["bad"])))
-        lines = csv.DictReader(io.StringIO(to_texts([named])["csv"]))
-        assert [line["predicted_class"] for line in lines][:3] == ["", "bad", "class 1"]
-
-    def test_a_damaged_record(self, tmp_path: Path) -> None:
-        (tmp_path / "x.parquet").write_bytes(b"PAR1 and no more")
-        with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
-            summarise(stored(tmp_path / "x.parquet"))
-        assert issubclass(RecordError, InputError)
+        assert [(found.defined, np.isnan(found.mean)) for found in means] == [(0, True)] * 3
+        path.write_bytes(b"PAR1 and no more")
+        with pytest.raises(InputError, match=r"predictions\.parquet is not a readable record"):
+            summarise(stored(path))
 
 
 class TestFormats:
-    def part(self, **metadata: object) -> RecordSummary:
+    def part(self, *classes: str) -> RecordSummary:
         means: dict[tuple[str, int | None], MeanInterval] = {
             ("median_tvd", None): MeanInterval(0.25, 1 / 3, 0.5, 1_234),
             ("median_tvd", 0): MeanInterval(float("nan"), float("nan"), float("nan"), 0),
+            ("median_tvd", 1): MeanInterval(0.5, 0.5, 0.5, 1),
         }
         record = StoredRecord(Path("x"), "test", "attention_permutation", None)
-        return RecordSummary(record, {"rows": 9} | metadata, means)
+        return RecordSummary(record, {"rows": 9, "classes": classes, "partial": True}, means)
 
     def test_csv_keeps_every_digit(self) -> None:
-        text = to_texts([self.part(classes=['a,"b"'], partial=True)])["csv"]
-        first, second = csv.DictReader(io.StringIO(text))
-        assert first == {
-            "stage": "test",
-            "test": "attention_permutation",
-            "measure": "median_tvd",
-            "predicted_class": "",
-            "mean": "0.25",
-            "low": "0.3333333333333333",
-            "high": "0.5",
-            "n": "1234",
-            "partial": "true",
-        }
-        assert second["predicted_class"] == 'a,"b"'
-        assert (second["mean"], second["low"], second["n"]) == ("", "", "0")
+        text = to_texts([self.part('a,"b"')])["csv"]
+        first, second, third = csv.DictReader(io.StringIO(text))
+        known = {"stage": "test", "test": "attention_permutation", "measure": "median_tvd"}
+        known |= {"predicted_class": "", "mean": "0.25", "low": "0.3333333333333333"}
+        assert first == known | {"high": "0.5", "n": "1234", "partial": "true"}
+        names = ("predicted_class", "mean", "low", "n")
+        assert [second[name] for name in names] == ['a,"b"', "", "", "0"]
+        assert third["predicted_class"] == "class 1"
 
     def test_markdown_is_a_table_whatever_a_class_is_called(self) -> None:
-        text = to_texts([self.part(classes=["a|b\nc"], partial=True)])["md"]
-        lines = text.splitlines()
-        assert len(lines) == 4
-        first, second = (
-            [cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines[2:]
-        )
+        lines = to_texts([self.part("a|b\nc")])["md"].splitlines()
+        cells = [[c.strip() for c in re.split(r"(?<!\\)\|", line)] for line in lines[2:]]
         named = ["", "test", "attention_permutation (partial)", "median_tvd"]
-        assert first == [*named, "all", "0.250", "[0.333, 0.500]", "1,234", ""]
-        assert second[4] == r"a\|b c"
+        assert cells[0] == [*named, "all", "0.250", "[0.333, 0.500]", "1,234", ""]
+        assert (len(cells), cells[1][4]) == (3, r"a\|b c")
+
+
+def printed(folder: Path, width: int = 120) -> str:
+    """What the terminal shows of the records of a folder."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(terminal_table(folder))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
 class TestTerminal:
     def test_shows_the_test_records(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, stages=("test", "val"), partial=True)
-        console = Console(file=io.StringIO(), width=120)
-        console.print(terminal_table(folder / "records"))
-        assert isinstance(console.file, io.StringIO)
-        shown = console.file.getvalue()
+        shown = printed(folder / "records")
         assert shown.count("median_tvd") == 1
         assert "predictions (partial)" in shown
         for record in stored_records(folder / "records")[:2]:
             for (measure, _), found in summarise(record, by_class=False).means.items():
                 row = next(text for text in shown.splitlines() if measure in text)
-                assert f"{found.mean:.3f}" in row
-                assert f"[{found.low:.3f}, {found.high:.3f}]" in row
-                assert "60" in row
+                numbers = f"{found.mean:.3f}", f"[{found.low:.3f}, {found.high:.3f}]", "60"
+                assert all(number in row for number in numbers)
 
     @pytest.mark.parametrize("width", [80, 44])
-    def test_no_name_is_cut(self, tmp_path: Path, width: int) -> None:
-        measures = (*DecisionFlip.measures, *SingleErasure.measures)
+    def test_no_name_is_cut_and_markup_is_text(self, tmp_path: Path, width: int) -> None:
+        measures = (*DecisionFlip.measures, *SingleErasure.measures, "[bold]x[/bold]")
         rows = rows_of("attention_permutation")
         rows |= {name: -rows["median_tvd"] for name in measures}
         write_record(tmp_path / "test" / "single_erasure.parquet", rows, measures=list(measures))
-        console = Console(file=io.StringIO(), width=width)
-        console.print(terminal_table(tmp_path))
-        assert isinstance(console.file, io.StringIO)
-        shown = console.file.getvalue()
+        shown = printed(tmp_path, width)
         assert "…" not in shown
         assert max(map(len, shown.splitlines())) <= width
         cells = [re.split(r" {2,}", line.strip())[0] for line in shown.splitlines()[2:]]
         assert "".join(cells) == "single_erasure" + "".join(measures)
         if width == 80:  # each in one line
             assert cells == ["single_erasure", *measures]
-
-    def test_markup_is_text(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation")
-        rows["[bold]x[/bold]"] = rows["median_tvd"]
-        write_record(tmp_path / "test" / "x.parquet", rows, measures=["[bold]x[/bold]"])
-        console = Console(file=io.StringIO(), width=120)
-        console.print(terminal_table(tmp_path))
-        assert isinstance(console.file, io.StringIO)
-        assert "[bold]x[/bold]" in console.file.getvalue()

@@ -86,19 +86,15 @@ def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
     assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
 
 
-def test_a_sentence_gives_its_attention_to_its_words(tmp_path: Path) -> None:
-    shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]])
-    assert [token.shares["attention"] for token in shown.tokens] == [100, 100, 25, 25]
-
-
 def test_a_token_has_a_position_and_labels_may_be_missing(tmp_path: Path) -> None:
     shown = only(tmp_path, position=4, label=None)
     assert (shown.name, shown.label, shown.start) == ("text 3, position 4", "", "garden")
     assert [token.predicted for token in shown.tokens] == [False, False, False, True]
 
 
-def test_a_sentence_that_is_predicted_is_known_by_its_words(tmp_path: Path) -> None:
+def test_a_sentence_gives_its_attention_to_its_words_and_is_known_by_them(tmp_path: Path) -> None:
     shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]], position=1)
+    assert [token.shares["attention"] for token in shown.tokens] == [100, 100, 25, 25]
     assert (shown.name, shown.start) == ("text 3, position 1", "the garden")
     assert [token.predicted for token in shown.tokens] == [False, False, True, True]
 
@@ -127,13 +123,10 @@ def test_texts_are_chosen_by_a_hash_and_each_once(tmp_path: Path) -> None:
 
 
 def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Path) -> None:
-    assert shown_texts(tmp_path / "predictions.parquet", None) == []
+    path = tmp_path / "predictions.parquet"
+    assert shown_texts(path, None) == []
     other = {name: values for name, values in row().items() if name != "items"}
-    assert shown_texts(write(tmp_path / "other.parquet", [other]), None) == []
-
-
-def test_a_damaged_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    path = write(tmp_path / "predictions.parquet", [row()])
+    assert shown_texts(write(path, [other]), None) == []
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="not a readable record"):
         shown_texts(path, None)
@@ -164,7 +157,3 @@ def test_the_page_shows_the_query_beside_its_passage_as_text(tmp_path: Path) -> 
     assert ATTACK[:59] in parts[1]
     assert "--attention:100%;--evidence:100%;" in page.html
     assert 'class="evidence" data-v="attention 0.4, evidence">garden</span>' in page.html
-
-
-def test_a_page_without_predictions_has_no_such_part(tmp_path: Path) -> None:
-    assert "Some texts" not in page_of(write_run(tmp_path / "a" / "b", epochs=())).text

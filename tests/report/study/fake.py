@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,29 +19,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.problems import problem_class
+from attnlight.report.study.frame import Study, read_study
 
 Rows = dict[str, NDArray[Any]]
 
-GUIDES = {
-    "uniform": 0.7,
-    "learned": 0.75,
-    "base": 0.8,
-    "shuffled": 0.66,
-    "adversary": 0.6,
-    "other": 0.78,
-}
+# Quality of what each guide guides: perceptrons, and probes.
+NAMES = ("uniform", "learned", "base", "shuffled", "adversary", "other")
+GUIDES = dict(zip(NAMES, (0.7, 0.75, 0.8, 0.66, 0.6, 0.78), strict=True))
+PROBES = dict(zip(NAMES, (0.874, 0.903, 0.905, 0.852, 0.889, 0.902), strict=True))
 GRID = {0.0005: (0.25, 0.18), 0.002: (0.45, 0.2), 0.01: (0.66, 0.21)}  # JS and TVD by lambda
 HEADS = 4
 KL = (0.0, *np.logspace(-3, 0, 12).round(4).tolist())
 RELEASED = (0.2, 0.5, 1.0, 1.5, 2.1, 2.6, 3.1)
-PROBES = {
-    "uniform": 0.874,
-    "learned": 0.903,
-    "base": 0.905,
-    "shuffled": 0.852,
-    "adversary": 0.889,
-    "other": 0.902,
-}
 # Of the three seeds of a lambda, which collapsed.
 FALLEN = {
     "kl": {0.2848: (1,), 0.5337: (0, 2), 1.0: (0, 1, 2)},
@@ -69,13 +59,9 @@ class FakeStudy:
         self, name: str, role: str, state: str, validation: dict[str, Any], **entry: Any
     ) -> None:
         """Add what `study.json` says of a run."""
-        entry.setdefault("seed", len(self.runs))
-        entry.setdefault("base", None if role == "base" else "base-s0")
-        self.runs.append(
-            {"name": name, "role": role, "guide": None, "term": None, "lambda": None}
-            | {"state": state, "validation": validation}
-            | entry
-        )
+        known = dict.fromkeys(("guide", "term", "lambda")) | {"seed": len(self.runs)}
+        known |= {"base": None if role == "base" else "base-s0", "validation": validation}
+        self.runs.append({"name": name, "role": role, "state": state, **known, **entry})
 
     def write(self, folder: Path) -> Path:
         """Write study.json and study.parquet, rows in an order of their own."""
@@ -100,6 +86,11 @@ class FakeStudy:
                 columns[name] = pa.array(values.astype(float), mask=np.isnan(values)).cast(kind)
         pq.write_table(pa.table(columns), folder / "study.parquet", compression="zstd")
         return folder
+
+    def read(self) -> Study:
+        """The study as the report reads it."""
+        with TemporaryDirectory() as folder:
+            return read_study(self.write(Path(folder)))
 
 
 class FakeTexts(FakeStudy):
@@ -190,14 +181,8 @@ class FakeTagging(FakeStudy):
         validation = {"f1": f1, "accuracy": 0.5 + f1 / 2, "nll_gold": nll + 0.02}
         validation |= {"attention_js": js, "prediction_tvd": tvd if js is not None else None}
         validation |= {"nll_base": None if role == "base" else nll}
-        known = {
-            "context": "full" if role == "guide" else None,
-            "head": None,
-            "epoch": 7,
-            "epochs": 12,
-            "heads": None,
-        }
-        known |= {"ignorant": 0.62} if role == "base" else {}
+        known = {"context": "full" if role == "guide" else None, "head": None, "heads": None}
+        known |= {"epoch": 7, "epochs": 12} | ({"ignorant": 0.62} if role == "base" else {})
         self.add_run(name, role, state, validation, **known | entry)
         if state == "finished":
             self.rows[name] = self._simulated(f1, nll, js, tvd, tau, role == "base")
@@ -315,14 +300,19 @@ def add_probes(
                 mark = "" if context == "full" else f"-{context}"
                 told = {"guide": guide, "context": context, "seed": seed}
                 told["told_by"] = f"{guide}-s{seed}" if guide in ("adversary", "other") else None
-                study.add(
-                    f"guide-{guide}{mark}-s{seed}",
-                    "guide",
-                    right + 0.003 * (seed - 1),
-                    0.25,
-                    0.2,
-                    **told,
-                )
+                name, f1 = f"guide-{guide}{mark}-s{seed}", right + 0.003 * (seed - 1)
+                study.add(name, "guide", f1, 0.25, 0.2, **told)
+
+
+def on_a_line(
+    sentences: int = 8, lambdas: Sequence[float] = (0.0, 0.1), **options: Any
+) -> FakeTagging:
+    """A base of a tagger and one adversary by lambda."""
+    study = FakeTagging(sentences, **options)
+    study.add("base-s0", "base")
+    for lam in lambdas:
+        add_adversary(study, "kl", lam, 0)
+    return study
 
 
 def add_adversary(

@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from attnlight.report.study.changepoints import (
     find_changepoint,
 )
 from attnlight.report.study.estimates import Estimates
-from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.frame import Study
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import collapse_note
 from tests.report.study.fake import FakeTagging, add_adversary, whole_tagger
@@ -44,36 +43,48 @@ def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 3
     return fake
 
 
-def bend_of(fake: FakeTagging, folder: Path) -> Changepoint:
-    study = read_study(fake.write(folder))
+def bend_of(fake: FakeTagging) -> Changepoint:
+    study = fake.read()
     return find_changepoint(Estimates(study), study.bases[0], "nll_base")
 
 
 SHAPES: dict[str, Callable[[float], float]] = {
-    NO_CHANGEPOINT: lambda js: 0.2 + 0.1 * js,
-    KINK: lambda js: 0.2 + max(js - 0.3, 0.0) * 2,
-    JUMP: lambda js: 0.2 + 0.25 * (js > 0.3),
+    "line": lambda js: 0.2 + 0.1 * js,
+    "kink": lambda js: 0.2 + max(js - 0.3, 0.0) * 2,
+    "downwards": lambda js: 0.5 - max(js - 0.3, 0.0),
+    "jump": lambda js: 0.2 + 0.25 * (js > 0.3),
+    "steep": lambda js: 0.2 + 0.2 / (1 + math.exp(-(js - 0.35) / 0.02)),
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_shape_is_found(tmp_path: Path, shape: str) -> None:
-    bend = bend_of(shaped(SHAPES[shape]), tmp_path)
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("line", NO_CHANGEPOINT, ": no safe point."),
+        ("kink", KINK, ": the safe point."),
+        ("downwards", KINK, "where the slope changes from …: no safe point."),
+        ("jump", JUMP, ": no safe point."),
+        ("steep", UNDECIDED, "either a kink or a jump…no safe point."),
+    ],
+)
+def test_the_shape_is_found(name: str, shape: str, said: str) -> None:
+    few: dict[str, Any] = {"noise": 0.0, "points": 12} if name == "steep" else {}
+    bend = bend_of(shaped(SHAPES[name], **few))
     assert bend.shape == shape
-    said = changepoint_sentence(bend)
-    if shape == KINK:
+    sentence = changepoint_sentence(bend)
+    inner, _, end = said.rpartition("…")
+    assert inner in sentence
+    assert sentence.endswith(end)
+    if name == "kink":
         assert bend.fits is not None
         assert bend.fits.kink.place == pytest.approx(0.3, abs=0.01)
-        assert f"a kink at JS {bend.fits.kink.place:.3f}" in said
-        assert said.startswith("KL (30 runs), loss against the base's labels: a kink")
-        assert said.endswith(": the safe point.")
-    else:
-        assert said.endswith(": no safe point.")
+        start = "KL (30 runs), loss against the base's labels: a kink"
+        assert sentence.startswith(f"{start} at JS {bend.fits.kink.place:.3f}")
 
 
-def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
+def test_a_kink_is_that_of_a_search() -> None:
     """Least squares over the place of the bend, by scipy."""
-    bend = bend_of(shaped(SHAPES[KINK]), tmp_path)
+    bend = bend_of(shaped(SHAPES["kink"]))
 
     def rss(place: float) -> float:
         js = bend.runs["js"].to_numpy()
@@ -87,38 +98,18 @@ def test_a_kink_is_that_of_a_search(tmp_path: Path) -> None:
     assert bend.fits.kink.bic == pytest.approx(bic, abs=1e-4)
 
 
-def test_a_kink_downwards_is_no_safe_point(tmp_path: Path) -> None:
-    bend = bend_of(shaped(lambda js: 0.5 - max(js - 0.3, 0.0)), tmp_path)
-    assert bend.shape == KINK
-    assert "where the slope changes from" in changepoint_sentence(bend)
-    assert changepoint_sentence(bend).endswith(": no safe point.")
+def test_too_few_points() -> None:
+    bend = bend_of(shaped(SHAPES["kink"], points=5))
+    assert (bend.fits, bend.shape, len(bend.sides)) == (None, NO_CHANGEPOINT, 0)
+    end = "(5 runs), loss against the base's labels: too few points for a bend."
+    assert changepoint_sentence(bend).endswith(end)
 
 
-def test_a_bend_of_two_readings_is_left_open(tmp_path: Path) -> None:
-    def steep(js: float) -> float:
-        return 0.2 + 0.2 / (1 + math.exp(-(js - 0.35) / 0.02))
-
-    bend = bend_of(shaped(steep, noise=0.0, points=12), tmp_path)
-    assert bend.shape == UNDECIDED
-    assert "either a kink or a jump" in changepoint_sentence(bend)
-    assert changepoint_sentence(bend).endswith("no safe point.")
-
-
-def test_too_few_points(tmp_path: Path) -> None:
-    bend = bend_of(shaped(SHAPES[KINK], points=5), tmp_path)
-    assert (bend.fits, bend.shape) == (None, NO_CHANGEPOINT)
-    assert not bend.sides
-    assert changepoint_sentence(bend).endswith(
-        "(5 runs), loss against the base's labels: too few points for a bend."
-    )
-
-
-def test_a_run_without_a_finite_loss_is_no_point(tmp_path: Path) -> None:
-    fake = shaped(SHAPES[JUMP])
+def test_a_run_without_a_finite_loss_is_no_point() -> None:
+    fake = shaped(SHAPES["jump"])
     fake.rows["adversary-kl-l0.05-s0"]["nll_base"] = np.full(4, np.nan)
-    bend = bend_of(fake, tmp_path)
-    assert len(bend.runs) == 29
-    assert bend.shape == JUMP
+    bend = bend_of(fake)
+    assert (len(bend.runs), bend.shape) == (29, JUMP)
 
 
 def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimates) -> None:
@@ -145,14 +136,6 @@ def test_sides_part_the_runs_at_the_bend(
     assert len(up_to) + len(beyond) == 60
 
 
-def losses(fake: FakeTagging) -> dict[str, float]:
-    return {
-        run["name"]: run["validation"]["nll_base"]
-        for run in fake.runs
-        if run["role"] == "adversary"
-    }
-
-
 def collapsed(study: Study) -> set[str]:
     return set(study.runs.index[study.runs["collapsed"]])
 
@@ -167,7 +150,8 @@ def small(**base: Any) -> FakeTagging:
 
 
 def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) -> None:
-    held = losses(fake)
+    adversaries = [run for run in fake.runs if run["role"] == "adversary"]
+    held = {run["name"]: run["validation"]["nll_base"] for run in adversaries}
     usual = statistics.median(held[f"adversary-kl-l0-s{seed}"] for seed in range(3))
     threshold = (usual + 0.62) / 2
     assert study.runs.at["base-s0", "threshold"] == pytest.approx(threshold)
@@ -178,12 +162,12 @@ def test_is_a_loss_nearer_to_knowing_nothing(fake: FakeTagging, study: Study) ->
     assert f"above {threshold:.3f} nats per token" in collapse_note(study, "base-s0")
 
 
-def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
+def test_a_run_without_a_finite_loss_collapsed() -> None:
     fake = small(ignorant=5.0)
-    assert not collapsed(read_study(fake.write(tmp_path)))
+    assert not collapsed(fake.read())
     fake.runs[-1]["validation"]["nll_base"] = None
     fake.runs[-2]["validation"] = None
-    assert collapsed(read_study(fake.write(tmp_path))) == {
+    assert collapsed(fake.read()) == {
         "adversary-kl-l1-s1",
         "adversary-kl-l1-s2",
     }
@@ -197,14 +181,12 @@ def test_a_run_without_a_finite_loss_collapsed(tmp_path: Path) -> None:
         ({}, 0.0, "no run of it has a finite loss"),
     ],
 )
-def test_why_it_cannot_be_told(
-    tmp_path: Path, base: dict[str, Any], lam: float | None, message: str
-) -> None:
+def test_why_it_cannot_be_told(base: dict[str, Any], lam: float | None, message: str) -> None:
     fake = small(**base)
     for run in fake.runs:
         if run["role"] == "adversary" and run["lambda"] == lam:
             run["state"] = "failed"
-    study = read_study(fake.write(tmp_path))
+    study = fake.read()
     assert not collapsed(study)
     assert message in collapse_note(study, "base-s0")
     table = study_tables(Estimates(study))["adversaries"]

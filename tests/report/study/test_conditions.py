@@ -29,35 +29,24 @@ RULES, MISSING = "Which comparisons are valid?", "What is missing?"
 
 def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
     """Least and largest share of each seed at a cost: its envelope, corner by corner."""
-    runs = [run for run in fake.runs if run["role"] == "adversary"]
     found = []
-    for seed in sorted({run["seed"] for run in runs}):
-        own = [run for run in runs if run["seed"] == seed]
-        points = [
-            (
-                measure(fake, r["name"], "prediction_tvd"),
-                measure(fake, r["name"], "attention_js_share"),
-            )
-            for r in own
-        ]
-        (control,) = [point for run, point in zip(own, points, strict=True) if not run["lambda"]]
-        corners = [(0.0, control[1])]
-        above = [
-            (max(tvd - control[0], 0.0), share)
-            for run, (tvd, share) in zip(own, points, strict=True)
-            if run["lambda"]
-        ]
-        for x, y in sorted(above):
-            if x == corners[0][0]:
-                corners[0] = (0.0, max(corners[0][1], y))
-            elif y > corners[-1][1]:
-                corners.append((x, y))
-        end = max(x for x, _ in above)
+    for seed in sorted({run["seed"] for run in fake.runs if run["role"] == "adversary"}):
+        names = {r["name"]: r["lambda"] for r in fake.runs if r["seed"] == seed and r["term"]}
+        share = {name: measure(fake, name, "attention_js_share") for name in names}
+        tvd = {name: measure(fake, name, "prediction_tvd") for name in names}
+        (control,) = (name for name, lam in names.items() if not lam)
+        above = {name: max(tvd[name] - tvd[control], 0.0) for name, lam in names.items() if lam}
+        corners = [(0.0, share[control])]
+        for name in sorted(above, key=lambda name: (above[name], share[name])):
+            if above[name] == corners[0][0]:
+                corners[0] = (0.0, max(corners[0][1], share[name]))
+            elif share[name] > corners[-1][1]:
+                corners.append((above[name], share[name]))
         least = corners[-1][1]
         for (x0, y0), (x1, y1) in pairwise(corners):
             if x0 <= cost <= x1:
                 least = y0 + (y1 - y0) * (cost - x0) / (x1 - x0)
-        found.append((least, least if end >= cost else 1.0))
+        found.append((least, least if max(above.values()) >= cost else 1.0))
     return found
 
 
@@ -70,108 +59,93 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return conditions(tmp_path_factory.mktemp("root"), sentences=20)
 
 
-class TestTables:
-    def test_exclusivity_is_read_from_each_seed(self, tmp_path: Path) -> None:
-        fake = condition("tokens", sentences=40)
-        found = read_conditions({"a": fake.write(tmp_path)})
-        row = exclusivity_tables(found)["exclusivity"].rows[0]
-        assert row[:6] == ["a", "every token's tag", "residual readout", "with POS", "3", "0"]
-        bounds = heights(fake)
-        least = [least for least, _ in bounds]
-        ends = ttest_1samp(least, 0).confidence_interval()
-        expected = [mean(least), *np.clip(ends, 0, 1)]
-        assert numbers(row[6]) == pytest.approx(expected, abs=5.1e-4)
-        control = [measure(fake, f"adversary-kl-l0-s{s}", "attention_js_share") for s in range(3)]
-        assert numbers(row[7])[0] == pytest.approx(mean(control), abs=5.1e-4)
+def pair(root: Path, **targets: FakeTagging) -> dict[str, Path]:
+    """The folders of studies that are called to be of these targets."""
+    for target, fake in targets.items():
+        fake.head["target"] = target
+    return {target: fake.write(root / target) for target, fake in targets.items()}
 
-    def test_a_difference_has_welchs_interval(self, tmp_path: Path) -> None:
-        fakes = [condition(target, sentences=40) for target in ("tokens", "marked")]
-        paths = {f.head["target"]: f.write(tmp_path / f.head["target"]) for f in fakes}
-        found = read_conditions(paths)
-        (row,) = exclusivity_tables(found)["tokens_less_marked"].rows
-        a, b = ([least for least, _ in heights(fake)] for fake in fakes)
+
+class TestTables:
+    def test_exclusivity_and_its_difference(self, tmp_path: Path) -> None:
+        """Student's interval of each seed's share, and Welch's of two conditions."""
+        fakes = {target: condition(target, sentences=40) for target in ("tokens", "marked")}
+        tables = exclusivity_tables(read_conditions(pair(tmp_path, **fakes)))
+        row = tables["exclusivity"].rows[0]
+        names = ["tokens", "every token's tag", "residual readout", "with POS", "3", "0"]
+        assert row[:6] == names
+        a, b = ([least for least, _ in heights(fake)] for fake in fakes.values())
+        ends = np.clip(ttest_1samp(a, 0).confidence_interval(), 0, 1)
+        assert numbers(row[6]) == pytest.approx([mean(a), *ends], abs=5.1e-4)
+        zero = [f"adversary-kl-l0-s{seed}" for seed in range(3)]
+        control = [measure(fakes["tokens"], run, "attention_js_share") for run in zero]
+        assert numbers(row[7])[0] == pytest.approx(mean(control), abs=5.1e-4)
+        (row,) = tables["tokens_less_marked"].rows
         ends = np.clip(ttest_ind(a, b, equal_var=False).confidence_interval(), -1, 1)
         assert numbers(row[-1]) == pytest.approx([mean(a) - mean(b), *ends], abs=5.1e-4)
         assert row[:3] == ["residual readout, with POS", "3", "3"]
 
     def test_censored_seeds_are_lower_bounds(self, tmp_path: Path) -> None:
-        fakes = {"tokens": condition("tokens", cost=0.1), "marked": condition("marked")}
-        found = read_conditions({n: f.write(tmp_path / n) for n, f in fakes.items()})
+        tokens = condition("tokens", cost=0.1)
+        found = read_conditions(pair(tmp_path, tokens=tokens, marked=condition("marked")))
         grids = exclusivity_tables(found)
         row = grids["exclusivity"].rows[0]
         assert row[5] == "3"
-        assert row[6].startswith("≥ ")
-        assert row[6].endswith(", 1.000]")
-        assert mean([least for least, _ in heights(fakes["tokens"])]) == pytest.approx(
-            numbers(row[6])[0], abs=5.1e-4
-        )
+        assert re.fullmatch(r"≥ .*, 1\.000\]", row[6])
+        least = mean([least for least, _ in heights(tokens)])
+        assert least == pytest.approx(numbers(row[6])[0], abs=5.1e-4)
         assert grids["tokens_less_marked"].rows[0][-1].startswith("– [")  # noqa: RUF001
 
 
-class TestVerdict:
-    def answers(self, folders: dict[str, Path]) -> dict[str, list[str]]:
-        return exclusivity_verdicts(read_conditions(folders))
+def answers(folders: dict[str, Path]) -> dict[str, list[str]]:
+    return exclusivity_verdicts(read_conditions(folders))
 
+
+class TestVerdict:
     @pytest.mark.parametrize(
-        ("swapped", "claim"), [(False, "more exclusive than"), (True, "less exclusive than")]
+        ("tokens", "marked", "claim"),
+        [
+            ("tokens", "marked", "is more exclusive than tagging one"),
+            ("marked", "tokens", "is less exclusive than tagging one"),
+            ("tokens", "tokens", "is not shown to be more or less exclusive than tagging one"),
+        ],
     )
     def test_a_claim_follows_from_the_interval(
-        self, tmp_path: Path, swapped: bool, claim: str
+        self, tmp_path: Path, tokens: str, marked: str, claim: str
     ) -> None:
-        paths = {}
-        for target, other in (("tokens", "marked"), ("marked", "tokens")):
-            fake = condition(other if swapped else target, seeds=5)
-            fake.head["target"] = target
-            paths[target] = fake.write(tmp_path / target)
-        (said,) = self.answers(paths)[QUESTION]
-        assert said.startswith(
-            f"Residual readout, with POS: tagging every token is {claim} tagging"
-        )
-
-    def test_no_difference_is_no_claim(self, tmp_path: Path) -> None:
-        paths = {}
-        for target in ("tokens", "marked"):
-            fake = condition("tokens", seeds=5)
-            fake.head["target"] = target
-            paths[target] = fake.write(tmp_path / target)
-        (said,) = self.answers(paths)[QUESTION]
-        assert "is not shown to be more or less exclusive than tagging one" in said
+        fakes = {"tokens": condition(tokens, seeds=5), "marked": condition(marked, seeds=5)}
+        (said,) = answers(pair(tmp_path, **fakes))[QUESTION]
+        assert said.startswith(f"Residual readout, with POS: tagging every token {claim}")
 
     def test_three_seeds_are_too_few(self, folders: dict[str, Path]) -> None:
-        said = self.answers(folders)
+        said = answers(folders)
         assert len(said[QUESTION]) == 4
         assert all(": inconclusive: " in sentence for sentence in said[QUESTION])
         assert not any("is more exclusive" in sentence for sentence in said[QUESTION])
-        assert said[RULES][0].startswith(
-            "Only every token's tag against one marked token's answers"
-        )
-        assert "support no conclusion" in said[RULES][1]
-        assert "only through its attention to itself" in said[RULES][2]
+        targets, few, text_readout, *_ = said[RULES]
+        assert targets.startswith("Only every token's tag against one marked token's answers")
+        assert "support no conclusion" in few
+        assert "only through its attention to itself" in text_readout
         assert MISSING not in said
 
     def test_without_a_pair_there_is_no_answer(self, tmp_path: Path) -> None:
-        paths = {
-            "a": condition("tokens").write(tmp_path / "a"),
-            "b": condition("marked", readout="text").write(tmp_path / "b"),
-        }
-        said = self.answers(paths)
+        fakes = {"tokens": condition("tokens"), "marked": condition("marked", readout="text")}
+        said = answers(pair(tmp_path, **fakes))
         assert said[QUESTION][0].startswith("No answer: no readout and choice of features has both")
         assert MISSING not in said
 
     def test_unfinished_runs_and_seeds_without_a_control(self, tmp_path: Path) -> None:
-        fake = condition("tokens")
-        for run in fake.runs:
+        a, b = condition("tokens"), condition("marked")
+        for run in a.runs:
             if run["name"] in ("adversary-kl-l0-s1", "adversary-kl-l0.1-s2"):
                 run["state"] = "missing"
-                fake.rows.pop(run["name"])
-        paths = {"a": fake.write(tmp_path / "a")}
-        other = condition("marked")
-        for run in other.runs:
+                a.rows.pop(run["name"])
+        for run in b.runs:
             run["state"] = run["state"] if run["role"] == "base" else "failed"
-        paths["b"] = other.write(tmp_path / "b")
+        paths = {"a": a.write(tmp_path / "a"), "b": b.write(tmp_path / "b")}
         found = read_conditions(paths)
         assert found[0].exclusivity.seeds == 2
-        said = self.answers(paths)
+        said = answers(paths)
         assert said[QUESTION] == [
             "Residual readout, with POS: no answer, no curve of one marked token's tag."
         ]
@@ -183,11 +157,9 @@ class TestVerdict:
         assert other.startswith("b: Not finished: 18 of 18 adversaries (adversary-kl-l0-s0, ")
 
     def test_other_lambdas_are_told(self, tmp_path: Path) -> None:
-        paths = {
-            "a": condition("tokens").write(tmp_path / "a"),
-            "b": condition("marked", lambdas=(0.0, 0.1, 0.3)).write(tmp_path / "b"),
-        }
-        assert "the two have different numbers of runs by λ" in self.answers(paths)[RULES][-1]
+        marked = condition("marked", lambdas=(0.0, 0.1, 0.3))
+        said = answers(pair(tmp_path, tokens=condition("tokens"), marked=marked))
+        assert "the two have different numbers of runs by λ" in said[RULES][-1]
 
 
 class TestFigure:

@@ -1,17 +1,16 @@
 """Estimates of studies against loops in plain Python with the same draws."""
 
 import statistics
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from attnlight.report.measure_bounds import measure_bounds
-from attnlight.report.study import Study, read_study
+from attnlight.report.study import Study
 from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
 from attnlight.report.study.frame import ACCURACY, F1
-from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
 from tests.report.study.naive import drawn, mean, measure
@@ -93,78 +92,46 @@ def test_runs_that_one_model_guides_are_one_case(
         assert found[2:4] == pytest.approx((found.mean - half, min(1, found.mean + half)))
 
 
-class TestTexts:
-    """One instance a text: the functions that the statistics of texts have for it."""
-
-    def values(self, fake: FakeStudy, stem: str, column: str) -> Any:
-        rows = [rows[column] for name, rows in fake.rows.items() if name.startswith(stem)]
-        return np.stack(rows).astype(np.float32).astype(np.float64)
-
-    def test_means_and_differences(self, tmp_path: Path) -> None:
-        fake = whole(bases=1, texts=40)
-        study = read_study(fake.write(tmp_path))
-        estimates, runs = Estimates(study), study.finished("uniform")
-        js = self.values(fake, "uniform", JS)
-        expected = seeds_then_instances(js, bounds=(0, np.log(2)), resamples=RESAMPLES)
-        assert estimates.estimate(runs, JS)[2:4] == pytest.approx(expected[1:3])
-        pair = js, self.values(fake, "seed-b0", JS)
-        less = difference_of_groups(*pair, resamples=RESAMPLES)
-        found = estimates.estimate(runs, JS, study.finished("seed"))
-        assert (found.mean, found.low, found.high) == pytest.approx(less[:3])
-
-    def test_more_classes_are_judged_by_macro_f1(self, tmp_path: Path) -> None:
-        fake = whole(seeds=2, bases=1, texts=60, classes=["a", "b", "c"])
-        study = read_study(fake.write(tmp_path))
-        found = Estimates(study).per_seed(study.finished("uniform"), F1)
-        for value, prediction in zip(
-            found, self.values(fake, "uniform", "prediction"), strict=True
-        ):
-            each = []
-            for k in range(3):
-                hits = ((fake.label == k) & (prediction == k)).sum()
-                each.append(2 * hits / ((fake.label == k).sum() + (prediction == k).sum()))
-            assert value == pytest.approx(np.mean(each))
-        assert study.words.quality == "macro F1"
-
-    def test_equal_seeds_do_not_deviate(self, tmp_path: Path) -> None:
-        fake = FakeTexts(texts=10)
-        fake.add("base-s0", "base")
-        for seed in range(3):
-            fake.add(f"uniform-s{seed}", "uniform", js=0.1)
-            fake.rows[f"uniform-s{seed}"]["attention_js"][:] = 0.1
-        study = read_study(fake.write(tmp_path))
-        found = Estimates(study).estimate(study.finished("uniform"), JS)
-        assert found.std == 0, "not 1e-17, by a mean that is rounded"
+def values(fake: FakeStudy, stem: str, column: str) -> Any:
+    """A column of the runs whose name starts so, (S, n)."""
+    rows = [rows[column] for name, rows in fake.rows.items() if name.startswith(stem)]
+    return np.stack(rows).astype(np.float32).astype(np.float64)
 
 
-class TestTaggers:
-    """Several instances a sentence."""
+def test_more_classes_are_judged_by_macro_f1() -> None:
+    fake = whole(seeds=2, bases=1, texts=60, classes=["a", "b", "c"])
+    study = fake.read()
+    found = Estimates(study).per_seed(study.finished("uniform"), F1)
+    for value, prediction in zip(found, values(fake, "uniform", "prediction"), strict=True):
+        assert value == pytest.approx(f1_score(fake.label, prediction, average="macro"))
+    assert study.words.quality == "macro F1"
 
-    def test_a_run_without_a_number_leaves_the_others(self, tmp_path: Path) -> None:
-        fake = FakeTagging(12)
-        fake.add("base-s0", "base")
-        for seed in range(3):
-            fake.add(f"seed-b0-s{seed + 1}", "seed", js=0.2, tau=None if seed else 0.4)
-        fake.rows["seed-b0-s2"]["nll_gold"][:] = np.inf
-        study = read_study(fake.write(tmp_path))
-        estimates, runs = Estimates(study), study.finished("seed")
-        one, two = (estimates.estimate(runs, name) for name in ("attention_tau", "nll_gold"))
-        assert one.mean == pytest.approx(measure(fake, "seed-b0-s1", "attention_tau"))
-        assert np.isfinite([one.low, one.high]).all()
-        left = [measure(fake, run, "nll_gold") for run in ("seed-b0-s1", "seed-b0-s3")]
-        assert two.values == pytest.approx(left)
-        first, second = (f"{value:.3f}" for value in left)
-        assert str(two).endswith(f"({first}, {second} by seed)")
 
-    def test_without_chunks_f1_is_accuracy(self, tmp_path: Path) -> None:
-        fake = FakeTagging(40, target="marked", heads=1)
-        fake.add("base-s0", "base")
-        fake.add("seed-b0-s1", "seed", js=0.2)
-        study = read_study(fake.write(tmp_path))
-        found = Estimates(study).estimate(study.finished("seed"), study.quality)
-        right = sum(fake.rows["seed-b0-s1"]["correct"].tolist())
-        assert found.mean == pytest.approx(right / 40)
-        assert study.words.quality == "accuracy"
+def test_equal_seeds_do_not_deviate() -> None:
+    fake = FakeTexts(texts=10)
+    fake.add("base-s0", "base")
+    for seed in range(3):
+        fake.add(f"uniform-s{seed}", "uniform", js=0.1)
+        fake.rows[f"uniform-s{seed}"]["attention_js"][:] = 0.1
+    study = fake.read()
+    found = Estimates(study).estimate(study.finished("uniform"), JS)
+    assert found.std == 0, "not 1e-17, by a mean that is rounded"
+
+
+def test_a_run_without_a_number_leaves_the_others() -> None:
+    fake = FakeTagging(12)
+    fake.add("base-s0", "base")
+    for seed in range(3):
+        fake.add(f"seed-b0-s{seed + 1}", "seed", js=0.2, tau=None if seed else 0.4)
+    fake.rows["seed-b0-s2"]["nll_gold"][:] = np.inf
+    study = fake.read()
+    estimates, runs = Estimates(study), study.finished("seed")
+    one, two = (estimates.estimate(runs, name) for name in ("attention_tau", "nll_gold"))
+    assert one.mean == pytest.approx(measure(fake, "seed-b0-s1", "attention_tau"))
+    assert np.isfinite([one.low, one.high]).all()
+    left = [measure(fake, run, "nll_gold") for run in ("seed-b0-s1", "seed-b0-s3")]
+    assert two.values == pytest.approx(left)
+    assert str(two).endswith(f"({left[0]:.3f}, {left[1]:.3f} by seed)")
 
 
 def test_one_seed_has_no_spread() -> None:

@@ -84,15 +84,6 @@ def test_sentences_and_outcomes(estimates: Estimates) -> None:
     assert all(row.sentence() in said for row in spoken)
 
 
-def test_tables_hold_what_there_is(estimates: Estimates) -> None:
-    found = study_tables(estimates)
-    assert list(found) == ["table2", "table3", "table4", "seeds", "adversaries"]
-    assert found["table2"].head == ["model", "seeds", "accuracy"]
-    assert found["seeds"].head[-1] == "JS"
-    names = ["KL, λ = 0; imitation control", "KL, λ = 0.01; chosen on validation"]
-    assert [row[0] for row in found["adversaries"].rows] == names
-
-
 def test_a_study_with_losses_is_told_in_its_own_words(fake: FakeSentences, tmp_path: Path) -> None:
     rows_file = fake.write(tmp_path) / "study.parquet"
     table = pd.read_parquet(rows_file)

@@ -1,7 +1,6 @@
 """The figures of a tagger's study: what they draw is what its rows say."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from attnlight.report.study.figures import (
     draw_tradeoff,
     figures,
 )
-from attnlight.report.study.frame import Study, read_study
+from attnlight.report.study.frame import Study
 from attnlight.report.study.series import lambda_axis
 from attnlight.statistics.changepoint import fit_segments
-from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, add_adversary, whole_tagger
+from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, on_a_line, whole_tagger
 from tests.report.study.naive import mean, measure
 
 WHOLE = whole_tagger
@@ -53,11 +52,6 @@ class TestLambdaAxis:
         np.testing.assert_allclose(steps, steps[0])
         assert 0 < places[0] < places[-1] < 1
 
-    def test_powers_of_ten_are_named(self, estimates: Estimates) -> None:
-        above, below = draw_outcome(estimates, *OF_KL).axes
-        assert labels(below) == ["0", "0.001", "0.01", "0.1", "1"]
-        assert labels(above) == []
-
     @pytest.mark.parametrize("columns", [1, 2])
     def test_names_do_not_overlap(self, estimates: Estimates, columns: int) -> None:
         figure = (draw_outcome if columns == 1 else draw_heads)(estimates, "base-s0", "released")
@@ -69,6 +63,9 @@ class TestLambdaAxis:
             boxes = sorted((text.get_window_extent(renderer) for text in named), key=lambda b: b.x0)
             assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
         assert {"0", "0.2", "3.1"} <= set(labels(figure.axes[-1]))
+        if columns == 1:
+            above, below = draw_outcome(estimates, *OF_KL).axes
+            assert (labels(above), labels(below)) == ([], ["0", "0.001", "0.01", "0.1", "1"])
 
 
 class TestOutcome:
@@ -110,12 +107,8 @@ class TestOutcome:
             ends = axes.transData.inverted().transform(np.column_stack([[0, 0], band]))[:, 1]
             np.testing.assert_allclose(ends, [found.low, found.high], rtol=1e-6)
 
-    def test_accuracy_stands_for_f1(self, tmp_path: Path) -> None:
-        fake = FakeTagging(12, target="sentence", heads=1)
-        fake.add("base-s0", "base")
-        for lam in (0.0, 0.1):
-            add_adversary(fake, "kl", lam, 0)
-        study = read_study(fake.write(tmp_path))
+    def test_accuracy_stands_for_f1(self) -> None:
+        study = on_a_line(12, target="sentence", heads=1).read()
         assert draw_outcome(Estimates(study), *OF_KL).axes[0].get_ylabel() == "Accuracy"
 
 
@@ -137,14 +130,11 @@ class TestHeads:
                 if len(line.get_xdata()) == 2
             )
 
-    def test_a_study_without_heads_has_none(self, tmp_path: Path) -> None:
-        fake = FakeTagging(8)
-        fake.add("base-s0", "base")
-        for lam in (0.0, 0.1):
-            add_adversary(fake, "kl", lam, 0)
-            fake.rows[f"adversary-kl-l{lam:g}-s0"]["attention_js_heads"][:] = np.nan
-        study = read_study(fake.write(tmp_path))
-        assert draw_heads(Estimates(study), *OF_KL) is None
+    def test_a_study_without_heads_has_none(self) -> None:
+        fake = on_a_line()
+        for name in ("adversary-kl-l0-s0", "adversary-kl-l0.1-s0"):
+            fake.rows[name]["attention_js_heads"][:] = np.nan
+        assert draw_heads(Estimates(fake.read()), *OF_KL) is None
 
 
 class TestRanking:
@@ -167,14 +157,11 @@ class TestRanking:
             taus = [measure(fake, run, "attention_tau") for run in runs.index]
             assert round(mean(taus), 6) in strokes
 
-    def test_nothing_ranked_is_no_figure(self, tmp_path: Path) -> None:
-        fake = FakeTagging(8)
-        fake.add("base-s0", "base")
-        for lam in (0.0, 0.1):
-            told: dict[str, Any] = {"term": "kl", "lambda": lam}
-            fake.add(f"adversary-kl-l{lam:g}-s0", "adversary", js=0.2, tau=None, **told)
-        study = read_study(fake.write(tmp_path))
-        kinds = [kind for kind, figure, _ in figures(Estimates(study)) if figure is not None]
+    def test_nothing_ranked_is_no_figure(self) -> None:
+        fake = on_a_line()
+        for name in ("adversary-kl-l0-s0", "adversary-kl-l0.1-s0"):
+            fake.rows[name]["tau_rows"][:] = 0
+        kinds = [kind for kind, figure, _ in figures(Estimates(fake.read())) if figure is not None]
         assert kinds == ["tradeoff", "outcome", "heads"]
 
 
@@ -183,6 +170,9 @@ class TestTradeoff:
         self, fake: FakeTagging, estimates: Estimates
     ) -> None:
         figure = draw_tradeoff(estimates, "base-s0")
+        groups = ["adversary, KL", "adversary, KL (released scale)", "uniform attention"]
+        groups += ["other seeds", "λ = 0", "collapsed run"]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == groups
         names = [name for name in fake.rows if name.startswith("adversary")]
         for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
             styles = (("o", 3.6), ("X", 5.5), ("D", 5))
@@ -207,18 +197,6 @@ class TestTradeoff:
             assert np.isnan(jump[2])
             assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
 
-    def test_the_legend_names_each_group_once(self, estimates: Estimates) -> None:
-        figure = draw_tradeoff(estimates, "base-s0")
-        named = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert named == [
-            "adversary, KL",
-            "adversary, KL (released scale)",
-            "uniform attention",
-            "other seeds",
-            "λ = 0",
-            "collapsed run",
-        ]
-
 
 class TestProbes:
     def test_rows_are_guides_with_their_intervals(
@@ -233,20 +211,17 @@ class TestProbes:
                 each = [measure(fake, f"guide-{guide}{mark}-s{seed}", "f1") for seed in range(3)]
                 assert means[row].tolist() == pytest.approx([mean(each), row])
                 assert seeds[row][:, 0] == pytest.approx(each)
-                found = estimates.estimate(
-                    study.finished("guide", guide=guide, context=mark[1:] or "full"), "f1"
-                )
-                bars = [
-                    line.get_xdata() for line in axes.lines if list(line.get_ydata()) == [row, row]
-                ]
+                runs = study.finished("guide", guide=guide, context=mark[1:] or "full")
+                found = estimates.estimate(runs, "f1")
+                bars = [x.get_xdata() for x in axes.lines if list(x.get_ydata()) == [row, row]]
                 assert any(list(bar) == [found.low, found.high] for bar in bars)
             assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
             names = [text.get_text() for text in axes.get_yticklabels()]
             assert names[3] == "of the base, shuffled"
 
-    def test_a_study_without_probes_has_none(self, tmp_path: Path) -> None:
+    def test_a_study_without_probes_has_none(self) -> None:
         fake = whole_tagger(seeds=1, variants=0, kl=(), released=(), sentences=8)
         fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
-        study = read_study(fake.write(tmp_path))
-        assert draw_guides(Estimates(study)) is None
-        assert [kind for kind, figure, _ in figures(Estimates(study)) if figure is not None] == []
+        estimates = Estimates(fake.read())
+        assert draw_guides(estimates) is None
+        assert not any(figure for _, figure, _ in figures(estimates))

@@ -372,11 +372,11 @@ def test_a_whole_study_misses_nothing() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "few"), [(5, False), (2, True)])
-def test_each_way_of_reading_has_its_answer(tmp_path: Path, seeds: int, few: bool) -> None:
+def test_each_way_of_reading_has_its_answer(seeds: int, few: bool) -> None:
     fake = FakeTagging(400)
     fake.add("base-s0", "base")
     add_probes(fake, seeds, ("full", "tokens", "query_key"))
-    found = verdicts(Estimates(read_study(fake.write(tmp_path))))
+    found = verdicts(Estimates(fake.read()))
     for way in ("with the base's encoder", "that reads each token alone", "whose queries and keys"):
         question = f"Does given attention guide a probe {way}"
         (said,) = [v for q, v in found.items() if q.startswith(question)]
