@@ -50,7 +50,7 @@ class FeatureRules:
 
     def as_dict(self) -> dict[str, Any]:
         """The rules as plain values, for files."""
-        return asdict(self) | {"suffixes": self.suffixes or []}
+        return asdict(self) | {"suffixes": list(self.suffixes or ())}
 
     @property
     def columns(self) -> list[str]:

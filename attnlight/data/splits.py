@@ -53,7 +53,7 @@ class Splits:
 
 
 @dataclass(frozen=True)
-class SplitNames:
+class SplitNames(Splits):
     """The splits of a corpus of tagged sentences.
 
     Args:
@@ -61,7 +61,6 @@ class SplitNames:
         validation: The same for validation; null: the first of the splits validation, valid, dev
             and val that the corpus has and that is neither `train` nor `test`; in column files, or
             where it has none of them, a fraction of the training sentences.
-        test: The same for testing; null where there is none.
     """
 
     train: str = "train"
@@ -69,9 +68,7 @@ class SplitNames:
     test: str | None = "test"
 
 
-def named_sources(
-    main: Source, splits: Splits | SplitNames, selection: Selection
-) -> dict[str, Source]:
+def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[str, Source]:
     """The sources of the named splits, with defaults from the corpus's main source.
 
     Args:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from attnlight.batch import TextBatch
-from attnlight.data.collate import allow_classes, collate, collate_ids, pad_ragged, with_queries
+from attnlight.data.collate import collate, collate_ids
 
 
 def ragged(seed: int = 0) -> tuple[list[list[int]], list[list[float]]]:
@@ -34,20 +34,6 @@ def test_collate_pads_every_column_to_the_longest_text() -> None:
     assert batch.extras["score"].tolist() == padded(scores)
     assert (batch.tokens.dtype, batch.mask.dtype) == (torch.int64, torch.bool)
     assert (batch.labels.dtype, batch.extras["score"].dtype) == (torch.int64, torch.float32)
-
-
-def test_collate_without_labels_and_extras() -> None:
-    batch = collate(np.array([0]), np.array([2]), np.array([7, 8]))
-    assert batch.labels is None
-    assert batch.extras == {}
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float32])
-def test_padding_keeps_the_type(dtype: type[np.generic]) -> None:
-    flat = np.arange(1, 7).astype(dtype)
-    rows = pad_ragged(flat, np.array([1, 2, 3]))
-    assert rows.numpy().dtype == dtype
-    assert rows.tolist() == [[1, 0, 0], [2, 3, 0], [4, 5, 6]]
 
 
 Document = list[list[int]]
@@ -97,18 +83,6 @@ def test_nested_texts_are_padded_as_a_loop_pads_them(seed: int) -> None:
                 assert batch.extras["minus"][b, s, n] == (-text[s][n] if real else 0)
 
 
-def test_a_nested_text_is_the_same_in_any_batch() -> None:
-    texts = documents(7)
-    whole = nested(texts)
-    for order in ([3], [5, 3, 0], [3, 1, 2, 4]):
-        part = nested([texts[number] for number in order], order)
-        for place, number in enumerate(order):
-            real = part.mask[place]
-            assert part.tokens[place][real].tolist() == joined(texts[number])
-            assert torch.equal(part.tokens[place][real], whole.tokens[number][whole.mask[number]])
-            assert real.sum(-1)[real.any(-1)].tolist() == [len(s) for s in texts[number]]
-
-
 def test_texts_of_no_corpus() -> None:
     texts = documents(1)
     flat = [joined(text) for text in texts]
@@ -120,21 +94,3 @@ def test_texts_of_no_corpus() -> None:
     assert together.index.tolist() == list(range(6))
     assert together.labels is None
     assert len(collate_ids([])) == 0
-
-
-def test_queries_are_padded_beside_their_passages() -> None:
-    queries, _ = ragged(3)
-    batch = with_queries(collate_ids([[5], [6, 7], [8], [9]]), queries)
-    assert batch.query is not None
-    assert batch.query_mask is not None
-    assert batch.query.tolist() == padded(queries)
-    assert batch.query_mask.tolist() == [[n < len(row) for n in range(7)] for row in queries]
-    assert (batch.query.dtype, batch.query_mask.dtype) == (torch.int64, torch.bool)
-    assert batch.tokens.tolist() == [[5, 0], [6, 7], [8, 0], [9, 0]]
-
-
-def test_allowed_classes_are_those_listed() -> None:
-    allowed = [[2, 0], [1], [], [3, 3]]
-    batch = allow_classes(collate_ids([[5]] * 4), allowed, 4)
-    assert batch.allowed_classes is not None
-    assert batch.allowed_classes.tolist() == [[n in row for n in range(4)] for row in allowed]

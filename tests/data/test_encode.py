@@ -3,15 +3,12 @@ from typing import Any
 
 import datasets
 import numpy as np
-import pytest
-from tokenizers import Tokenizer
 
 from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.parts import Part
-from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules, make_tokenizer
 
@@ -84,50 +81,3 @@ def test_extras_follow_splitting_dropping_and_cutting(tmp_path: Path) -> None:
     batch = dataset[[0, 2]]
     assert batch.extras["marks"].tolist() == [[0, 1, 1, 2, 4, 0], [0, 1, 0, 6, 0, 0]]
     assert str(rows.features.arrow_schema.field("marks").type) == "list<item: int8>"
-
-
-@pytest.mark.parametrize("boundary", [True, False])
-def test_a_very_long_text_and_one_token(tmp_path: Path, boundary: bool) -> None:
-    rules = TextRules(boundary_tokens=boundary)
-    texts = ["-", "good " * 20_000, "good"]
-    dataset, rows, _ = write(tmp_path, rules, Source(text="text"), text=texts)
-    assert dataset.lengths.tolist() == [20_000 + 2 * boundary, 1 + 2 * boundary]
-    assert set(rows["tokens"][0][boundary : 20_000 + boundary]) == {5}
-
-
-def test_the_json_alone_reads_raw_text_as_the_corpus_was(tmp_path: Path) -> None:
-    texts = [f"Good <b>film</b> {number} isn't -LRB- bad -RRB-, é [PAD]" for number in range(2000)]
-    rules = TextRules(splitting="punctuation", digits="qqq", markup=True, truncate=7)
-    _, rows, _ = write(tmp_path, rules, Source(text="text"), text=texts)
-    tokenizer = Tokenizer.from_str(make_tokenizer(rules, ["film", "good", "qqq"]).to_str())
-    assert [tokenizer.encode(text).ids for text in rows["text"][:]] == rows["tokens"][:]
-
-
-def test_columns_of_a_split_of_sentences(tmp_path: Path) -> None:
-    rules = TextRules(splitting="words", boundary_tokens=False)
-    texts = ["Good film. A bad one! Film good film...", "", "Film?"]
-    reader = DocumentReader(datasets.Dataset.from_dict({"text": texts}), Source(text="text"))
-    counts = write_split(
-        tmp_path / "train",
-        Part("train", np.arange(3), reader=reader, labels=np.array([1, 0, 1])),
-        make_tokenizer(rules, ["film", "good"]),
-        SentenceRules(max_sentences=2, max_tokens=2),
-    )
-    assert counts == {"empty": 1, "cut": 1, "cut_sentences": 1, "cut_tokens": 4}
-    rows = datasets.load_from_disk(str(tmp_path / "train"))
-    assert rows["tokens"][:] == [[5, 4, UNK, UNK], [UNK], [4]]
-    assert rows["sentences"][:] == [[2, 2], [1], [1]]
-    assert rows["length"][:] == [4, 1, 1]
-    assert rows["label"][:] == [1, 0, 1]
-    assert rows["text"][:] == [["Good film. ", "A bad one! "], [""], ["Film?"]]
-    types = {name: str(rows.features.arrow_schema.field(name).type) for name in rows.column_names}
-    assert types == {
-        "index": "int64",
-        "label": "int64",
-        "length": "int32",
-        "tokens": "list<item: int32>",
-        "sentences": "list<item: int32>",
-        "text": "list<item: string>",
-    }
-    dataset = TokenDataset(tmp_path / "train", nested=True)
-    assert dataset[[0, 2]].tokens.tolist() == [[[5, 4], [UNK, UNK]], [[4, 0], [0, 0]]]
