@@ -30,20 +30,16 @@ class GeneratedStories(Source):
     """Generated questions as rows with the columns of the released ones.
 
     Args:
-        task: Number of the task.
-        seed: Seed of the stories.
-        questions: Number of questions.
+        drawn: Number of the task, seed of the stories, and number of questions.
         released: Whether they are as `released` of `BabiStories` prepares them.
     """
 
-    task: BabiTask = 1
-    seed: int = 0
-    questions: int = 0
+    drawn: tuple[BabiTask, int, int] = (1, 0, 0)
     released: bool = False
 
     @override
     def identity(self, column_file: bool = False) -> dict[str, Any]:
-        content = {"task": self.task, "seed": self.seed, "questions": self.questions}
+        content = dict(zip(("task", "seed", "questions"), self.drawn, strict=True))
         return content | ({"released": True} if self.released else {})
 
     @override
@@ -59,8 +55,9 @@ class GeneratedStories(Source):
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
-        questions = generate_questions(self.task, self.seed, split)
-        rows = (dict(zip(COLUMNS, row, strict=True)) for row in islice(questions, self.questions))
+        task, seed, size = self.drawn
+        questions = islice(generate_questions(task, seed, split), size)
+        rows = (dict(zip(COLUMNS, row, strict=True)) for row in questions)
         return map(_without_last_stops, rows) if self.released else rows
 
 
@@ -138,10 +135,10 @@ class BabiStories(CorpusDataModule):
         sizes = {"train_size": train_size, "validation_size": validation_size}
         require_at_least(1, **sizes, test_size=test_size)
         require_at_least(0, corpus_seed=corpus_seed)
-        options: dict[str, Any] = {"task": task, "seed": corpus_seed, "released": released}
         counts = zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
         splits: dict[str, Any] = {
-            split: GeneratedStories(questions=count, **options) for split, count in counts
+            split: GeneratedStories(drawn=(task, corpus_seed, count), released=released)
+            for split, count in counts
         }
         if test is not None:
             given = {field.name: getattr(test, field.name) for field in fields(Source)}

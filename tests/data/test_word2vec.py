@@ -72,10 +72,9 @@ class TestTraining:
 
     def test_words_are_ranked_by_count_then_alphabet(self) -> None:
         texts = [["c", "b", "a"], ["c", "b", "a"], ["a", "c", "d"]]
-        vectors = train_word2vec(texts, Word2VecSettings(4, 1, min_count=2))
-        assert vectors.words == ["a", "c", "b"]
-        assert vectors.matrix.shape == (3, 4)
-        assert vectors.matrix.dtype == np.float32
+        words, matrix = train_word2vec(texts, Word2VecSettings(4, 1, min_count=2))
+        assert words == ["a", "c", "b"]
+        assert (matrix.shape, matrix.dtype) == ((3, 4), np.float32)
 
     def test_nothing_of_a_long_document_is_dropped(self) -> None:
         """gensim reads 10,000 words of a sentence; what follows moves no vector there."""
@@ -93,11 +92,9 @@ class TestTraining:
         start = np.random.default_rng(0).random((3, 12), dtype=np.float32) * 2 - 1
         np.testing.assert_allclose(alone.matrix, start / 12, rtol=1e-6)
 
-    def test_without_a_word_is_refused(self) -> None:
+    def test_without_a_word_or_gensim_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match="no word of the text occurs min_count = 5 times"):
             train_word2vec([["a", "b"], ["a"]], Word2VecSettings())
-
-    def test_without_gensim_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "gensim", None)
         with pytest.raises(InputError, match=r"needs gensim: pip install attnlight\[vectors\]\."):
             train_word2vec(documents(), SMALL)
