@@ -260,19 +260,6 @@ def test_a_corpus_without_marks_is_refused(name: str, tmp_path: Path) -> None:
         run.test(task(name, data), data, verbose=False)
 
 
-@EACH
-def test_a_column_of_another_length(name: str, tmp_path: Path) -> None:
-    if name == "tagger":
-        rows = {"tokens": [["a", "b"]], "tags": [["O", "B-NP"]], COLUMN: [[1]]}
-        write_corpus(tmp_path / "c", train=rows, test=rows)
-        options: dict[str, Any] = {"label_column": "tags", "mark_columns": {COLUMN: COLUMN}}
-        data: Any = ChunkingDataModule(str(tmp_path / "c"), revision=None, **options)
-    else:
-        data = corpus(name, "column", tmp_path, lambda marks: marks[1:])
-    with pytest.raises(InputError, match=r"impermissible must have a (value|number) for each"):
-        data.prepare()
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

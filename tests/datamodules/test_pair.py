@@ -199,91 +199,62 @@ class TestAnotherCorpus:
                 data.evaluate_as(encoding, "other")
 
 
-class TestRawPairs:
-    @pytest.fixture
-    def raw(self, corpus: Path) -> RawText:
-        """As a checkpoint stores it."""
-        return RawText(**json.loads(json.dumps(asdict(RawText.of_corpus(module(corpus))))))
-
-    def test_are_encoded_as_the_corpus_was(self, corpus: Path, raw: RawText) -> None:
-        batch = raw.encode(TEXTS, queries=TRAIN["query"], candidates=TRAIN["options"])
-        expected = module(corpus).dataset("train")[[0, 1, 2, 3]]
-        for name in ("tokens", "mask", "query", "query_mask", "allowed_classes"):
-            assert torch.equal(getattr(batch, name), getattr(expected, name)), name
-        assert raw.encode(TEXTS, queries=TRAIN["query"]).allowed_classes is None
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"queries": ["who ?"]}, "2 texts have 1 queries; expected one for each"),
-            (
-                {"queries": ["who ?", "  "]},
-                "row 1 of the given texts has the query '  ', which has",
-            ),
-            ({"candidates": [["Bob"]]}, "2 texts have 1 candidates"),
-            ({"candidates": [["Bob"], []]}, "a text has no candidates"),
-            ({"candidates": [["Bob"], ["gardn"]]}, r"'gardn' is not .* \(did you mean 'garden'"),
-        ],
-    )
-    def test_mistakes(self, raw: RawText, options: dict[str, Any], message: str) -> None:
+def test_raw_pairs_are_encoded_as_the_corpus_was(corpus: Path) -> None:
+    data = module(corpus)
+    raw = RawText(**json.loads(json.dumps(asdict(RawText.of_corpus(data)))))  # as stored
+    batch = raw.encode(TEXTS, queries=TRAIN["query"], candidates=TRAIN["options"])
+    expected = data.dataset("train")[[0, 1, 2, 3]]
+    for name in ("tokens", "mask", "query", "query_mask", "allowed_classes"):
+        assert torch.equal(getattr(batch, name), getattr(expected, name)), name
+    assert raw.encode(TEXTS, queries=TRAIN["query"]).allowed_classes is None
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"queries": ["who ?"]}, "2 texts have 1 queries; expected one for each"),
+        ({"queries": ["who ?", "  "]}, "row 1 of the given texts has the query '  ', which has"),
+        ({"candidates": [["Bob"]]}, "2 texts have 1 candidates"),
+        ({"candidates": [["Bob"], []]}, "a text has no candidates"),
+        ({"candidates": [["Bob"], ["gardn"]]}, r"'gardn' is not .* \(did you mean 'garden'"),
+    ]
+    for options, message in mistakes:
         with pytest.raises(InputError, match=message):
             raw.encode(["Ann ran .", "Bob ran ."], **options)
 
 
 HOME: dict[str, Any] = {"classes": {"Bob": "Bob", "home": "home"}}
-MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+OTHERS = [["home"], ["Bob"], ["Bob", None], ["home"]]
+# Other columns or options, and the message.
+MISTAKES: list[tuple[dict[str, Any], str]] = [
     (
-        {},
-        {"query": "qury"},
-        r"^split train of .* has no column 'qury' \(did you mean 'query'\?\); .*: set query to",
+        {"by": "qury"},
+        r"^split train of .* no column 'qury' \(did you mean 'query'\?\); .*: set query to",
     ),
-    ({}, {"passage": "text"}, "no column 'text'; .*: set passage to the right one$"),
-    ({}, {"candidates": "choices"}, "no column 'choices'.*: set candidates to the right one$"),
-    ({}, {"evidence": "fact"}, r"\(did you mean 'facts'\?\).*: set evidence to the right one$"),
-    ({}, {"query": "facts"}, "column facts of split train of .* holds list.*; expected text$"),
-    ({}, {"passage": "query"}, "column query of .* expected lists of sentences, as evidence"),
-    *(
-        (
-            {"query": ["who ?", empty, "a", "b"]},
-            {},
-            "^row 1 .* has the query '', which has no token",
-        )
-        for empty in ("", None)
-    ),
-    (
-        {"options": [["home"], ["home", "Ann"], ["Bob"], ["home"]]},
-        {},
-        "^row 1 .* has the answer 'Bob', which is not among its options: home, Ann$",
-    ),
-    ({"options": [["home"], ["Bob"], None, ["home"]]}, {}, "row 2 .* its options: there are none$"),
-    (
-        {"options": [["home"], ["Bob"], ["Bob", None], ["home"]]},
-        HOME,
-        "row 2 of .* has the candidate 'None', which is not among the classes Bob, home$",
-    ),
-    (
-        {"options": [["home", "hime"], ["Bob"], ["Bob"], ["home"]]},
-        HOME,
-        r"row 0 .* candidate 'hime', which .* classes Bob, home \(did you mean 'home'\?\)$",
-    ),
-    ({"options": list("abcd")}, {}, "column options .* string; expected lists of answers"),
-    ({"facts": [0, 1, 0, 1]}, {}, "column facts .* holds int64; expected lists of positions"),
-    ({"facts": [[0], [1, 3], [0], [1]]}, {}, r"^row 1 .* 3 sentences; .* sentence 3 \(from 0\)$"),
-    ({"facts": [[0], [-1], [0], [1]]}, {}, r"row 1 .* names sentence -1 \(from 0\)$"),
-    ({}, {"passage": ["story", "query"]}, "column story of .* holds list.*; expected text$"),
-    ({}, {"line_breaks": True}, "line_breaks needs raw text; column story of .* holds lists"),
-    ({}, {"query": "evidence"}, "evidence is a reserved column"),
-    ({}, {"tokens": "a", "extras": ["evidence"]}, "evidence is a reserved column"),
+    ({"passage": "text"}, "no column 'text'; .*: set passage to the right one$"),
+    ({"candidates": "choices"}, "no column 'choices'.*: set candidates to the right one$"),
+    ({"evidence": "fact"}, r"\(did you mean 'facts'\?\).*: set evidence to the right one$"),
+    ({"by": "facts"}, "column facts of split train of .* holds list.*; expected text$"),
+    ({"passage": "query"}, "column query of .* expected lists of sentences, as evidence"),
+    ({"query": ["who ?", "", "a", "b"]}, "^row 1 .* has the query '', which has no token"),
+    ({"query": ["who ?", None, "a", "b"]}, "^row 1 .* has the query '', which has no token"),
+    ({"options": [["home"], ["Ann"], ["Bob"], ["home"]]}, "^row 1 .* 'Bob', .* its options: Ann$"),
+    ({"options": [["home"], ["Bob"], None, ["home"]]}, "row 2 .* its options: there are none$"),
+    ({"options": OTHERS, **HOME}, "row 2 of .* candidate 'None', .* the classes Bob, home$"),
+    ({"options": [["home", "hime"], *OTHERS[1:]], **HOME}, r"row 0 .* 'hime', .* mean 'home'\?\)$"),
+    ({"options": list("abcd")}, "column options .* string; expected lists of answers"),
+    ({"facts": [0, 1, 0, 1]}, "column facts .* holds int64; expected lists of positions"),
+    ({"facts": [[0], [1, 3], [0], [1]]}, r"^row 1 .* 3 sentences; .* sentence 3 \(from 0\)$"),
+    ({"facts": [[0], [-1], [0], [1]]}, r"row 1 .* names sentence -1 \(from 0\)$"),
+    ({"passage": ["story", "query"]}, "column story of .* holds list.*; expected text$"),
+    ({"line_breaks": True}, "line_breaks needs raw text; column story of .* holds lists"),
+    ({"by": "evidence"}, "evidence is a reserved column"),
+    ({"tokens": "a", "extras": ["evidence"]}, "evidence is a reserved column"),
 ]
 
 
-@pytest.mark.parametrize(("columns", "options", "message"), MISTAKES)
-def test_mistakes_in_a_corpus(
-    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str
-) -> None:
-    folder = written(tmp_path / "corpus", **columns)
+@pytest.mark.parametrize(("changes", "message"), MISTAKES)
+def test_mistakes_in_a_corpus(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    columns = {name: value for name, value in changes.items() if name in TRAIN}
+    options = {"query" if name == "by" else name: changes[name] for name in changes.keys() - TRAIN}
     with pytest.raises(InputError, match=message):
-        module(folder, **options).prepare()
+        module(written(tmp_path / "corpus", **columns), **options).prepare()
 
 
 def test_dropped_rows_need_no_candidate(tmp_path: Path) -> None:
@@ -400,15 +371,3 @@ def test_snli(real: Path) -> None:
     batch = data.dataset("test")[list(range(50))]
     assert batch.allowed_classes is None
     assert batch.extras == {}
-
-
-def test_snli_drops_pairs_without_a_gold_label(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns = {"premise": ["a man"] * 4, "hypothesis": ["he"] * 4, "label": [0, -1, 2, 1]}
-    names = ["entailment", "neutral", "contradiction"]
-    write_corpus(tmp_path / "snli", names, train=columns, validation=columns, test=columns)
-    monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path))
-    data = parsed("snli")
-    assert data.dataset("train").index.tolist() == [0, 2, 3]
-    assert prepared(data, "test")["label"][:] == [0, 2, 1]
