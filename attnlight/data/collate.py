@@ -81,24 +81,13 @@ def _flat(rows: Sequence[Ids]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def with_queries(batch: TextBatch, queries: Sequence[Ids]) -> TextBatch:
-    """The batch with its `query` and `query_mask`, (B, M).
-
-    Args:
-        batch: B passages.
-        queries: Ids of the query of each.
-    """
+    """The batch of B passages with its `query` and `query_mask`, (B, M), from ids of each query."""
     padded = collate_ids(queries)
     return replace(batch, query=padded.tokens, query_mask=padded.mask)
 
 
 def allow_classes(batch: TextBatch, allowed: Sequence[Ids], classes: int) -> TextBatch:
-    """The batch with its `allowed_classes`, (B, C).
-
-    Args:
-        batch: B texts.
-        allowed: Numbers of the classes that each may be answered with.
-        classes: Number C of classes.
-    """
+    """The batch with its `allowed_classes`, (B, C), from the numbers of those allowed in each text."""
     (flat, lengths), marks = _flat(allowed), np.zeros((len(allowed), classes), np.bool_)
     marks[np.repeat(np.arange(len(allowed)), lengths), flat] = True
     return replace(batch, allowed_classes=torch.from_numpy(marks))

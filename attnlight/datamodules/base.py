@@ -333,12 +333,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _loader(
         self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split.
-
-        Args:
-            split: The split.
-            training: Batches of similar lengths, determined by seed and epoch; else each text once.
-            pad: Give all devices the same number of batches, by marked repeats.
+        """This device's share of the batches of a split; with `pad` all have equally many.
 
         Raises:
             InputError: The corpus lacks the split, or there are more devices than texts.
