@@ -36,13 +36,9 @@ def tags_of(chunks: Iterable[str]) -> list[str]:
 
 
 def check_tags(place: str, tags: Sequence[str], valid: Iterable[str], strict: bool = True) -> None:
-    """Check that the tags of a sentence are valid and follow the scheme.
+    """Check that the tags of a sentence, named by `place`, are valid and follow the scheme.
 
-    Args:
-        place: Name of the sentence in messages.
-        tags: Its tags.
-        valid: The corpus's tags.
-        strict: Refuse an I that does not continue a chunk of its type.
+    With `strict` an I that does not continue a chunk of its type is refused.
 
     Raises:
         InputError: A tag is invalid; the message names the sentence, the token and the tag.

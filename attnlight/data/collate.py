@@ -62,44 +62,32 @@ def collate(
     )
 
 
-def collate_ids(
-    ids: Sequence[Sequence[int]], sizes: Sequence[Sequence[int]] | None = None
-) -> TextBatch:
+def collate_ids(ids: Sequence[Ids], sizes: Sequence[Ids] | None = None) -> TextBatch:
     """A batch of texts that belong to no corpus, with index 0 to B - 1.
 
     Args:
         ids: Ids of each of B texts.
         sizes: Number of ids of each of their sentences; None: texts are not split.
     """
-    lengths = np.fromiter(map(len, ids), np.int64)
+    flat, lengths = _flat(ids)
     if sizes is not None:
-        counts = np.fromiter(map(len, sizes), np.int64)
-        lengths = pad_ragged(np.fromiter(chain.from_iterable(sizes), np.int64), counts).numpy()
-    return collate(np.arange(len(ids)), lengths, np.fromiter(chain.from_iterable(ids), np.int64))
+        lengths = pad_ragged(*_flat(sizes)).numpy()
+    return collate(np.arange(len(ids)), lengths, flat)
+
+
+def _flat(rows: Sequence[Ids]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The concatenated values of rows, and the length of each."""
+    return np.fromiter(chain.from_iterable(rows), np.int64), np.fromiter(map(len, rows), np.int64)
 
 
 def with_queries(batch: TextBatch, queries: Sequence[Ids]) -> TextBatch:
-    """The batch with its `query` and `query_mask`, (B, M).
-
-    Args:
-        batch: B passages.
-        queries: Ids of the query of each.
-    """
-    lengths = np.fromiter(map(len, queries), np.int64)
-    query = pad_ragged(np.fromiter(chain.from_iterable(queries), np.int64), lengths)
-    mask = torch.from_numpy(np.arange(lengths.max(initial=0)) < lengths[:, None])
-    return replace(batch, query=query, query_mask=mask)
+    """The batch of B passages with its `query` and `query_mask`, (B, M), from ids of each query."""
+    padded = collate_ids(queries)
+    return replace(batch, query=padded.tokens, query_mask=padded.mask)
 
 
 def allow_classes(batch: TextBatch, allowed: Sequence[Ids], classes: int) -> TextBatch:
-    """The batch with its `allowed_classes`, (B, C).
-
-    Args:
-        batch: B texts.
-        allowed: Numbers of the classes that each may be answered with.
-        classes: Number C of classes.
-    """
-    marks = np.zeros((len(allowed), classes), np.bool_)
-    rows = np.repeat(np.arange(len(allowed)), np.fromiter(map(len, allowed), np.int64))
-    marks[rows, np.fromiter(chain.from_iterable(allowed), np.int64)] = True
+    """The batch with its `allowed_classes`, (B, C), from the numbers of those allowed in each text."""
+    (flat, lengths), marks = _flat(allowed), np.zeros((len(allowed), classes), np.bool_)
+    marks[np.repeat(np.arange(len(allowed)), lengths), flat] = True
     return replace(batch, allowed_classes=torch.from_numpy(marks))

@@ -48,13 +48,7 @@ class TokenColumns:
 def require_columns(
     rows: Dataset, source: Source, names: Sequence[str], options: Mapping[str, str] | None = None
 ) -> None:
-    """Check that a source has these columns.
-
-    Args:
-        rows: The source's rows.
-        source: The source.
-        names: The columns.
-        options: Options that name columns, by column, if they are not those of `source`.
+    """Check that a source has these columns, which `options` (by default its own) name.
 
     Raises:
         InputError: A column is missing; the message names it, the available ones and the option.
@@ -88,13 +82,7 @@ def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
 def read_columns(
     rows: Dataset, columns: Sequence[str], chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], pyarrow.Table]]:
-    """Columns of some rows of a source, in chunks, each with its row numbers.
-
-    Args:
-        rows: The source's rows.
-        columns: The columns to read.
-        chosen: Numbers of the rows to read, ascending.
-    """
+    """Columns of the `chosen` rows of a source, which must ascend, in chunks with row numbers."""
     stored = rows.select_columns(list(columns)).with_format("arrow")
     for start in (np.unique(chosen // READ_ROWS) * READ_ROWS).tolist():
         inside = chosen[slice(*np.searchsorted(chosen, (start, start + READ_ROWS)))]

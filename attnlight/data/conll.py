@@ -58,15 +58,9 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
 
 
 def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
-    """The sentences of a column file as rows read by memory map.
+    """The sentences of a column file as rows, read by memory map from the Arrow file `stream`.
 
-    Args:
-        file: The file.
-        columns: Numbers of the columns to read, all different.
-        stream: The Arrow file to write and read.
-
-    Returns:
-        A row per sentence: `line`, and a list of strings per column, named by its number.
+    A row has `line`, and a list of strings per column, named by its number.
 
     Raises:
         InputError: The file cannot be read or holds no sentence, or a line lacks a column.

@@ -15,12 +15,8 @@ Rows = NDArray[np.int64]
 def text_keys(texts: Iterable[Sequence[str]], rows: Rows, size: int) -> Keys:
     """A number for the text of each row of a source, (size,): equal for equal texts.
 
-    White space is ignored. The number is 0 for texts without a word and for rows that are not read.
-
-    Args:
-        texts: The texts of `rows`, in chunks.
-        rows: Rows that are read.
-        size: Rows of the source.
+    White space is ignored. The number is 0 for texts without a word and for rows other than `rows`,
+    whose texts are given in chunks.
     """
     keys = np.zeros(size, np.uint64)
     words = (
@@ -36,12 +32,7 @@ def story_keys(passages: Iterable[Sequence[Sequence[str]]], rows: Rows, size: in
 
     The story of a passage is the shortest passage of the source whose sentences it begins with; it
     may be the passage itself. White space is ignored. The number is 0 for passages without a word
-    and for rows that are not read.
-
-    Args:
-        passages: Sentences of the passages of `rows`, in chunks.
-        rows: Rows that are read.
-        size: Rows of the source.
+    and for rows other than `rows`, whose passages are given in chunks.
     """
     beginnings = [
         np.frombuffer(b"".join(_beginnings(passage)), "<u8").tolist()

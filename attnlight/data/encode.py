@@ -168,19 +168,10 @@ def write_tagged(
     target: Target,
     strict: bool,
 ) -> None:
-    """Write a split of sentences with a tag for each token.
+    """Write a split of sentences with a tag for each token, as `write_split` writes texts.
 
-    Columns: `index`, `length`, `tokens`, `tags` (labels), the target's, the features', the reader's
-    marks, and `words`.
-
-    Args:
-        folder: Folder to write; `<folder>.arrow` is a temporary file.
-        part: The split.
-        tokenizer: Tokenizer of the corpus, which makes one token of each word.
-        features: Features of each token to store.
-        numbers: Number of each tag.
-        target: What is predicted of a sentence.
-        strict: Refuse an I that does not continue a chunk of its type.
+    Columns: `index`, `length`, `tokens`, `tags` (labels by `numbers`), the target's, the features',
+    the reader's marks, and `words`, of which the tokenizer makes one token each.
 
     Raises:
         InputError: A tag is unknown or breaks the scheme, or a word is not one token.

@@ -36,12 +36,7 @@ class Encoding:
     def from_checkpoint(
         cls, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None
     ) -> Self | None:
-        """The encoding in a checkpoint; None where the model had no corpus.
-
-        Args:
-            metadata: The checkpoint's metadata.
-            spec: The model's spec.
-        """
+        """The encoding in a checkpoint's metadata; None where the model had no corpus."""
         if metadata["corpus"] is None:
             return None
         classes = tuple(map(str, metadata["classes"]))

@@ -42,15 +42,12 @@ class FeatureRules:
     pos: bool = False
 
     def __post_init__(self) -> None:
-        lengths = self.suffixes or []
+        lengths = list(self.suffixes or ())
+        object.__setattr__(self, "suffixes", lengths)
         if any(length < 1 for length in lengths) or len(set(lengths)) < len(lengths):
             raise InputError(f"suffixes is {lengths}; expected different lengths of at least 1.")
         if self.characters < 0 or self.characters % PACKED:
             raise InputError(f"characters is {self.characters}; it must be a multiple of 8.")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The rules as plain values, for files."""
-        return asdict(self) | {"suffixes": self.suffixes or []}
 
     @property
     def columns(self) -> list[str]:
@@ -160,7 +157,7 @@ class TokenFeatures:
     def as_dict(self) -> dict[str, Any]:
         """Rules and tables as plain values, for files."""
         tables = {name: list(values) for name, values in self.tables.items()}
-        return {"rules": self.rules.as_dict(), "tables": tables}
+        return {"rules": asdict(self.rules), "tables": tables}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TokenFeatures:

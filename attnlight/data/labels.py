@@ -106,13 +106,9 @@ def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
 def _chosen(
     source: Source, label_names: dict[Value, str], complete: bool, text: bool
 ) -> dict[Value, str]:
-    """Class of each label that `classes` lists; other labels are dropped.
+    """Class of each label that `classes` lists, by number or by name; other labels are dropped.
 
-    Args:
-        source: Its `classes` list labels by number or by name.
-        label_names: Name of each label.
-        complete: Whether to refuse labels outside `label_names`; a test split may lack a label.
-        text: Whether labels are strings.
+    If `label_names` are `complete`, other labels are refused; a test split may lack a label.
     """
     by_name = {name: value for value, name in label_names.items()}
     named: dict[Value, str] = {}

@@ -25,11 +25,7 @@ EVIDENCE = "evidence"  # per-token column: 1 on the tokens of supporting sentenc
 def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) -> Dataset:
     """The rows with the column `evidence`: a number for each sentence, 1 if it supports the answer.
 
-    Args:
-        rows: The source's rows.
-        source: The source.
-        passage: Column of lists of sentences.
-        evidence: Column of the positions of supporting sentences.
+    `passage` names the column of lists of sentences, `evidence` that of positions in them.
 
     Raises:
         InputError: The passages or the positions are no lists, or a position is outside its passage.
@@ -136,13 +132,7 @@ def read_candidates(
 def encode_queries(
     tokenizer: Tokenizer, queries: Sequence[str], rows: Iterable[int], source: object
 ) -> list[list[int]]:
-    """Ids of queries.
-
-    Args:
-        tokenizer: Tokenizer of the corpus.
-        queries: The queries.
-        rows: Row of each in its source.
-        source: The source in messages.
+    """Ids of queries, which messages name by their rows in the source.
 
     Raises:
         InputError: A query has no token.

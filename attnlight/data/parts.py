@@ -62,13 +62,7 @@ class Part(SelectedRows, Generic[AnyReader]):
 def open_documents(
     reader: DocumentReader, labels: NDArray[np.int64], rules: TextRules, selection: Selection
 ) -> Part[DocumentReader]:
-    """A split of the texts that have a class and a length within the limits.
-
-    Args:
-        reader: Reads the source.
-        labels: Class of each of its rows, -1 for those to drop, (rows,).
-        rules: How texts become tokens.
-        selection: The limits.
+    """A split of the texts that have a class, not -1 in `labels`, and a length within the limits.
 
     Raises:
         InputError: No row is left.

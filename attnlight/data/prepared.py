@@ -127,14 +127,6 @@ def checksum(path: Path) -> int:
     return crc
 
 
-def _write_manifest(folder: Path) -> None:
-    paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
-    files = {
-        path.relative_to(folder).as_posix(): [path.stat().st_size, checksum(path)] for path in paths
-    }
-    write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1))
-
-
 def _write(target: Path, write: Callable[[Path], None]) -> None:
     # Under the lock, a folder with this prefix is the leftover of a killed process.
     for leftover in target.parent.glob(f".{target.name}-*"):
@@ -145,7 +137,12 @@ def _write(target: Path, write: Callable[[Path], None]) -> None:
         folder = scratch / "new"
         folder.mkdir()
         write(folder)
-        _write_manifest(folder)
+        paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+        files = {
+            path.relative_to(folder).as_posix(): [path.stat().st_size, checksum(path)]
+            for path in paths
+        }
+        write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1))
         find_damage(folder)  # records the times, so that other users need not check again
         with named_errors(target):
             if os.path.lexists(target):

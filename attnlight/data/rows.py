@@ -56,7 +56,11 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     elif isinstance(data, _DataFrame):
         data = data.to_dict("records")
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        kind = f"the string {short(data)}" if isinstance(data, str) else f"of type {_kind(data)}"
+        kind = (
+            f"the string {short(data)}"
+            if isinstance(data, str)
+            else f"of type {type(data).__name__}"
+        )
         raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
     # Labels of a `datasets.Dataset` that are numbers count its own names.
     features = data.features if isinstance(data, _Dataset) else None
@@ -76,10 +80,6 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     return named
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
-
-
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of columns of equal length.
 
@@ -92,7 +92,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     ):
         split = "test" if "test" in columns else next(iter(columns))
         raise InputError(
-            f"the data are a {_kind(columns)} that has the splits {', '.join(map(str, columns))}; "
+            f"the data are a {type(columns).__name__} that has the splits {', '.join(map(str, columns))}; "
             f"expected the rows of one, such as data[{split!r}]."
         )
     lists = {}
@@ -126,7 +126,7 @@ def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]
         given = dict(zip(("text", "label"), row, strict=True))
     if not isinstance(given, Mapping):
         raise InputError(
-            f"{place} is of type {_kind(row)}; expected a text, a pair of text and label, or a mapping "
+            f"{place} is of type {type(row).__name__}; expected a text, a pair of text and label, or a mapping "
             "with `text`."
         )
     found: dict[str, Any] = {}

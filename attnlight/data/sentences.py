@@ -106,11 +106,6 @@ class SentenceOptions:
     max_sentence_tokens: int | None = None
     cap_test: bool = False
 
-    @property
-    def capped(self) -> SentenceRules:
-        """The rules with both limits, for training and validation texts."""
-        return SentenceRules(self.language, None, self.max_sentences, self.max_sentence_tokens)
-
 
 class SentenceIds(NamedTuple):
     """Ids of B texts, sentence by sentence.

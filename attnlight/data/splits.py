@@ -53,7 +53,7 @@ class Splits:
 
 
 @dataclass(frozen=True)
-class SplitNames:
+class SplitNames(Splits):
     """The splits of a corpus of tagged sentences.
 
     Args:
@@ -61,7 +61,6 @@ class SplitNames:
         validation: The same for validation; null: the first of the splits validation, valid, dev
             and val that the corpus has and that is neither `train` nor `test`; in column files, or
             where it has none of them, a fraction of the training sentences.
-        test: The same for testing; null where there is none.
     """
 
     train: str = "train"
@@ -69,15 +68,8 @@ class SplitNames:
     test: str | None = "test"
 
 
-def named_sources(
-    main: Source, splits: Splits | SplitNames, selection: Selection
-) -> dict[str, Source]:
+def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[str, Source]:
     """The sources of the named splits, with defaults from the corpus's main source.
-
-    Args:
-        main: Main source of the corpus.
-        splits: Name or source of each split; None where there is none.
-        selection: Which texts are split off the training texts.
 
     Raises:
         InputError: A split is named and also split off the training texts.
@@ -101,14 +93,8 @@ def complete_sources(
     """The sources in the order training, validation, test, with a default for validation.
 
     The default is the first split in `VALIDATION_NAMES` that the corpus has and no source reads. It
-    is not added if a validation source is named or `validation_fraction` is set.
-
-    Args:
-        main: Main source of the corpus.
-        named: Sources of the named splits.
-        selection: Which texts are split off the training texts.
-        cache: Folder that stores the split names of hub corpora, so that a prepared corpus needs no
-            network.
+    is not added if a validation source is named or `validation_fraction` is set. The folder `cache`
+    keeps the split names of hub corpora, so that a prepared corpus needs no network.
 
     Raises:
         InputError: The corpus cannot be read.

@@ -75,11 +75,7 @@ class Target:
 
 
 def prepend_boundary(batch: TextBatch) -> TextBatch:
-    """The batch with a boundary token before each text, the only token with a prediction.
-
-    Args:
-        batch: B texts of N tokens, unlabelled.
-    """
+    """An unlabelled batch with a boundary token before each text, the only one with a prediction."""
     tokens = pad(batch.tokens, (1, 0), value=BOS)
     return replace(
         batch,

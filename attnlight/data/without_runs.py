@@ -22,7 +22,12 @@ def without_runs(folder: Path, scratch: Path) -> Path:
     """
     files, complete = [], True
     for place, folders, names in os.walk(folder, followlinks=False):
-        kept = [name for name in folders if not _holds_runs(Path(place, name))]
+        inside = {name: Path(place, name) for name in folders if name not in _LOGS}
+        kept = [
+            name
+            for name, path in inside.items()
+            if not any(map(is_run, (path, *filter(Path.is_dir, path.iterdir()))))
+        ]
         complete &= len(kept) == len(folders)
         folders[:] = kept
         files += [Path(place, name) for name in names]
@@ -36,11 +41,3 @@ def without_runs(folder: Path, scratch: Path) -> Path:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file)
     return links
-
-
-def _holds_runs(folder: Path) -> bool:
-    return (
-        folder.name in _LOGS
-        or is_run(folder)
-        or any(is_run(inner) for inner in folder.iterdir() if inner.is_dir())
-    )

@@ -83,13 +83,7 @@ class CorpusText:
 def prepare_vectors(
     corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
 ) -> Path:
-    """The word2vec file beside a prepared corpus, trained on its text on the first call.
-
-    Args:
-        corpus: The folder of the prepared corpus.
-        corpus_name: Its name in messages.
-        text: Its text.
-        settings: How to train; the file is identified by settings and corpus.
+    """The word2vec file of these settings beside a prepared corpus, trained on the first call.
 
     Raises:
         InputError: gensim is not installed, or no word occurs often enough.

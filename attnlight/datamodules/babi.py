@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from typing_extensions import override
 
@@ -30,51 +30,35 @@ class GeneratedStories(Source):
     """Generated questions as rows with the columns of the released ones.
 
     Args:
-        task: Number of the task.
-        seed: Seed of the stories.
-        questions: Number of questions.
+        drawn: Number of the task, seed of the stories, and number of questions.
+        released: Whether they are as `released` of `BabiStories` prepares them.
     """
 
-    answers: ClassVar[tuple[str, ...]] = PLACES
-
-    task: BabiTask = 1
-    seed: int = 0
-    questions: int = 0
+    drawn: tuple[BabiTask, int, int] = (1, 0, 0)
+    released: bool = False
 
     @override
     def identity(self, column_file: bool = False) -> dict[str, Any]:
-        return {"task": self.task, "seed": self.seed, "questions": self.questions}
+        content = dict(zip(("task", "seed", "questions"), self.drawn, strict=True))
+        return content | ({"released": True} if self.released else {})
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:
         import datasets
 
         texts = [datasets.Value("string")]
-        columns = (texts, texts[0], datasets.ClassLabel(names=list(self.answers)))
-        kinds = datasets.Features(
-            dict(zip(COLUMNS, (*columns, [datasets.Value("int32")]), strict=True))
-        )
+        answers = datasets.ClassLabel(names=list(WORDS if self.released else PLACES))
+        columns = (texts, texts[0], answers, [datasets.Value("int32")])
+        kinds = datasets.Features(dict(zip(COLUMNS, columns, strict=True)))
         with silent():
             return datasets.Dataset.from_generator(self._rows, kinds, cache_dir=str(scratch))
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
-        questions = generate_questions(self.task, self.seed, split)
-        return (dict(zip(COLUMNS, row, strict=True)) for row in islice(questions, self.questions))
-
-
-class ReleasedStories(GeneratedStories):
-    """Generated questions as `released` of `BabiStories` prepares them."""
-
-    answers = WORDS
-
-    @override
-    def identity(self, column_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file) | {"released": True}
-
-    @override
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        return map(_without_last_stops, super()._rows())
+        task, seed, size = self.drawn
+        questions = islice(generate_questions(task, seed, split), size)
+        rows = (dict(zip(COLUMNS, row, strict=True)) for row in questions)
+        return map(_without_last_stops, rows) if self.released else rows
 
 
 class StoriesWithoutLastStops(Source):
@@ -151,20 +135,18 @@ class BabiStories(CorpusDataModule):
         sizes = {"train_size": train_size, "validation_size": validation_size}
         require_at_least(1, **sizes, test_size=test_size)
         require_at_least(0, corpus_seed=corpus_seed)
-        counts = (train_size, validation_size, test_size)
-        kind = ReleasedStories if released else GeneratedStories
-        generated = (kind(task=task, seed=corpus_seed, questions=count) for count in counts)
-        splits: dict[str, Any] = dict(zip(MISSING_SPLIT_ADVICE, generated, strict=True))
+        counts = zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
+        splits: dict[str, Any] = {
+            split: GeneratedStories(drawn=(task, corpus_seed, count), released=released)
+            for split, count in counts
+        }
         if test is not None:
             given = {field.name: getattr(test, field.name) for field in fields(Source)}
             splits["test"] = StoriesWithoutLastStops(**given) if released else test
-        passage, query, label, evidence = COLUMNS
+        names = ("passage", "query", "label", "evidence")
         self._pairs = PairDataModule(
             path=type(self).__name__,
-            passage=passage,
-            query=query,
-            label=label,
-            evidence=evidence,
+            **dict(zip(names, COLUMNS, strict=True)),
             **splits,
             lowercase=False,
             splitting="punctuation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -30,12 +31,12 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
-from attnlight.datamodules.fingerprint import fingerprint
 from attnlight.datamodules.flat_options import flat_options
-from attnlight.datamodules.prepared_format import check_splits
+from attnlight.datamodules.prepared_format import FORMAT, check_splits
 from attnlight.errors import InputError, require_at_least
 
 Split = Literal["train", "validation", "test"]
+_VERSION = 2  # of the recipe that is hashed
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         # Included only if used: a corpus without them is the same corpus.
         used: dict[str, Any] = {"marks": self.marks} if self.marks else {}
         used |= {} if self.encoding is None else {"encoding": self.encoding.identity()}
-        return fingerprint(type(self).__name__, self.recipe() | used)
+        content = {"format": FORMAT, "kind": type(self).__name__, "recipe": self.recipe() | used}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return f"v{_VERSION}-{digest}"
 
     @property
     def _folder(self) -> Path:
@@ -330,12 +333,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _loader(
         self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split.
-
-        Args:
-            split: The split.
-            training: Batches of similar lengths, determined by seed and epoch; else each text once.
-            pad: Give all devices the same number of batches, by marked repeats.
+        """This device's share of the batches of a split; with `pad` all have equally many.
 
         Raises:
             InputError: The corpus lacks the split, or there are more devices than texts.

@@ -177,7 +177,7 @@ class ChunkingDataModule(CorpusDataModule):
             "tags": [self.chunks, self.strict],
             "vocabulary": list(vars(self.vocabulary).values()),
             "rules": asdict(self.rules),
-            "features": self.feature_rules.as_dict(),
+            "features": asdict(self.feature_rules),
         }
         target = self.target_spec
         if self.target != "tokens":  # so that fingerprints for `tokens` do not change

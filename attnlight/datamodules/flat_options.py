@@ -33,8 +33,7 @@ def flat_options(constructor: Constructor) -> Constructor:
         fields = [argument] if kind is None else inspect.signature(kind).parameters.values()
         names[argument.name] = [field.name for field in fields]
         options += (
-            field.replace(kind=field.POSITIONAL_OR_KEYWORD, annotation=types.get(field.name))
-            for field in fields
+            field.replace(kind=argument.kind, annotation=types.get(field.name)) for field in fields
         )
     signature = inspect.Signature(options)
 
@@ -49,12 +48,7 @@ def flat_options(constructor: Constructor) -> Constructor:
 
     construct.__signature__ = signature  # type: ignore[attr-defined]
     described = [constructor, *(base for kind in groups.values() for base in kind.__mro__[::-1])]
-    construct.__doc__ = "Its options.\n\nArgs:\n" + "\n".join(
-        filter(None, map(_described_options, described))
-    )
+    sections = ((inspect.getdoc(kind) or "").partition("Args:\n")[2] for kind in described)
+    lines = "\n".join(section.partition("\n\n")[0] for section in sections if section)
+    construct.__doc__ = f"Its options.\n\nArgs:\n{lines}"
     return construct
-
-
-def _described_options(kind: object) -> str:
-    """The lines of `Args:` in a docstring."""
-    return (inspect.getdoc(kind) or "").partition("Args:\n")[2].partition("\n\n")[0]

@@ -98,7 +98,8 @@ class TextDataModule(CorpusDataModule):
         self.tokenizer_path, self.line_breaks = tokenizer, line_breaks
         options = sentence_options
         self.nested, self.cap_test = options.sentences == "nested", options.cap_test
-        self._capped = options.capped
+        limits = (options.max_sentences, options.max_sentence_tokens)
+        self._capped = SentenceRules(options.language, None, *limits)
         if options.sentences != "none":
             rules_of_test = self._capped if self.cap_test else SentenceRules(options.language)
             self.sentence_rules = rules_of_test
@@ -109,48 +110,37 @@ class TextDataModule(CorpusDataModule):
         marked = {RATIONALE, ANNOTATORS} & set(self.extras) if self.columns.rationale else ()
         has_sentences, reserved = self.sentence_rules is not None, set(self.extras) & set(COLUMNS)
         makes_tokens = self.rules.digits or self.vocabulary != VocabularyLimits() or has_sentences
-        refused = [
-            (
-                self.tokenizer_path and makes_tokens,
-                "tokenizer makes other tokens: leave out digits, sentences and limits of the vocabulary",
+        taken = ", ".join(reserved or marked)
+        refused = {
+            "tokenizer makes other tokens: leave out digits, sentences and limits of the vocabulary": (
+                self.tokenizer_path is not None and makes_tokens
             ),
-            (
-                reserved,
-                f"extras names {', '.join(reserved)}, which is a reserved column of prepared corpora",
+            f"extras names {taken}, which is a reserved column of prepared corpora": reserved,
+            f"extras names {taken}, which rationale makes: rename the column": marked,
+            "extras needs token lists: set tokens to their column, or list words in marks": (
+                self.extras and not all(pre_split)
             ),
-            (
-                self.extras and not all(pre_split),
-                "extras needs token lists: set tokens to their column, or list words in marks",
+            "remove needs token lists: set tokens to their column": (
+                self.columns.remove and not all(pre_split)
             ),
-            (
-                self.columns.remove and not all(pre_split),
-                "remove needs token lists: set tokens to their column",
+            "rationale_labels needs the column of the labels of tokens: set rationale": (
+                self.columns.rationale_labels and not self.columns.rationale
             ),
-            (marked, f"extras names {', '.join(marked)}, which rationale makes: rename the column"),
-            (
-                self.columns.rationale_labels and not self.columns.rationale,
-                "rationale_labels needs the column of the labels of tokens: set rationale",
+            "line_breaks needs raw text: set text to its columns instead of tokens": (
+                self.line_breaks and any(pre_split)
             ),
-            (
-                self.line_breaks and any(pre_split),
-                "line_breaks needs raw text: set text to its columns instead of tokens",
+            "language, cap_test and the limits of sentences need sentences: nested or flat": (
+                (self.cap_test or self._capped != SentenceRules()) and not has_sentences
             ),
-            (
-                (self.cap_test or self._capped != SentenceRules()) and not has_sentences,
-                "language, cap_test and the limits of sentences need sentences: nested or flat",
+            "boundary_tokens cannot be used with sentences: set it to false": (
+                has_sentences and self.rules.boundary_tokens
             ),
-            (
-                has_sentences and self.rules.boundary_tokens,
-                "boundary_tokens cannot be used with sentences: set it to false",
+            "truncate cannot be used with sentences: set max_sentences, max_sentence_tokens": (
+                has_sentences and self.rules.truncate is not None
             ),
-            (
-                has_sentences and self.rules.truncate is not None,
-                "truncate cannot be used with sentences: set max_sentences, max_sentence_tokens",
-            ),
-        ]
-        for applies, message in refused:
-            if applies:
-                raise InputError(message)
+        }
+        if message := next((message for message, applies in refused.items() if applies), None):
+            raise InputError(message)
 
     @cached_property
     def sources(self) -> dict[str, Source]:

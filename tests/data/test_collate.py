@@ -1,140 +1,28 @@
+"""Batches of texts of no corpus; those of a corpus are in test_dataset.py."""
+
 import numpy as np
-import pytest
-import torch
 
-from attnlight.batch import TextBatch
-from attnlight.data.collate import allow_classes, collate, collate_ids, pad_ragged, with_queries
+from attnlight.data.collate import collate_ids
 
 
-def ragged(seed: int = 0) -> tuple[list[list[int]], list[list[float]]]:
-    rng = np.random.default_rng(seed)
-    tokens = [rng.integers(1, 99, n).tolist() for n in (3, 1, 7, 4)]
-    return tokens, [rng.standard_normal(len(row)).astype(np.float32).tolist() for row in tokens]
-
-
-def padded(rows: list[list[int]] | list[list[float]]) -> list[list[float]]:
-    longest = max(len(row) for row in rows)
-    return [list(row) + [0] * (longest - len(row)) for row in rows]
-
-
-def test_collate_pads_every_column_to_the_longest_text() -> None:
-    tokens, scores = ragged()
-    batch = collate(
-        index=np.array([5, 0, 9, 2]),
-        lengths=np.array([len(row) for row in tokens], np.int32),
-        tokens=np.concatenate(tokens).astype(np.int32),
-        labels=np.array([1, 0, 1, 1]),
-        extras={"score": np.concatenate(scores).astype(np.float32)},
-    )
-    assert batch.index.tolist() == [5, 0, 9, 2]
-    assert batch.tokens.tolist() == padded(tokens)
-    assert batch.mask.tolist() == [[t < len(row) for t in range(7)] for row in tokens]
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [1, 0, 1, 1]
-    assert batch.extras["score"].tolist() == padded(scores)
-    assert (batch.tokens.dtype, batch.mask.dtype) == (torch.int64, torch.bool)
-    assert (batch.labels.dtype, batch.extras["score"].dtype) == (torch.int64, torch.float32)
-
-
-def test_collate_without_labels_and_extras() -> None:
-    batch = collate(np.array([0]), np.array([2]), np.array([7, 8]))
-    assert batch.labels is None
-    assert batch.extras == {}
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.float32])
-def test_padding_keeps_the_type(dtype: type[np.generic]) -> None:
-    flat = np.arange(1, 7).astype(dtype)
-    rows = pad_ragged(flat, np.array([1, 2, 3]))
-    assert rows.numpy().dtype == dtype
-    assert rows.tolist() == [[1, 0, 0], [2, 3, 0], [4, 5, 6]]
-
-
-Document = list[list[int]]
-
-
-def documents(seed: int, texts: int = 6) -> list[Document]:
-    """Texts of 1 to 4 sentences of 1 to 5 ids."""
-    rng = np.random.default_rng(seed)
-    return [
+def test_texts_are_padded_as_a_loop_pads_them() -> None:
+    rng = np.random.default_rng(1)
+    texts = [
         [rng.integers(1, 99, rng.integers(1, 6)).tolist() for _ in range(rng.integers(1, 5))]
-        for _ in range(texts)
+        for _ in range(6)
     ]
-
-
-def joined(text: Document) -> list[int]:
-    return [token for sentence in text for token in sentence]
-
-
-def nested(texts: list[Document], index: list[int] | None = None) -> TextBatch:
-    """The batch of texts whose extra is each token's id, negated."""
-    most = max(map(len, texts))
-    sizes = [[len(s) for s in text] + [0] * (most - len(text)) for text in texts]
-    flat = np.concatenate([joined(text) for text in texts]).astype(np.int32)
-    return collate(
-        np.array(index or range(len(texts))),
-        np.array(sizes, np.int32),
-        flat,
-        extras={"minus": (-flat).astype(np.int8)},
-    )
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nested_texts_are_padded_as_a_loop_pads_them(seed: int) -> None:
-    texts = documents(seed)
-    batch = nested(texts)
-    most = max(len(text) for text in texts)
-    longest = max(len(sentence) for text in texts for sentence in text)
-    assert batch.tokens.shape == batch.mask.shape == (6, most, longest)
-    assert (batch.tokens.dtype, batch.mask.dtype) == (torch.int64, torch.bool)
-    assert batch.extras["minus"].dtype == torch.int8
+    flat = [sum(text, []) for text in texts]  # noqa: RUF017
+    sizes = [list(map(len, text)) for text in texts]
+    apart, together = collate_ids(flat, sizes), collate_ids(flat)
     for b, text in enumerate(texts):
-        for s in range(most):
-            for n in range(longest):
+        for s in range(max(map(len, texts))):
+            for n in range(max(map(max, sizes))):
                 real = s < len(text) and n < len(text[s])
-                assert batch.mask[b, s, n] == real
-                assert batch.tokens[b, s, n] == (text[s][n] if real else 0)
-                assert batch.extras["minus"][b, s, n] == (-text[s][n] if real else 0)
-
-
-def test_a_nested_text_is_the_same_in_any_batch() -> None:
-    texts = documents(7)
-    whole = nested(texts)
-    for order in ([3], [5, 3, 0], [3, 1, 2, 4]):
-        part = nested([texts[number] for number in order], order)
-        for place, number in enumerate(order):
-            real = part.mask[place]
-            assert part.tokens[place][real].tolist() == joined(texts[number])
-            assert torch.equal(part.tokens[place][real], whole.tokens[number][whole.mask[number]])
-            assert real.sum(-1)[real.any(-1)].tolist() == [len(s) for s in texts[number]]
-
-
-def test_texts_of_no_corpus() -> None:
-    texts = documents(1)
-    flat = [joined(text) for text in texts]
-    apart = collate_ids(flat, [[len(sentence) for sentence in text] for text in texts])
-    assert torch.equal(apart.tokens, nested(texts).tokens)
-    assert torch.equal(apart.mask, nested(texts).mask)
-    together = collate_ids(flat)
-    assert together.tokens.tolist() == padded(flat)
+                assert apart.mask[b, s, n] == real
+                assert apart.tokens[b, s, n] == (text[s][n] if real else 0)
+        padding = [0] * (together.tokens.shape[1] - len(flat[b]))
+        assert together.tokens[b].tolist() == flat[b] + padding
+        assert together.mask[b].sum() == len(flat[b])
     assert together.index.tolist() == list(range(6))
     assert together.labels is None
     assert len(collate_ids([])) == 0
-
-
-def test_queries_are_padded_beside_their_passages() -> None:
-    queries, _ = ragged(3)
-    batch = with_queries(collate_ids([[5], [6, 7], [8], [9]]), queries)
-    assert batch.query is not None
-    assert batch.query_mask is not None
-    assert batch.query.tolist() == padded(queries)
-    assert batch.query_mask.tolist() == [[n < len(row) for n in range(7)] for row in queries]
-    assert (batch.query.dtype, batch.query_mask.dtype) == (torch.int64, torch.bool)
-    assert batch.tokens.tolist() == [[5, 0], [6, 7], [8, 0], [9, 0]]
-
-
-def test_allowed_classes_are_those_listed() -> None:
-    allowed = [[2, 0], [1], [], [3, 3]]
-    batch = allow_classes(collate_ids([[5]] * 4), allowed, 4)
-    assert batch.allowed_classes is not None
-    assert batch.allowed_classes.tolist() == [[n in row for n in range(4)] for row in allowed]

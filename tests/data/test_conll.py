@@ -1,10 +1,11 @@
-"""Files of columns."""
+"""Files of columns, and the BIO tags in them."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
+from attnlight.data.bio import check_tags, split_tag, tags_of
 from attnlight.data.conll import load_columns, read_sentences
 from attnlight.errors import InputError
 
@@ -58,3 +59,23 @@ def test_what_is_no_text(tmp_path: Path) -> None:
     broken.write_bytes(b"no gzip")
     with pytest.raises(InputError, match=r"train\.gz cannot be read"):
         list(read_sentences(broken, [0]))
+
+
+KNOWN = tags_of(["NP", "VP"])
+
+
+@pytest.mark.parametrize("tag", ["", "B", "I-", "O-NP", "E-NP", "NP", "b-NP"])
+def test_what_is_no_tag(tag: str) -> None:
+    with pytest.raises(InputError, match="not of the BIO scheme; expected O, B-<type> or I-<type>"):
+        split_tag(tag)
+    assert split_tag("I-NP-SBJ") == ("I", "NP-SBJ")  # types may hold dashes
+
+
+@pytest.mark.parametrize(
+    ("tags", "token"), [("I-NP", 0), ("O I-NP", 1), ("B-NP I-NP I-VP", 2), ("B-NP O I-NP", 2)]
+)
+def test_an_inside_without_a_begin_is_named(tags: str, token: int) -> None:
+    with pytest.raises(InputError, match=f"train.txt, token {token}, has the tag .*conlleval"):
+        check_tags("train.txt", tags.split(), KNOWN)
+    check_tags("train.txt", tags.split(), KNOWN, strict=False)
+    check_tags("train.txt", ["O", "B-NP", "B-NP", "I-NP", "B-VP", "I-VP", "I-VP"], KNOWN)

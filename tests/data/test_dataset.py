@@ -1,11 +1,13 @@
+"""Splits on disk as batches: flat texts, sentences, and pairs, against their columns."""
+
 import pickle
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
@@ -13,18 +15,17 @@ from attnlight.errors import InputError
 
 ROWS = 257
 WORDS = ["a", "good", "film", "plot"]
+Columns = dict[str, list[Any]]
+KINDS = {"index": "int64", "label": "int64", "length": "int32"}
+LISTS = {"tokens": "int32", "evidence": "int8", "score": "float32", "sentences": "int32"}
+LISTS |= {"query": "int32", "allowed": "int16"}
 
 
-def write(
-    folder: Path, columns: dict[str, list], features: datasets.Features, **options: int
-) -> None:
-    datasets.Dataset.from_dict(columns, features).save_to_disk(str(folder), **options)
-
-
-def random_columns(seed: int = 0) -> tuple[dict[str, list], datasets.Features]:
+def random_columns(kind: str, seed: int = 0) -> Columns:
+    """Texts; with sentences of at most 4 ids; or with queries and allowed classes."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 12, ROWS).tolist()
-    columns = {
+    columns: Columns = {
         "index": (np.arange(ROWS) * 3 + 1).tolist(),
         "label": rng.integers(0, 3, ROWS).tolist(),
         "length": lengths,
@@ -32,21 +33,37 @@ def random_columns(seed: int = 0) -> tuple[dict[str, list], datasets.Features]:
         "evidence": [rng.integers(-1, 2, n).tolist() for n in lengths],
         "score": [rng.standard_normal(n).astype(np.float32).tolist() for n in lengths],
     }
-    lists = {"tokens": "int32", "evidence": "int8", "score": "float32"}
-    numbers = {"index": "int64", "label": "int64", "length": "int32"}
-    features = {name: datasets.Value(kind) for name, kind in numbers.items()}
-    features |= {name: datasets.List(datasets.Value(kind)) for name, kind in lists.items()}
-    return columns, datasets.Features(features)
+    if kind == "nested":
+        columns["sentences"] = [[4] * (n // 4) + [n % 4] * (n % 4 > 0) for n in lengths]
+    if kind == "pairs":
+        columns["query"] = [rng.integers(1, 500, n).tolist() for n in rng.integers(1, 9, ROWS)]
+        columns["allowed"] = [[x, *rng.integers(0, 3, x).tolist()] for x in columns["label"]]
+    return columns
 
 
-@pytest.fixture(params=[1, 3], ids=["one file", "three files"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, dict[str, list]]:
-    columns, features = random_columns()
-    write(tmp_path / "train", columns, features, num_shards=request.param)
-    return TokenDataset(tmp_path / "train"), columns
+def write(folder: Path, columns: Columns, **options: int) -> None:
+    features = {name: datasets.Value(kind) for name, kind in KINDS.items() if name in columns}
+    lists = {name: datasets.Value(kind) for name, kind in LISTS.items() if name in columns}
+    features |= {name: datasets.List(value) for name, value in lists.items()}
+    rows = datasets.Dataset.from_dict(columns, datasets.Features(features))
+    rows.save_to_disk(str(folder), **options)
 
 
-Stored = tuple[TokenDataset, dict[str, list]]
+@pytest.fixture(params=["flat", "nested", "pairs"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, Columns]:
+    columns = random_columns(request.param)
+    write(tmp_path / "train", columns, num_shards=3)
+    (tmp_path / "corpus.json").write_text('{"classes": ["a", "b", "c", "d"]}')
+    return TokenDataset(tmp_path / "train", nested=request.param == "nested"), columns
+
+
+Stored = tuple[TokenDataset, Columns]
+
+
+def parts(columns: Columns, name: str, row: int) -> list[list[Any]]:
+    """A column of a text, by sentences where it has them."""
+    stops = np.cumsum(columns["sentences"][row])[:-1] if "sentences" in columns else []
+    return [part.tolist() for part in np.split(np.array(columns[name][row]), stops)]
 
 
 def test_columns_are_compact_arrays(stored: Stored) -> None:
@@ -54,32 +71,49 @@ def test_columns_are_compact_arrays(stored: Stored) -> None:
     assert len(dataset) == ROWS
     assert dataset.extras == ["evidence", "score"]
     assert dataset.labels is not None
-    assert (dataset.index.dtype, dataset.lengths.dtype) == (np.int64, np.int32)
-    assert dataset.labels.dtype == np.int64
-    assert dataset.index.tolist() == columns["index"]
-    assert dataset.lengths.tolist() == columns["length"]
+    assert [a.dtype for a in (dataset.index, dataset.labels)] == [np.int64, np.int64]
+    assert dataset.lengths.dtype == dataset.shapes.dtype == np.int32
+    for name, values in (("index", dataset.index), ("length", dataset.lengths)):
+        assert values.tolist() == columns[name]
     assert dataset.labels.tolist() == columns["label"]
+    shapes = columns["length"]
+    if "sentences" in columns:
+        shapes = [[len(sizes), max(sizes)] for sizes in columns["sentences"]]
+        assert TokenDataset(dataset.folder).shapes.tolist() == columns["length"]
+    if "query" in columns:
+        shapes = [[n, len(query)] for n, query in zip(shapes, columns["query"], strict=True)]
+    assert dataset.shapes.tolist() == shapes
 
 
 @pytest.mark.parametrize("size", [1, 2, 32, ROWS])
 def test_a_batch_contains_the_requested_rows(stored: Stored, size: int) -> None:
     dataset, columns = stored
+    pickled = pickle.dumps(dataset)
+    assert len(pickled) < 1000  # no rows
     positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
-    batch = dataset[positions]
+    batch: Any = pickle.loads(pickled)[positions]
     assert batch.index.tolist() == [columns["index"][p] for p in positions]
-    assert batch.labels is not None
     assert batch.labels.tolist() == [columns["label"][p] for p in positions]
-    for row, position in enumerate(positions):
-        n = columns["length"][position]
-        assert batch.mask[row].tolist() == [t < n for t in range(batch.mask.shape[1])]
-        assert batch.tokens[row, :n].tolist() == columns["tokens"][position]
-        for name in ("evidence", "score"):
-            assert batch.extras[name][row, :n].tolist() == columns[name][position]
-            assert not batch.extras[name][row, n:].any()
-    assert batch.tokens.shape[1] == max(columns["length"][p] for p in positions)
-    assert batch.tokens.dtype == torch.int64
-    assert batch.extras["evidence"].dtype == torch.int8
-    assert batch.extras["score"].dtype == torch.float32
+    nested, dimensions = "sentences" in columns, batch.tokens.ndim
+    assert dimensions == 2 + nested
+    sizes = [list(map(len, parts(columns, "tokens", p))) for p in positions]
+    most = (max(map(len, sizes)),) if nested else ()
+    assert batch.tokens.shape == batch.mask.shape == (size, *most, max(map(max, sizes)))
+    for name, values in ({"tokens": batch.tokens} | batch.extras).items():
+        for row, position in enumerate(positions):
+            found, mask = values[row], batch.mask[row]
+            pairs = zip(found, mask, strict=True) if nested else [(found, mask)]
+            lists = [v[m].tolist() for v, m in pairs if m.any()]
+            assert lists == parts(columns, name, position)
+            assert mask.sum(-1)[mask.any(-1)].flatten().tolist() == sizes[row]
+            assert not found[~mask].any()
+    types = [values.dtype for values in (batch.tokens, *batch.extras.values())]
+    assert types == [torch.int64, torch.int8, torch.float32]
+    for row, position in enumerate(positions if "query" in columns else ()):
+        ids, allowed = columns["query"][position], columns["allowed"][position]
+        assert batch.query[row].tolist() == ids + [0] * (batch.query.shape[1] - len(ids))
+        assert batch.query_mask[row].tolist() == [n < len(ids) for n in range(batch.query.shape[1])]
+        assert batch.allowed_classes[row].tolist() == [n in allowed for n in range(4)]
 
 
 def test_a_negative_position_repeats_a_row_without_its_index(stored: Stored) -> None:
@@ -87,214 +121,49 @@ def test_a_negative_position_repeats_a_row_without_its_index(stored: Stored) -> 
     batch = dataset[[4, -1 - 4, -1]]  # -1 - p repeats row p to fill a rank's batches
     assert batch.index.tolist() == [columns["index"][4], -1, -1]
     assert torch.equal(batch.tokens[0], batch.tokens[1])
-    assert batch.tokens[2, : columns["length"][0]].tolist() == columns["tokens"][0]
-
-
-def test_one_position_is_a_batch_of_one(stored: Stored) -> None:
     # `Trainer(overfit_batches=...)` replaces the sampler by one that yields single positions.
-    dataset, columns = stored
-    assert dataset[7].tokens.tolist() == [columns["tokens"][7]]
+    assert torch.equal(dataset[7].tokens, dataset[[7]].tokens)
 
 
-def test_batches_are_writable_copies(stored: Stored) -> None:
-    dataset, columns = stored
-    batch = dataset[[0, 1]]
-    batch.apply(lambda tensor: tensor.zero_())
-    assert dataset[[0]].tokens.tolist() == [columns["tokens"][0]]
-    assert dataset[[0]].index.tolist() == [columns["index"][0]]
-
-
-def test_a_pickled_dataset_contains_no_rows(stored: Stored) -> None:
-    dataset, columns = stored
-    pickled = pickle.dumps(dataset)
-    assert len(pickled) < 1000
-    assert pickle.loads(pickled)[[3]].tokens.tolist() == [columns["tokens"][3]]
-
-
-def test_labels_may_be_absent(tmp_path: Path) -> None:
-    columns, features = random_columns()
-    del columns["label"], features["label"]
-    write(tmp_path / "test", columns, features)
+def test_labels_may_be_absent_and_sentences_may_not(tmp_path: Path) -> None:
+    columns = random_columns("flat")
+    del columns["label"]
+    write(tmp_path / "test", columns)
     dataset = TokenDataset(tmp_path / "test")
     assert dataset.labels is None
     assert dataset[[0, 1]].labels is None
+    with pytest.raises(InputError, match="was prepared without sentences"):
+        TokenDataset(tmp_path / "test", nested=True)
 
 
-def write_tokenizer(folder: Path, boundaries: bool = True) -> None:
+@pytest.mark.parametrize("source", ["text", "words", "sentences", None])
+def test_words_are_those_of_the_source_if_it_is_stored(tmp_path: Path, source: str | None) -> None:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    vocabulary = {word: number for number, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if boundaries:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 2), ("[EOS]", 3)]
-        )
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
-@pytest.mark.parametrize("source", ["text", "words", None])
-def test_words_are_those_of_the_source_if_it_is_stored(tmp_path: Path, source: str | None) -> None:
-    texts = ["A  Good FILM indeed", ""]
-    columns: dict[str, list] = {
+    columns: Columns = {
         "index": [0, 1],
         "length": [6, 3],
         "tokens": [[2, 4, 5, 6, 1, 3], [2, 1, 3]],
     }
-    if source is not None:
+    if source in ("text", "words"):
+        texts = ["A  Good FILM indeed", ""]
         columns[source] = texts if source == "text" else [text.split() for text in texts]
+    if source == "sentences":
+        columns |= {"tokens": [[4, 5, 6, 1], [1]], "sentences": [[2, 2], [1]]}
+        columns["text"] = [["A Good more ", "FILM  indeed"], [""]]  # `more` was cut
     datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "test"))
-    write_tokenizer(tmp_path)
-    dataset = TokenDataset(tmp_path / "test")
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    before, after = [], []
+    if source != "sentences":
+        before, after = ["[BOS]"], ["[EOS]"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 2), ("[EOS]", 3)]
+        )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    dataset = TokenDataset(tmp_path / "test", nested=source == "sentences")
     expected = ["A", "Good", "FILM", "indeed"] if source else ["a", "good", "film", "[UNK]"]
-    assert dataset.words(0) == ["[BOS]", *expected, "[EOS]"]
-    assert dataset.words(1) == ["[BOS]", "[UNK]", "[EOS]"]
-
-
-def with_sentences(columns: dict[str, list], features: datasets.Features) -> datasets.Features:
-    """Divide each text into sentences of at most 4 ids; return the features with their column."""
-    columns["sentences"] = [[4] * (n // 4) + [n % 4] * (n % 4 > 0) for n in columns["length"]]
-    return datasets.Features(features | {"sentences": datasets.List(datasets.Value("int32"))})
-
-
-@pytest.fixture(params=[1, 3], ids=["one file", "three files"])
-def nested_stored(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> tuple[TokenDataset, dict[str, list]]:
-    columns, features = random_columns()
-    features = with_sentences(columns, features)
-    write(tmp_path / "train", columns, features, num_shards=request.param)
-    return TokenDataset(tmp_path / "train", nested=True), columns
-
-
-@pytest.mark.parametrize("size", [1, 2, 32, ROWS])
-def test_a_nested_batch_keeps_sentences_apart(nested_stored: Stored, size: int) -> None:
-    dataset, columns = nested_stored
-    assert dataset.extras == ["evidence", "score"]
-    positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
-    batch = dataset[positions]
-    sizes = [columns["sentences"][p] for p in positions]
-    shape = (size, max(map(len, sizes)), max(map(max, sizes)))
-    assert batch.tokens.shape == batch.mask.shape == shape
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [columns["label"][p] for p in positions]
-    columns_of = {"evidence": batch.extras["evidence"], "score": batch.extras["score"]}
-    for row, position in enumerate(positions):
-        start = 0
-        for k in range(shape[1]):
-            n = sizes[row][k] if k < len(sizes[row]) else 0
-            assert batch.mask[row, k].tolist() == [t < n for t in range(shape[2])]
-            for name, values in ({"tokens": batch.tokens} | columns_of).items():
-                expected = columns[name][position][start : start + n]
-                assert values[row, k, :n].tolist() == expected
-                assert not values[row, k, n:].any()
-            start += n
-        assert start == columns["length"][position]
-
-
-def test_sentences_may_be_read_as_one_text(nested_stored: Stored) -> None:
-    nested, columns = nested_stored
-    flat = TokenDataset(nested.folder)
-    assert flat.extras == nested.extras
-    batch = flat[[3, 5]]
-    assert batch.tokens[0][batch.mask[0]].tolist() == columns["tokens"][3]
-    assert batch.extras["score"].shape == batch.tokens.shape == (2, max(flat.lengths[[3, 5]]))
-    assert flat.shapes is flat.lengths
-
-
-def test_shapes_are_the_number_of_sentences_and_the_longest(nested_stored: Stored) -> None:
-    dataset, columns = nested_stored
-    expected = [[len(sizes), max(sizes)] for sizes in columns["sentences"]]
-    assert dataset.shapes.tolist() == expected
-    assert dataset.shapes.dtype == np.int32
-
-
-def test_a_pickled_nested_dataset_stays_nested(nested_stored: Stored) -> None:
-    dataset, _ = nested_stored
-    pickled = pickle.dumps(dataset)
-    assert len(pickled) < 1000
-    restored = pickle.loads(pickled)
-    assert torch.equal(restored[[3, -1 - 8]].tokens, dataset[[3, -1 - 8]].tokens)
-    assert restored[[-1 - 8]].index.tolist() == [-1]
-
-
-def test_spawned_workers_load_the_same_batches(tmp_path: Path) -> None:
-    columns, features = random_columns()
-    write(tmp_path / "train", columns, with_sentences(columns, features))
-    dataset = TokenDataset(tmp_path / "train", nested=True)
-    batches = [[0, 5], [9, -1 - 9]]
-    loader = DataLoader(
-        dataset, sampler=batches, batch_size=None, num_workers=1, multiprocessing_context="spawn"
-    )  # type: ignore[arg-type]
-    for batch, positions in zip(loader, batches, strict=True):
-        assert torch.equal(batch.tokens, dataset[positions].tokens)
-        assert torch.equal(batch.mask, dataset[positions].mask)
-
-
-def test_a_corpus_without_sentences_cannot_be_nested(tmp_path: Path) -> None:
-    columns, features = random_columns()
-    write(tmp_path / "train", columns, features)
-    with pytest.raises(InputError, match="train was prepared without sentences"):
-        TokenDataset(tmp_path / "train", nested=True)
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_words_of_sentences_are_those_of_the_source(tmp_path: Path, nested: bool) -> None:
-    columns: dict[str, list] = {
-        "index": [0, 1],
-        "length": [5, 1],
-        # The second sentence was truncated to two tokens.
-        "tokens": [[4, 5, 6, 5, 1], [1]],
-        "sentences": [[3, 2], [1]],
-        "text": [["A  Good FILM ", "good Indeed FILM"], [" "]],
-    }
-    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "test"))
-    write_tokenizer(tmp_path, boundaries=False)
-    dataset = TokenDataset(tmp_path / "test", nested)
-    assert dataset.words(0) == ["A", "Good", "FILM", "good", "Indeed"]
-    assert dataset.words(1) == ["[UNK]"]
-
-
-@pytest.fixture(params=[1, 3], ids=["one file", "three files"])
-def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset, dict[str, list]]:
-    columns, features = random_columns()
-    rng = np.random.default_rng(4)
-    columns["query"] = [rng.integers(1, 500, n).tolist() for n in rng.integers(1, 9, ROWS)]
-    columns["query_text"] = [f"row {row}" for row in range(ROWS)]
-    columns["allowed"] = [
-        [label, *rng.integers(0, 3, n).tolist()]
-        for label, n in zip(columns["label"], rng.integers(0, 4, ROWS), strict=True)
-    ]
-    features |= {"query": datasets.List(datasets.Value("int32"))}
-    features |= {"query_text": datasets.Value("string")}
-    features |= {"allowed": datasets.List(datasets.Value("int16"))}
-    write(tmp_path / "train", columns, datasets.Features(features), num_shards=request.param)
-    (tmp_path / "corpus.json").write_text('{"classes": ["a", "b", "c", "d"]}')
-    return TokenDataset(tmp_path / "train"), columns
-
-
-@pytest.mark.parametrize("size", [1, 2, 32, ROWS])
-def test_a_batch_of_pairs_holds_the_rows_asked_for(pairs: Stored, size: int) -> None:
-    dataset, columns = pairs
-    assert dataset.extras == ["evidence", "score"]
-    positions = np.random.default_rng(size).permutation(ROWS)[:size].tolist()
-    batch = pickle.loads(pickle.dumps(dataset))[[-1 - positions[0], *positions[1:]]]
-    assert batch.query is not None
-    assert batch.query_mask is not None
-    assert batch.allowed_classes is not None
-    longest = max(len(columns["query"][p]) for p in positions)
-    assert batch.query.shape == batch.query_mask.shape == (size, longest)
-    for row, position in enumerate(positions):
-        ids, allowed = columns["query"][position], columns["allowed"][position]
-        assert batch.query[row].tolist() == ids + [0] * (longest - len(ids))
-        assert batch.query_mask[row].tolist() == [n < len(ids) for n in range(longest)]
-        assert batch.allowed_classes[row].tolist() == [n in allowed for n in range(4)]
-        assert batch.tokens[row][batch.mask[row]].tolist() == columns["tokens"][position]
-
-
-def test_shapes_of_pairs_are_of_passage_and_query(pairs: Stored) -> None:
-    dataset, columns = pairs
-    lengths = zip(columns["tokens"], columns["query"], strict=True)
-    assert dataset.shapes.tolist() == [[len(tokens), len(query)] for tokens, query in lengths]
-    assert dataset.shapes.dtype == np.int32
+    assert dataset.words(0) == [*before, *expected, *after]
+    assert dataset.words(1) == [*before, "[UNK]", *after]

@@ -18,34 +18,6 @@ def read(reader: DocumentReader, rows: list[int]) -> list[documents.Documents]:
     return list(reader(np.array(rows, np.int64)))
 
 
-def test_columns_are_joined_and_missing_texts_are_empty() -> None:
-    source = Source(path="a/b", text=["title", "body"])
-    (read_,) = read(reader(source, title=["x", None, "y"], body=["1", "2", None]), [0, 1, 2])
-    assert read_.texts == ["x 1", " 2", "y "]
-
-
-def test_columns_may_be_joined_by_an_empty_line() -> None:
-    source = Source(path="a/b", text=["title", "body"])
-    rows = datasets.Dataset.from_dict({"title": ["x", None], "body": ["1", "2"]})
-    (read_,) = read(DocumentReader(rows, source, joint="\n\n"), [0, 1])
-    assert read_.texts == ["x\n\n1", "\n\n2"]
-
-
-def test_line_breaks_may_be_written_as_a_backslash_and_an_n() -> None:
-    rows = datasets.Dataset.from_dict({"text": ["one.\\n\\ntwo\nthree", "c:\\dir"]})
-    (kept,) = read(DocumentReader(rows, Source(text="text")), [0, 1])
-    assert kept.texts == ["one.\\n\\ntwo\nthree", "c:\\dir"]
-    (broken,) = read(DocumentReader(rows, Source(text="text"), line_breaks=True), [0, 1])
-    assert broken.texts == ["one.\n\ntwo\nthree", "c:\\dir"]
-
-
-def test_ready_tokens_are_joined_and_kept() -> None:
-    source = Source(path="a/b", tokens="words")
-    (read_,) = read(reader(source, words=[["a", "b"], [], None]), [0, 1, 2])
-    assert read_.texts == ["a b", "", ""]
-    assert read_.words == [["a", "b"], [], []]
-
-
 def test_rows_are_read_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "READ_ROWS", 7)
     monkeypatch.setattr(documents, "ENCODE_CHARACTERS", 20)
@@ -56,12 +28,6 @@ def test_rows_are_read_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPatch) -
     assert [text for part in found for text in part.texts] == [texts[row] for row in rows]
     for part in found:
         assert len(part.texts) == 1 or sum(map(len, part.texts)) <= 20 + max(map(len, part.texts))
-
-
-def test_rows_of_an_indexed_dataset_are_its_own() -> None:
-    rows = datasets.Dataset.from_dict({"text": list("abcdef")}).select([5, 3, 1])
-    (part,) = DocumentReader(rows, Source(text="text"))(np.array([0, 2]))
-    assert part.texts == ["f", "b"]
 
 
 @pytest.mark.parametrize("chosen", [[], [0], [2, 3], [1, 7, 8], [9], list(range(10))])

@@ -1,76 +1,31 @@
+"""Per-token columns in a split on disk."""
+
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
-import pytest
-from tokenizers import Tokenizer
 
 from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
 from attnlight.data.parts import Part
-from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules, make_tokenizer
-
-TEXTS = ["Good film", "", "bad <br />film 2", "!!!", "film"]
-
-
-def write(
-    folder: Path,
-    rules: TextRules,
-    source: Source,
-    extras: tuple[str, ...] = (),
-    **columns: list[Any],
-) -> tuple[TokenDataset, datasets.Dataset, int]:
-    reader = DocumentReader(datasets.Dataset.from_dict(columns), source, extras)
-    labels = np.arange(len(reader.rows)) % 2
-    tokenizer = make_tokenizer(rules, ["film", "good", "qqq"])
-    kept = np.arange(len(reader.rows))[1:] if len(reader.rows) > 1 else np.arange(1)
-    part = Part("train", kept, reader=reader, labels=labels)
-    counts = write_split(folder / "train", part, tokenizer)
-    assert list(counts) == ["empty"]
-    rows = datasets.load_from_disk(str(folder / "train"))
-    return TokenDataset(folder / "train"), rows, counts["empty"]
-
-
-def test_columns_of_a_split(tmp_path: Path) -> None:
-    rules = TextRules(splitting="words", digits="qqq", markup=True)
-    dataset, rows, empty = write(tmp_path, rules, Source(text="text"), text=TEXTS)
-    assert [p.name for p in tmp_path.iterdir()] == ["train"]
-    assert rows["text"][:] == TEXTS[1:]
-    assert rows["tokens"][:] == [
-        [BOS, UNK, EOS],
-        [BOS, UNK, 4, 6, EOS],
-        [BOS, UNK, EOS],
-        [BOS, 4, EOS],
-    ]
-    assert empty == 2
-    assert dataset.index.tolist() == [1, 2, 3, 4]
-    assert dataset.labels is not None
-    assert dataset.labels.tolist() == [1, 0, 1, 0]
-    assert dataset.lengths.tolist() == [3, 5, 3, 3]
-    types = {name: str(rows.features.arrow_schema.field(name).type) for name in rows.column_names}
-    assert types == {
-        "index": "int64",
-        "label": "int64",
-        "length": "int32",
-        "tokens": "list<item: int32>",
-        "text": "string",
-    }
 
 
 def test_extras_follow_splitting_dropping_and_cutting(tmp_path: Path) -> None:
     words = [["skipped"], ["It's", "a", "-", "Good", "film"], ["!"], ["film", "2x4", "--", "good"]]
     marks = [[9], [1, 2, 3, 4, 5], [7], [1, 0, 5, 6]]
     share = [[0.0], [0.1, 0.2, 0.3, 0.4, 0.5], [0.7], [0.1, 0.2, 0.3, 0.4]]
+    columns = datasets.Dataset.from_dict({"words": words, "marks": marks, "share": share})
+    reader = DocumentReader(columns, Source(tokens="words"), ("marks", "share"))
+    part = Part("train", np.arange(1, 4), reader=reader, labels=np.arange(4) % 2)
     rules = TextRules(splitting="words", digits="qqq", truncate=4)
-    source = Source(tokens="words")
-    dataset, rows, _ = write(
-        tmp_path, rules, source, ("marks", "share"), words=words, marks=marks, share=share
-    )
+    tokenizer = make_tokenizer(rules, ["film", "good", "qqq"])
+    assert write_split(tmp_path / "train", part, tokenizer) == {"empty": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["train"]
+    rows = datasets.load_from_disk(str(tmp_path / "train"))
     assert rows["words"][:] == words[1:]
     assert rows["tokens"][:] == [
         [BOS, UNK, UNK, UNK, 5, EOS],  # it s a good, cut before film
@@ -81,53 +36,10 @@ def test_extras_follow_splitting_dropping_and_cutting(tmp_path: Path) -> None:
     expected = [[0, 0.1, 0.1, 0.2, 0.4, 0], [0, 0, 0], [0, 0.1, 0.2, 0.4, 0]]
     for found, wanted in zip(rows["share"][:], expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    batch = dataset[[0, 2]]
+    batch = TokenDataset(tmp_path / "train")[[0, 2]]
     assert batch.extras["marks"].tolist() == [[0, 1, 1, 2, 4, 0], [0, 1, 0, 6, 0, 0]]
-    assert str(rows.features.arrow_schema.field("marks").type) == "list<item: int8>"
-
-
-@pytest.mark.parametrize("boundary", [True, False])
-def test_a_very_long_text_and_one_token(tmp_path: Path, boundary: bool) -> None:
-    rules = TextRules(boundary_tokens=boundary)
-    texts = ["-", "good " * 20_000, "good"]
-    dataset, rows, _ = write(tmp_path, rules, Source(text="text"), text=texts)
-    assert dataset.lengths.tolist() == [20_000 + 2 * boundary, 1 + 2 * boundary]
-    assert set(rows["tokens"][0][boundary : 20_000 + boundary]) == {5}
-
-
-def test_the_json_alone_reads_raw_text_as_the_corpus_was(tmp_path: Path) -> None:
-    texts = [f"Good <b>film</b> {number} isn't -LRB- bad -RRB-, é [PAD]" for number in range(2000)]
-    rules = TextRules(splitting="punctuation", digits="qqq", markup=True, truncate=7)
-    _, rows, _ = write(tmp_path, rules, Source(text="text"), text=texts)
-    tokenizer = Tokenizer.from_str(make_tokenizer(rules, ["film", "good", "qqq"]).to_str())
-    assert [tokenizer.encode(text).ids for text in rows["text"][:]] == rows["tokens"][:]
-
-
-def test_columns_of_a_split_of_sentences(tmp_path: Path) -> None:
-    rules = TextRules(splitting="words", boundary_tokens=False)
-    texts = ["Good film. A bad one! Film good film...", "", "Film?"]
-    reader = DocumentReader(datasets.Dataset.from_dict({"text": texts}), Source(text="text"))
-    counts = write_split(
-        tmp_path / "train",
-        Part("train", np.arange(3), reader=reader, labels=np.array([1, 0, 1])),
-        make_tokenizer(rules, ["film", "good"]),
-        SentenceRules(max_sentences=2, max_tokens=2),
-    )
-    assert counts == {"empty": 1, "cut": 1, "cut_sentences": 1, "cut_tokens": 4}
-    rows = datasets.load_from_disk(str(tmp_path / "train"))
-    assert rows["tokens"][:] == [[5, 4, UNK, UNK], [UNK], [4]]
-    assert rows["sentences"][:] == [[2, 2], [1], [1]]
-    assert rows["length"][:] == [4, 1, 1]
-    assert rows["label"][:] == [1, 0, 1]
-    assert rows["text"][:] == [["Good film. ", "A bad one! "], [""], ["Film?"]]
     types = {name: str(rows.features.arrow_schema.field(name).type) for name in rows.column_names}
-    assert types == {
-        "index": "int64",
-        "label": "int64",
-        "length": "int32",
-        "tokens": "list<item: int32>",
-        "sentences": "list<item: int32>",
-        "text": "list<item: string>",
+    lists = {"tokens": "int32", "marks": "int8", "share": "float", "words": "string"}
+    assert types == {"index": "int64", "label": "int64", "length": "int32"} | {
+        name: f"list<item: {kind}>" for name, kind in lists.items()
     }
-    dataset = TokenDataset(tmp_path / "train", nested=True)
-    assert dataset[[0, 2]].tokens.tolist() == [[[5, 4], [UNK, UNK]], [[4, 0], [0, 0]]]

@@ -53,15 +53,6 @@ def test_labels_become_classes(
     assert read(labelled(values, names), classes) == expected
 
 
-def test_another_source_is_matched_by_name_whatever_its_numbers() -> None:
-    assert read(labelled([0, 1], ["pos", "neg"]), names=["neg", "pos"]) == (["neg", "pos"], [1, 0])
-
-
-def test_a_test_split_may_lack_a_listed_label() -> None:
-    classes: Classes = {"n": [0, 1], "p": [3, 4]}
-    assert read(labelled([1, 4, 2]), classes, ["n", "p"])[1] == [0, 1, -1]
-
-
 @pytest.mark.parametrize(
     ("values", "names", "classes", "message"),
     [
@@ -89,19 +80,6 @@ def test_wrong_labels_are_refused(
         read(labelled(values, names), classes)
 
 
-def test_label_that_training_does_not_have() -> None:
-    with pytest.raises(InputError, match="has label 2, which is not among the classes 0, 1"):
-        read(labelled([0, 2]), names=["0", "1"])
-
-
-def test_missing_column_lists_those_present() -> None:
-    rows = datasets.Dataset.from_dict({"text": ["a"], "target": [0]})
-    with pytest.raises(
-        InputError, match=r"a/b has no column 'label'; it has text, target: set label to"
-    ):
-        read(rows)
-
-
 def test_time_grows_with_the_number_of_classes() -> None:
     count = 60_000
     names = [f"class{number}" for number in range(count)]
@@ -110,3 +88,11 @@ def test_time_grows_with_the_number_of_classes() -> None:
     assert found == names
     assert numbers == [*range(count), *range(count)]
     assert time.process_time() - began < 10  # 60 s where each label is looked for in a list
+
+
+def test_a_test_split_is_matched_by_the_names_of_training() -> None:
+    assert read(labelled([0, 1], ["pos", "neg"]), names=["neg", "pos"]) == (["neg", "pos"], [1, 0])
+    classes: Classes = {"n": [0, 1], "p": [3, 4]}
+    assert read(labelled([1, 4, 2]), classes, ["n", "p"])[1] == [0, 1, -1]
+    with pytest.raises(InputError, match="has label 2, which is not among the classes 0, 1"):
+        read(labelled([0, 2]), names=["0", "1"])

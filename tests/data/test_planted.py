@@ -1,4 +1,5 @@
-import json
+"""Planted texts against a naive reading of their words."""
+
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ SPECS = {
     "tight": PlantedSpec(negation=0.5, min_tokens=12, max_tokens=12),
     "no distractors": PlantedSpec(distractors=0, redundancy=1, min_tokens=3, negation=0.3),
 }
+EACH = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
 
 
 @dataclass
@@ -70,53 +72,26 @@ def recount(spec: PlantedSpec, text: Text) -> tuple[Counter[int], list[int], boo
     return votes, signs, negated
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+@EACH
 def test_labels_and_evidence_agree_with_a_naive_reading(spec: PlantedSpec) -> None:
     seen_negated = 0
     for text in draw(spec):
         votes, signs, negated = recount(spec, text)
-        assert votes[text.label] == spec.redundancy
         assert votes.total() == spec.redundancy + spec.distractors
         assert votes.most_common(1)[0] == (text.label, spec.redundancy)
         assert text.evidence == signs
         assert spec.min_tokens <= len(text.words) <= spec.max_tokens
         seen_negated += negated
+        # Without order it is one of the class before, and negated throughout or not at all.
+        spoken = Counter(keyword_class(spec, word) for word in text.words)
+        assert spoken[(text.label - negated) % spec.num_classes] == spec.redundancy
+        negators = [n for n, word in enumerate(text.words) if word.startswith("not")]  # never last
+        assert len(negators) == spec.pairs
+        assert {keyword_class(spec, text.words[n + 1]) is not None for n in negators} <= {negated}
     assert abs(seen_negated / 600 - spec.negation) < 0.07
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
-def test_a_text_is_negated_throughout_or_not_at_all(spec: PlantedSpec) -> None:
-    for text in draw(spec):
-        after = Counter(
-            keyword_class(spec, text.words[position + 1]) is not None
-            for position, word in enumerate(text.words)
-            if word.startswith("not")  # never the last word
-        )
-        assert len(after) <= 1
-        assert after.total() == (spec.redundancy + spec.distractors) * (spec.negation > 0)
-
-
-@pytest.mark.parametrize("name", ["negation", "four classes"])
-def test_without_order_a_negated_text_is_one_of_the_class_before(name: str) -> None:
-    spec = SPECS[name]
-    for text in draw(spec):
-        _, _, negated = recount(spec, text)
-        spoken = Counter(keyword_class(spec, word) for word in text.words)
-        by_itself = (text.label - negated) % spec.num_classes
-        assert spoken[by_itself] == spec.redundancy
-        assert sum(word.startswith("not") for word in text.words) == spec.pairs
-
-
-def test_every_word_is_used_and_keywords_are_even() -> None:
-    spec = SPECS["negation"]
-    counts = Counter(word for text in draw(spec, 3000) for word in text.words)
-    keywords = {word: n for word, n in counts.items() if word.startswith(("good", "bad"))}
-    assert len(keywords) == 20
-    assert max(keywords.values()) < 1.25 * min(keywords.values())
-    assert {word for word in counts if word.startswith("not")} == {"not0", "not1", "not2"}
-
-
-@pytest.mark.parametrize("zipf", [0.0, 1.0, 1.5])
+@pytest.mark.parametrize("zipf", [0.0, 1.5])
 def test_fillers_follow_zipfs_law(zipf: float) -> None:
     spec = PlantedSpec(vocabulary=50, zipf=zipf)
     counts = Counter(word for text in draw(spec, 4000) for word in text.words)
@@ -130,34 +105,17 @@ def test_fillers_follow_zipfs_law(zipf: float) -> None:
 def test_evidence_lies_anywhere() -> None:
     spec = PlantedSpec(min_tokens=20, max_tokens=20, negation=0.4)
     hits = np.array([[sign != 0 for sign in text.evidence] for text in draw(spec, 6000)])
-    keyword = hits.mean(0)
-    assert keyword.max() < 1.2 * keyword.min()
-
-
-def test_labels_and_lengths_are_even() -> None:
-    spec = PlantedSpec(num_classes=3, min_tokens=20, max_tokens=24)
-    texts = draw(spec, 6000)
-    assert [n / 6000 for _, n in sorted(Counter(t.label for t in texts).items())] == pytest.approx(
-        [1 / 3] * 3, abs=0.03
-    )
-    assert sorted(Counter(len(t.words) for t in texts)) == [20, 21, 22, 23, 24]
-
-
-def test_the_seed_decides() -> None:
-    assert draw(SPECS["negation"]) == draw(PlantedSpec(negation=0.4))
-    assert draw(SPECS["negation"]) != draw(PlantedSpec(negation=0.4, corpus_seed=1))
+    assert hits.mean(0).max() < 1.2 * hits.mean(0).min()
 
 
 def test_splits_and_chunks_are_separate_draws() -> None:
     texts = [tuple(text.words) for text in draw(PlantedSpec(), CHUNK + 500)]
     texts += [tuple(text.words) for split in (1, 2) for text in draw(PlantedSpec(), 500, split)]
-    assert len(texts) == CHUNK + 1500
-    assert len(set(texts)) == len(texts)
+    assert len(texts) == len(set(texts)) == CHUNK + 1500
 
 
-@pytest.mark.parametrize("name", ["negation", "four classes"])
-def test_raw_text_is_read_as_the_corpus_was(name: str) -> None:
-    spec = SPECS[name]
+@EACH
+def test_raw_text_is_read_as_the_corpus_was(spec: PlantedSpec) -> None:
     tokenizer = Tokenizer.from_str(spec.tokenizer_json())
     assert tokenizer.get_vocab_size() == len(spec.words) == len(set(spec.words))
     assert [tokenizer.id_to_token(number) for number in range(4)] == list(SPECIAL_TOKENS)
@@ -165,42 +123,33 @@ def test_raw_text_is_read_as_the_corpus_was(name: str) -> None:
     raw = "  ".join(spec.words[number] for number in chunk.tokens).title()
     assert tokenizer.encode(raw).ids == chunk.tokens.tolist()
     assert tokenizer.encode("filler0 elsewhere").ids == [4, 1]
-    assert json.loads(spec.tokenizer_json())["model"]["type"] == "WordLevel"
 
 
-def word_counts(spec: PlantedSpec, size: int, split: int) -> tuple[torch.Tensor, torch.Tensor]:
-    counts = torch.zeros(size, len(spec.words))
-    labels = []
-    for row, text in enumerate(draw(spec, size, split)):
-        labels.append(text.label)
-        for word, n in Counter(text.words).items():
-            counts[row, spec.words.index(word)] = n
-    return counts, torch.tensor(labels)
-
-
-def bag_of_words_hits(spec: PlantedSpec) -> torch.Tensor:
-    """Which of 500 test texts a logistic regression on word counts labels rightly."""
-    counts, labels = word_counts(spec, 2000, 0)
-    model = torch.nn.Linear(counts.shape[1], spec.num_classes)
+def bag_of_words_hits(spec: PlantedSpec) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which of 500 test texts a logistic regression on word counts labels rightly, and negated ones."""
+    counts, labels = {}, {}
+    for split, size in ((0, 2000), (2, 500)):
+        texts = draw(spec, size, split)
+        counts[split] = torch.zeros(size, len(spec.words))
+        for row, text in enumerate(texts):
+            for word, n in Counter(text.words).items():
+                counts[split][row, spec.words.index(word)] = n
+        labels[split] = torch.tensor([text.label for text in texts])
+    model = torch.nn.Linear(len(spec.words), spec.num_classes)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03, weight_decay=1e-4)
     for _ in range(150):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(counts), labels).backward()
+        torch.nn.functional.cross_entropy(model(counts[0]), labels[0]).backward()
         optimizer.step()
-    counts, labels = word_counts(spec, 500, 2)
-    return model(counts).argmax(1) == labels
+    negated = torch.tensor([recount(spec, text)[2] for text in texts])
+    return (model(counts[2]).argmax(1) == labels[2]).float(), negated
 
 
-def test_word_counts_suffice_without_negation() -> None:
-    assert bag_of_words_hits(PlantedSpec(vocabulary=100)).float().mean() >= 0.98
-
-
-def test_word_counts_fail_on_negated_texts() -> None:
-    spec = PlantedSpec(vocabulary=100, negation=0.4)
-    hits = bag_of_words_hits(spec)
-    negated = torch.tensor([recount(spec, text)[2] for text in draw(spec, 500, 2)])
-    assert hits[negated].float().mean() <= 0.6
-    assert hits[~negated].float().mean() >= 0.6
+def test_word_counts_suffice_without_negation_and_fail_on_negated_texts() -> None:
+    hits, _ = bag_of_words_hits(PlantedSpec(vocabulary=100))
+    assert hits.mean() >= 0.98
+    hits, negated = bag_of_words_hits(PlantedSpec(vocabulary=100, negation=0.4))
+    assert hits[negated].mean() <= 0.6 <= hits[~negated].mean()
 
 
 @pytest.mark.parametrize(

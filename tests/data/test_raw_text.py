@@ -1,20 +1,16 @@
 """What a checkpoint knows of its corpus: raw text is read as the corpus was."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 
 from attnlight.batch import UNK
 from attnlight.data.raw_text import RawText
-from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
-from attnlight.storage.checkpoint_file import CHECKPOINT_KEY
-from attnlight.storage.checkpoints import AtomicCheckpointIO
+from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.tasks import AttentionClassifier
-from tests.bases import classifier
+from tests.bases import classifier, save
 from tests.data.local import write_corpus
 
 TEXTS = [
@@ -53,31 +49,6 @@ def task_of(data: CorpusDataModule, **options: Any) -> AttentionClassifier:
     return classifier(data.spec, hierarchical=data.nested, **(sizes | options))
 
 
-def trained(data: CorpusDataModule, path: Path) -> AttentionClassifier:
-    """A task that has seen one batch, saved to the path."""
-    torch.manual_seed(0)
-    task = task_of(data)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        limit_train_batches=1,
-        limit_val_batches=0,
-        max_epochs=1,
-        plugins=[AtomicCheckpointIO()],
-    )
-    task.raw = RawText.of_corpus(data)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(workers|logging interval)")
-        trainer.fit(task, datamodule=data)
-    trainer.save_checkpoint(path)
-    return task
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cap_test", [False, True])
 def test_raw_text_is_read_as_the_test_split_was(texts: Path, form: str, cap_test: bool) -> None:
@@ -103,7 +74,10 @@ def test_raw_text_is_read_as_the_test_split_was(texts: Path, form: str, cap_test
 @pytest.mark.parametrize("form", FORMS)
 def test_a_checkpoint_reads_raw_text_alone(texts: Path, tmp_path: Path, form: str) -> None:
     data = corpus(texts, form, truncate=9 if form == "none" else None)
-    task = trained(data, tmp_path / "last.ckpt")
+    torch.manual_seed(0)
+    task = task_of(data)
+    task.raw = RawText.of_corpus(data)
+    save(task, tmp_path / "last.ckpt")
     loaded = AttentionClassifier.load_from_checkpoint(tmp_path / "last.ckpt")
     assert loaded.raw.sentences == task.raw.sentences
     assert (loaded.raw.sentences is None) == (form == "none")
@@ -114,43 +88,3 @@ def test_a_checkpoint_reads_raw_text_alone(texts: Path, tmp_path: Path, form: st
         output = task.model(expected)
     torch.testing.assert_close(loaded.classify(TEXTS), output.probabilities, atol=2e-6, rtol=0)
     torch.testing.assert_close(loaded.read(TEXTS).weights, output.weights, atol=2e-6, rtol=0)
-
-
-def test_a_planted_text_is_read_in_its_sentences(tmp_path: Path) -> None:
-    sizes = {"train_size": 40, "validation_size": 10, "test_size": 12}
-    data = PlantedEvidence(sentence_length=4, **sizes)
-    trained(data, tmp_path / "last.ckpt")
-    loaded = AttentionClassifier.load_from_checkpoint(tmp_path / "last.ckpt")
-    dataset = data.dataset("test")
-    raw = [" ".join(dataset.words(position)) for position in range(12)]
-    assert torch.equal(loaded.encode(raw).tokens, dataset[list(range(12))].tokens)
-
-
-def test_a_checkpoint_from_before_sentences_reads_flat_texts(texts: Path, tmp_path: Path) -> None:
-    data = corpus(texts, "none")
-    path = tmp_path / "last.ckpt"
-    trained(data, path)
-    held = torch.load(path, weights_only=True)
-    del held[CHECKPOINT_KEY]["sentences"]
-    torch.save(held, path)
-    assert AttentionClassifier.load_from_checkpoint(path).encode(TEXTS).tokens.ndim == 2
-
-
-def test_another_version_of_the_splitter_is_told(
-    texts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = corpus(texts, "nested")
-    task = task_of(data)
-    task.raw = RawText.of_corpus(data)
-    monkeypatch.setattr("attnlight.data.sentences.version", lambda name: "9.9")
-    with pytest.warns(UserWarning, match=r"but 9\.9 is installed"):
-        assert len(task.encode(TEXTS)) == len(TEXTS)
-
-
-def test_a_corpus_without_sentences_takes_them_away(texts: Path) -> None:
-    task = task_of(corpus(texts, "flat"))
-    task.raw = RawText.of_corpus(corpus(texts, "flat"))
-    assert task.raw.sentences is not None
-    assert task.raw.sentences["nested"] is False
-    task.raw = RawText.of_corpus(corpus(texts, "none"))
-    assert task.raw.sentences is None

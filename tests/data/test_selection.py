@@ -1,9 +1,13 @@
+"""Seeded choices against splitmix64 in Python integers, and the rules that use them."""
+
+from typing import Any
+
 import datasets
 import numpy as np
 import pytest
 
 from attnlight.data.documents import DocumentReader
-from attnlight.data.parts import Part, open_documents
+from attnlight.data.parts import open_documents
 from attnlight.data.selection import SelectedRows, Selection, choose, choose_stratified
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import TextRules
@@ -22,101 +26,52 @@ def splitmix(state: int) -> int:
 
 @pytest.mark.parametrize("seed", [0, 1378, -5])
 def test_choice_takes_the_smallest_splitmix_hashes(seed: int) -> None:
+    assert splitmix(0) == 0xE220A8397B1DCDAF  # first output of the reference code for seed 0
     rows = np.arange(0, 3000, 3)
     start = splitmix(seed & MASK)
     expected = sorted(sorted(rows.tolist(), key=lambda row: splitmix((start + row) & MASK))[:100])
     assert choose(rows, 100, seed).tolist() == expected
 
 
-def test_splitmix_itself_gives_the_published_first_value() -> None:
-    assert splitmix(0) == 0xE220A8397B1DCDAF  # first output of the reference code for seed 0
-
-
-def test_choice_depends_on_row_numbers_not_on_company() -> None:
-    all_rows = np.arange(10_000)
-    chosen = set(choose(all_rows, 1000, 3).tolist())
-    assert chosen > set(choose(all_rows, 100, 3).tolist())
-    without = np.array([row for row in all_rows if row % 7])
-    assert set(choose(without, 500, 3).tolist()) <= {
-        *chosen
-    }  # fewer rows, larger hashes are never taken before smaller ones
-
-
-def test_choice_is_spread_and_changes_with_the_seed() -> None:
-    first, second = (choose(np.arange(100_000), 20_000, seed) for seed in (0, 1))
+def test_choice_depends_on_row_numbers_is_spread_and_changes_with_the_seed() -> None:
+    all_rows = np.arange(100_000)
+    first, second = (choose(all_rows, 20_000, seed) for seed in (0, 1))
+    assert set(first) > set(choose(all_rows, 100, 0))
+    assert set(choose(all_rows[all_rows % 7 > 0], 10_000, 0)) <= set(first)
     tenths = np.bincount(first // 10_000, minlength=10)
     assert np.all(np.abs(tenths - 2000) < 5 * np.sqrt(2000 * 0.8))
-    common = len(np.intersect1d(first, second))
-    assert abs(common - 4000) < 5 * np.sqrt(4000)
-
-
-def documents(selection: Selection, *texts: str) -> Part[DocumentReader]:
-    """The split of the texts within the limits; the first two have no class."""
-    rows = datasets.Dataset.from_dict({"text": texts})
-    reader = DocumentReader(rows, Source(path="corpus", split="test", text="text"))
-    labels = np.array([-1, -1, *[0] * (len(texts) - 2)])
-    return open_documents(reader, labels, TextRules(), selection)
+    assert abs(len(np.intersect1d(first, second)) - 4000) < 5 * np.sqrt(4000)
 
 
 def test_length_limits_are_inclusive_and_counted() -> None:
-    texts = ("a b", "a b", "a", "a b", "a b c d", "a b c d e", "")
-    part = documents(Selection(min_tokens=2, max_tokens=4), *texts)
+    texts = ["a b", "a b", "a", "a b", "a b c d", "a b c d e", ""]
+    rows = datasets.Dataset.from_dict({"text": texts})
+    reader = DocumentReader(rows, Source(path="corpus", split="test", text="text"))
+    labels = np.array([-1, -1, 0, 0, 0, 0, 0])  # the first two have no class
+    part = open_documents(reader, labels, TextRules(), Selection(min_tokens=2, max_tokens=4))
     assert part.rows.tolist() == [3, 4]
-    assert part.counts() == {
-        "rows": 2,
-        "dropped": 5,
-        "dropped_by": {"classes": 2, "min_tokens": 2, "max_tokens": 1},
-    }
-
-
-@pytest.mark.parametrize(
-    ("selection", "filter_"),
-    [(Selection(min_tokens=9), "min_tokens: 9"), (Selection(max_tokens=1), "max_tokens: 1")],
-)
-def test_a_filter_that_leaves_nothing_is_named(selection: Selection, filter_: str) -> None:
-    with pytest.raises(
-        InputError, match=f"no text of split test of corpus is left after {filter_}"
-    ):
-        documents(selection, "a", "a", "a b c", "a b c d")
-
-
-def test_validation_and_training_share_no_row() -> None:
-    train = SelectedRows("split train", np.arange(10, 110))
-    none, keys = np.zeros(110, np.int64), np.arange(110, dtype=np.uint64)
-    validation = Selection(validation_fraction=0.25, split_seed=7).split_off(train, none, keys)[
-        "validation"
-    ]
-    assert len(validation.rows) == 25
-    assert sorted([*train.rows, *validation.rows]) == list(range(10, 110))
-    assert validation.counts()["dropped"] == train.counts()["dropped"] == 0
+    dropped = {"classes": 2, "min_tokens": 2, "max_tokens": 1}
+    assert part.counts() == {"rows": 2, "dropped": 5, "dropped_by": dropped}
 
 
 @pytest.mark.parametrize(("amount", "left"), [(0.2, 20), (1.0, 100), (7, 7), (100, 100)])
 def test_subset_takes_a_share_or_a_number(amount: float, left: int) -> None:
     kept = SelectedRows("split test", np.arange(100))
-    Selection(subset={"test": amount}).apply_subsets({"test": kept})
+    selection = Selection(subset={"test": amount, "validation": 3})
+    selection.apply_subsets({"test": kept}, complete=False)
     assert len(kept.rows) == left
-
-
-def test_subset_larger_than_the_split_is_refused() -> None:
-    with pytest.raises(InputError, match="subset of test is 6, but split test has only 5 texts"):
-        Selection(subset={"test": 6}).apply_subsets(
-            {"test": SelectedRows("split test", np.arange(5))}
-        )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_tokens": 5, "max_tokens": 4}, "no text can satisfy both"),
         ({"validation_fraction": 1.0}, "between 0 and 1"),
         ({"test_fraction": 0.0}, "test_fraction is 0.0"),
-        ({"subset": {"dev": 3}}, "subset names dev"),
         ({"subset": {"test": 1.5}}, "subset of test is 1.5"),
         ({"subset": {"test": 0}}, "subset of test is 0"),
     ],
 )
-def test_values_out_of_range_are_refused(options: dict, message: str) -> None:
+def test_values_out_of_range_are_refused(options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Selection(**options)
 
@@ -149,10 +104,19 @@ def test_stratified_choice_follows_its_rule(seed: int, fraction: float, copies: 
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(1000, 300, replace=False))
     labels = random.choice(4, 300, p=[0.6, 0.3, 0.09, 0.01])
-    groups = random.integers(copies, size=300).astype(np.uint64)
-    chosen = choose_stratified(rows, labels, groups, fraction, seed)
+    groups = random.integers(1, copies, size=300).astype(np.uint64)
     expected = plain_choice(rows.tolist(), labels.tolist(), groups.tolist(), fraction, seed)
-    assert chosen.tolist() == expected
+    assert choose_stratified(rows, labels, groups, fraction, seed).tolist() == expected
+    # So are validation texts that stay together.
+    places, train = np.arange(300), SelectedRows("split train", np.arange(300))
+    expected = plain_choice(places.tolist(), labels.tolist(), groups.tolist(), fraction, seed)
+    if not expected:
+        return
+    selection = Selection(validation_fraction=fraction, split_seed=seed)
+    moved = selection.split_off(train, labels, groups, together=True)["validation"].rows
+    assert moved.tolist() == expected
+    assert not np.isin(groups[moved], groups[train.rows]).any()
+    assert sorted([*moved, *train.rows]) == places.tolist()
 
 
 def test_each_class_gives_its_share_and_keeps_a_row() -> None:
@@ -175,57 +139,15 @@ def test_test_texts_are_disjoint_spread_and_split_off_before_validation() -> Non
     assert sorted([*test, *validation, *train.rows]) == list(range(1000))
     assert not np.isin(keys[test], keys[[*train.rows, *validation]]).any()
     assert abs(np.sum(test % 500 < 250) - 100) < 5 * np.sqrt(200) / 2  # shuffled, not the first
-    assert moved["test"].counts()["dropped"] == train.counts()["dropped"] == 0
+    assert {rows.counts()["dropped"] for rows in (*moved.values(), train)} == {0}
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_validation_texts_that_stay_together_follow_the_rule_of_test_texts(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rows, labels = np.arange(200), random.integers(3, size=200)
-    stories = random.integers(1, 60, size=200).astype(np.uint64)
-    train = SelectedRows("split train", rows)
-    selection = Selection(validation_fraction=0.15, split_seed=seed)
-    validation = selection.split_off(train, labels, stories, together=True)["validation"].rows
-    expected = plain_choice(rows.tolist(), labels.tolist(), stories.tolist(), 0.15, seed)
-    assert validation.tolist() == expected
-    assert not np.isin(stories[validation], stories[train.rows]).any()
-    assert sorted([*validation, *train.rows]) == rows.tolist()
-
-
-def test_validation_texts_that_stay_together_and_cannot_be_split() -> None:
-    train = SelectedRows("split train", np.arange(20))
-    with pytest.raises(InputError, match=r"validation_fraction: 0\.2.*equal texts"):
-        Selection(validation_fraction=0.2).split_off(
-            train, np.arange(20) % 2, np.ones(20, np.uint64), together=True
-        )
-
-
-def test_texts_that_are_too_many_copies_of_each_other_cannot_be_split() -> None:
-    train = SelectedRows("split train", np.arange(20))
-    with pytest.raises(InputError, match=r"test_fraction: 0\.2.*equal texts"):
-        Selection(test_fraction=0.2).split_off(
-            train, np.arange(20) % 2, (np.arange(20) % 2 + 1).astype(np.uint64)
-        )
-
-
-def test_texts_without_a_word_are_no_copies_of_each_other() -> None:
-    train = SelectedRows("split train", np.arange(20))
-    moved = Selection(test_fraction=0.2).split_off(
-        train, np.arange(20) % 2, np.zeros(20, np.uint64)
-    )
-    assert len(moved["test"].rows) == 4
-
-
-def test_an_option_that_is_not_used_is_not_part_of_the_identity() -> None:
-    assert "test_fraction" not in Selection(validation_fraction=0.1).identity()
-    assert Selection(test_fraction=0.1).identity()["test_fraction"] == 0.1
-
-
-def test_subset_of_a_split_that_is_not_there() -> None:
-    with pytest.raises(InputError, match=r"subset names validation.*it has train"):
-        Selection(subset={"validation": 3}).apply_subsets(
-            {"train": SelectedRows("train", np.arange(5))}
-        )
-    Selection(subset={"validation": 3}).apply_subsets(
-        {"train": SelectedRows("train", np.arange(5))}, complete=False
-    )
+@pytest.mark.parametrize("option", ["test_fraction", "validation_fraction"])
+def test_texts_that_are_too_many_copies_of_each_other_cannot_be_split(option: Any) -> None:
+    train, labels = SelectedRows("split train", np.arange(20)), np.arange(20) % 2
+    selection = Selection(**{option: 0.2})
+    with pytest.raises(InputError, match=rf"{option}: 0\.2.*equal texts"):
+        selection.split_off(train, labels, (labels + 1).astype(np.uint64), together=True)
+    # Texts without a word are no copies of each other.
+    moved = selection.split_off(train, labels, np.zeros(20, np.uint64), together=True)
+    assert [len(part.rows) for part in moved.values()] == [4]

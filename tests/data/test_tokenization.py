@@ -1,9 +1,6 @@
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,17 +76,6 @@ def test_markup_is_dropped_and_other_angles_stay(splitting: Splitting) -> None:
     assert surface(text, kept) == naive_tokens(text, kept)
 
 
-def test_known_sentence_under_each_splitting() -> None:
-    text = "It's 3.5 stars!!"
-    expected = {
-        "whitespace": ["it's", "qqq", "stars!!"],
-        "punctuation": ["it", "'", "s", "qqq", ".", "qqq", "stars", "!", "!"],
-        "words": ["it", "s", "qqq", "qqq", "stars"],
-    }
-    for splitting in SPLITTINGS:
-        assert surface(text, TextRules(splitting=splitting, digits="qqq")) == expected[splitting]
-
-
 @given(
     st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
     st.sampled_from(SPLITTINGS),
@@ -141,11 +127,6 @@ def test_a_digit_token_that_would_be_split_is_refused(digits: str, splitting: Sp
         TextRules(digits=digits, splitting=splitting)
 
 
-def test_cutting_everything_is_refused() -> None:
-    with pytest.raises(InputError, match="truncate is 0"):
-        TextRules(truncate=0)
-
-
 @pytest.mark.parametrize(("chosen", "within", "after"), [(None, "true", "false"), ("0", "0", "0")])
 def test_threads_are_used_and_then_forbidden(
     monkeypatch: pytest.MonkeyPatch, chosen: str | None, within: str, after: str
@@ -156,28 +137,3 @@ def test_threads_are_used_and_then_forbidden(
     with rust_threads():
         assert os.environ["TOKENIZERS_PARALLELISM"] == within
     assert os.environ["TOKENIZERS_PARALLELISM"] == after
-
-
-def test_forking_after_encoding_gives_no_warning() -> None:
-    code = (
-        "import os; from attnlight.data.tokenization import *\n"
-        "encode_texts(make_tokenizer(TextRules(), ['a']), ['a b'] * 100)\n"
-        "pid = os.fork()\n"
-        "encode_texts(make_tokenizer(TextRules(), ['a']), ['a b'] * 100) if not pid else 0\n"
-        "os.waitpid(pid, 0) if pid else os._exit(0)"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-        check=True,
-    )
-    assert "parallelism" not in run.stderr
-
-
-def test_counts_of_no_texts_are_none() -> None:
-    assert count_tokens(TextRules(), []).dtype == np.int32
-    assert len(count_tokens(TextRules(), [])) == 0

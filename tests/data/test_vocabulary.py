@@ -47,14 +47,3 @@ def test_words_of_sentences_behind_the_limits_are_not_counted() -> None:
     capped = SentenceRules(max_sentences=2, max_tokens=3)
     assert learn_vocabulary(rules, lambda: chunks, sentences=capped) == ["a", "b", "c", "d", "e"]
     assert learn_vocabulary(rules, lambda: chunks, VocabularyLimits(2), capped) == ["a", "b"]
-
-
-def test_words_are_those_of_the_sentences() -> None:
-    # "end.Then" is one token between white space, but two sentences.
-    chunks = [["The end.Then more."]]
-    joined = learn_vocabulary(TextRules(), lambda: chunks)
-    assert "end.then" in joined
-    apart = learn_vocabulary(
-        TextRules(boundary_tokens=False), lambda: chunks, sentences=SentenceRules()
-    )
-    assert apart == ["end.", "more.", "the", "then"]

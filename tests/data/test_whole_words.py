@@ -13,7 +13,6 @@ pytest.importorskip("transformers")
 
 from attnlight.data.pieces import read_tokenizer
 from attnlight.data.raw_text import RawText
-from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError
 from tests.huggingface.folders import write_tokenizer
@@ -63,11 +62,6 @@ def test_of_bert_are_those_of_the_library(tmp_path: Path) -> None:
         numbers = [n for n in encoding.word_ids if n is not None]
         expected = [numbers.count(n) for n in sorted(set(numbers))]
         assert words.sizes(encoding.ids).tolist() == [1, *expected, 1]
-
-
-def test_each_word_of_a_vocabulary_of_words_is_one() -> None:
-    tokenizer = make_tokenizer(TextRules(), ["a", "film"])
-    assert WholeWords(tokenizer.to_str()).sizes([2, 4, 5, 1, 3]).tolist() == [1] * 5
 
 
 def test_tokens_without_marks(tmp_path: Path) -> None:

@@ -1,22 +1,19 @@
 import itertools
-import json
 import os
-import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
-from attnlight.datamodules import CorpusDataModule, PlantedEvidence, TextDataModule
+from attnlight.datamodules import CorpusDataModule, TextDataModule
 from attnlight.errors import InputError
 from attnlight.models import read_vectors
+from tests.commands import in_forks
 from tests.data.local import write_corpus
 
 pytestmark = pytest.mark.skipif(
@@ -25,12 +22,6 @@ pytestmark = pytest.mark.skipif(
 )
 SMALL = Word2VecSettings(size=12, epochs=3, min_count=2)
 WORDS = [f"w{number}" for number in range(40)]
-PROGRAM = """
-import json, sys
-from attnlight.data.word2vec import Word2VecSettings, train_word2vec
-documents, settings = json.load(sys.stdin)
-print(train_word2vec(documents, Word2VecSettings(**settings)).matrix.tobytes().hex())
-"""
 
 
 def documents() -> list[list[str]]:
@@ -52,8 +43,9 @@ def unequal_counts(texts: list[list[str]]) -> list[list[str]]:
     return texts
 
 
-def planted() -> PlantedEvidence:
-    return PlantedEvidence(train_size=120, validation_size=30, test_size=30)
+def train(_: list[str]) -> int:
+    print(train_word2vec(documents(), SMALL).matrix.tobytes().hex())
+    return 0
 
 
 def text_of(*corpora: CorpusDataModule) -> CorpusText:
@@ -73,33 +65,16 @@ class TestTraining:
         assert ours.words == theirs.wv.index_to_key
         np.testing.assert_array_equal(ours.matrix, theirs.wv.vectors)
 
-    def test_is_equal_in_another_process(self) -> None:
+    def test_is_equal_in_another_process(self, tmp_path: Path) -> None:
         """Whose hashes of strings are others."""
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=json.dumps([documents(), asdict(SMALL)]),
-            env=os.environ | {"PYTHONHASHSEED": "11"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        here = train_word2vec(documents(), SMALL).matrix
-        assert done.stdout.strip() == here.tobytes().hex()
-
-    def test_seed_decides(self) -> None:
-        first, other = (
-            train_word2vec(documents(), Word2VecSettings(12, 3, min_count=2, seed=seed))
-            for seed in (0, 1)
-        )
-        assert first.words == other.words
-        assert np.abs(first.matrix - other.matrix).max() > 1e-3
+        done = in_forks(train, [], cwd=tmp_path, environments=[dict(os.environ)])
+        assert done == ([0], f"{train_word2vec(documents(), SMALL).matrix.tobytes().hex()}\n")
 
     def test_words_are_ranked_by_count_then_alphabet(self) -> None:
         texts = [["c", "b", "a"], ["c", "b", "a"], ["a", "c", "d"]]
-        vectors = train_word2vec(texts, Word2VecSettings(4, 1, min_count=2))
-        assert vectors.words == ["a", "c", "b"]
-        assert vectors.matrix.shape == (3, 4)
-        assert vectors.matrix.dtype == np.float32
+        words, matrix = train_word2vec(texts, Word2VecSettings(4, 1, min_count=2))
+        assert words == ["a", "c", "b"]
+        assert (matrix.shape, matrix.dtype) == ((3, 4), np.float32)
 
     def test_nothing_of_a_long_document_is_dropped(self) -> None:
         """gensim reads 10,000 words of a sentence; what follows moves no vector there."""
@@ -117,112 +92,67 @@ class TestTraining:
         start = np.random.default_rng(0).random((3, 12), dtype=np.float32) * 2 - 1
         np.testing.assert_allclose(alone.matrix, start / 12, rtol=1e-6)
 
-    def test_words_of_like_contexts_are_near(self) -> None:
-        random = np.random.default_rng(0)
-        texts = [
-            [f"{topic}{word}" for word in random.integers(0, 10, 20)]
-            for topic in random.integers(0, 2, 300)
-        ]
-        vectors = train_word2vec(texts, Word2VecSettings(size=10, epochs=5))
-        unit = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
-        topics = np.array([word[0] for word in vectors.words])
-        same = topics[:, None] == topics
-        near = unit @ unit.T
-        assert near[same].mean() > near[~same].mean() + 0.5
-
-    def test_says_nothing(self, capfd: pytest.CaptureFixture[str]) -> None:
-        train_word2vec(documents(), SMALL)
-        assert capfd.readouterr() == ("", "")
-
-    def test_without_a_word_is_refused(self) -> None:
+    def test_without_a_word_or_gensim_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match="no word of the text occurs min_count = 5 times"):
             train_word2vec([["a", "b"], ["a"]], Word2VecSettings())
-
-    def test_without_gensim_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "gensim", None)
         with pytest.raises(InputError, match=r"needs gensim: pip install attnlight\[vectors\]\."):
             train_word2vec(documents(), SMALL)
 
 
-@pytest.mark.parametrize("name", ["size", "epochs", "window", "min_count"])
-def test_settings_out_of_range_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} is 0; it must be at least 1"):
-        Word2VecSettings(**{name: 0})
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32])
-def test_seeds_out_of_range_are_refused(seed: int) -> None:
-    with pytest.raises(InputError, match=f"seed is {seed}; it must be from 0 to 4294967295"):
-        Word2VecSettings(seed=seed)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((n, 0) for n in ("size", "epochs", "window", "min_count")), ("seed", -1), ("seed", 2**32)],
+)
+def test_settings_out_of_range_are_refused(name: str, value: int) -> None:
+    with pytest.raises(InputError, match=f"{name} is {value}; it must be"):
+        Word2VecSettings(**{name: value})
 
 
 class TestText:
+    @staticmethod
+    def corpus(folder: Path, texts: dict[str, list[str]], **options: Any) -> TextDataModule:
+        rows = {split: {"text": some, "label": [0, 1]} for split, some in texts.items()}
+        given = {"test": None, "splitting": "words", "cache_dir": str(folder / "cache")} | options
+        return TextDataModule(str(write_corpus(folder, **rows)), **given)
+
     def test_is_that_of_training_and_validation(self, tmp_path: Path) -> None:
-        folder = write_corpus(
-            tmp_path / "corpus",
-            train={"text": ["A good film", "bad <br /> film", "..."], "label": [1, 0, 1]},
-            validation={"text": ["good unseen", "bad"], "label": [1, 0]},
-            test={"text": ["film tested", "bad"], "label": [1, 0]},
-        )
-        rules = {"validation": "validation", "splitting": "words", "markup": True}
-        corpus = TextDataModule(str(folder), cache_dir=str(tmp_path / "cache"), **rules)
-        text = text_of(corpus)
+        texts = {"train": ["A good film <br />", "..."], "validation": ["good unseen", "bad"]}
+        texts["test"] = ["film tested", "bad"]
+        text = text_of(self.corpus(tmp_path / "c", texts, test="test", markup=True))
         # Neither boundary tokens nor the unknown one, for which "..." and "unseen" stand.
-        expected = [["a", "good", "film"], ["bad", "film"], [], ["good"], ["bad"]]
+        expected = [["a", "good", "film"], [], ["good"], []]
         assert list(text) == expected
         assert list(text) == expected, "a second pass"
 
     def test_is_read_sentence_by_sentence_where_the_corpus_has_sentences(
         self, tmp_path: Path
     ) -> None:
-        texts = ["It was a good film. It was long.", "Bad."]
-        folder = write_corpus(tmp_path / "corpus", train={"text": texts, "label": [1, 0]})
-        rules = {"test": None, "splitting": "words", "boundary_tokens": False}
-        rules["cache_dir"] = str(tmp_path / "cache")
+        texts = {"train": ["It was a good film. It was long.", "Bad."]}
         whole = [["it", "was", "a", "good", "film", "it", "was", "long"], ["bad"]]
-        assert list(text_of(TextDataModule(str(folder), **rules))) == whole
         split = [whole[0][:5], whole[0][5:], ["bad"]]
-        for sentences in ("flat", "nested"):
-            corpus = TextDataModule(str(folder), sentences=sentences, **rules)
-            assert list(text_of(corpus)) == split
+        for sentences, expected in (("none", whole), ("flat", split), ("nested", split)):
+            options = {"sentences": sentences, "boundary_tokens": False}
+            assert list(text_of(self.corpus(tmp_path / "c", texts, **options))) == expected
 
     def test_corpora_follow_each_other_in_their_own_words(self, tmp_path: Path) -> None:
-        def corpus(name: str, *texts: str) -> TextDataModule:
-            rows = {"text": list(texts), "label": [0, 1]}
-            folder = write_corpus(tmp_path / name, train=rows)
-            return TextDataModule(str(folder), test=None, cache_dir=str(tmp_path / "cache"))
-
-        text = text_of(corpus("first", "a b", "b c"), corpus("second", "d c", "c c"))
-        assert [" ".join(words) for words in text] == ["a b", "b c", "d c", "c c"]
-
-    def test_has_no_special_tokens(self) -> None:
-        assert not {word for words in text_of(planted()) for word in words} & set(SPECIAL_TOKENS)
+        first, second = (
+            self.corpus(tmp_path / name, {"train": texts})
+            for name, texts in (("one", ["a b", "b c"]), ("two", ["d c", "c c"]))
+        )
+        assert list(map(" ".join, text_of(first, second))) == ["a b", "b c", "d c", "c c"]
 
 
-class TestFile:
-    @pytest.fixture(params=[False, True], ids=["text", "binary"])
-    def written(
-        self, request: pytest.FixtureRequest, tmp_path: Path
-    ) -> tuple[Path, list[str], NDArray[np.float32]]:
-        texts = [[f"é{word}" for word in text] for text in documents()]
-        vectors = train_word2vec(texts, SMALL)
-        vectors.matrix[0, :4] = [1e-30, -3.4e38, 1 / 3, 16777217]
-        vectors.write(tmp_path / "file", binary=request.param)
-        return tmp_path / "file", vectors.words, vectors.matrix
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_file_is_read_to_the_last_bit_and_by_gensim(binary: bool, tmp_path: Path) -> None:
+    from gensim.models import KeyedVectors
 
-    def test_is_read_to_the_last_bit(
-        self, written: tuple[Path, list[str], NDArray[np.float32]]
-    ) -> None:
-        path, words, matrix = written
-        read = read_vectors(path, {word: number for number, word in enumerate(words)})
-        assert read.covered.all()
-        np.testing.assert_array_equal(read.matrix.numpy(), matrix)
-
-    def test_is_read_by_gensim(self, written: tuple[Path, list[str], NDArray[np.float32]]) -> None:
-        from gensim.models import KeyedVectors
-
-        path, words, matrix = written
-        binary = b"\x00" in path.read_bytes()
-        read = KeyedVectors.load_word2vec_format(path, binary=binary)
-        assert read.index_to_key == words
-        np.testing.assert_array_equal(read.vectors, matrix)
+    vectors = train_word2vec([[f"é{word}" for word in text] for text in documents()], SMALL)
+    vectors.matrix[0, :4] = [1e-30, -3.4e38, 1 / 3, 16777217]
+    vectors.write(tmp_path / "file", binary=binary)
+    read = read_vectors(tmp_path / "file", {word: n for n, word in enumerate(vectors.words)})
+    assert read.covered.all()
+    np.testing.assert_array_equal(read.matrix.numpy(), vectors.matrix)
+    theirs = KeyedVectors.load_word2vec_format(tmp_path / "file", binary=binary)
+    assert theirs.index_to_key == vectors.words
+    np.testing.assert_array_equal(theirs.vectors, vectors.matrix)

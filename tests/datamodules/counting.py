@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -44,20 +45,17 @@ class Counting(pl.LightningModule):
         path.write_text(json.dumps({str(loop): seen for loop, seen in self.seen.items()}))
 
 
+def quiet(**options: Any) -> pl.Trainer:
+    """A trainer on the CPU that writes nothing."""
+    names = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    return pl.Trainer(accelerator="cpu", **(dict.fromkeys(names, False) | options))
+
+
 def run(out: Path, devices: int) -> None:
     """Fit two epochs, validate, test and predict on a planted corpus of odd size."""
     torch.set_num_threads(1)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
+    strategy = "ddp" if devices > 1 else "auto"
+    trainer = quiet(devices=devices, strategy=strategy, max_epochs=2, num_sanity_val_steps=0)
     data = PlantedEvidence(
         train_size=101, validation_size=33, test_size=21, batch_size=8, eval_batch_size=8
     )

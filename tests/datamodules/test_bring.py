@@ -7,19 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from attnlight.data.selection import Selection
-from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from tests.data.local import write_corpus
-from tests.datamodules.test_text import module, prepared, sizes, summary
-
-
-@pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+from tests.datamodules.reading import SPLITS, module, prepared, sizes, summary, table
 
 
 def write_table(file: Path, rows: list[tuple[Any, ...]], delimiter: str = ",") -> None:
@@ -41,28 +34,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "c"
 
 
-OF_FOLDER: dict[str, Any] = {
-    "text": "review",
-    "label": "mood",
-    "classes": {"negative": "bad", "positive": ["good", "great"]},
-}
+OF_FOLDER: dict[str, Any] = {"text": "review", "label": "mood"}
+OF_FOLDER |= {"classes": {"negative": "bad", "positive": ["good", "great"]}}
 
 
 def test_csv_files_without_a_test_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=r"'test'; it has train, validation: .*test_fraction"):
         module(folder, **OF_FOLDER).prepare()
+    with pytest.raises(InputError, match=r"subset names test.*train, validation"):
+        module(folder, **OF_FOLDER, test=None, subset={"test": 3}).prepare()
     data = module(folder, **OF_FOLDER, test_fraction=0.2)
     capsys.readouterr()
     assert sizes(data) == {"train": 72, "validation": 36, "test": 18}
     assert data.classes == ["negative", "positive"]
     assert prepared(data, "validation")["text"][:] == [text for text, _ in reviews(120, 84)]
-    rows = {split: data.dataset(split).index for split in ("train", "test")}
-    assert sorted([*rows["train"], *rows["test"]]) == list(range(90))
-    assert [int((rows["test"] % 3 == k).sum() > 0) for k in range(3)] == [1, 1, 1]
+    train, test = (data.dataset(split).index for split in ("train", "test"))
+    assert sorted([*train, *test]) == list(range(90))
+    assert set(test % 3) == {0, 1, 2}
     assert np.bincount(prepared(data, "test")["label"][:]).tolist() == [6, 12]  # of 30 and 60
     # reviews 84 to 89 are in both files; how many of them test is the hash's business
-    tested = int((rows["test"] >= 84).sum())
-    counts = summary(data)["splits"]
+    tested, counts = int((test >= 84).sum()), summary(data)["splits"]
     assert counts["validation"].get("also_in", {}).get("train", 0) == 6 - tested
     assert counts["test"].get("also_in", {}).get("validation", 0) == tested
     assert f"{6 - tested} also in train" in capsys.readouterr().err
@@ -74,29 +65,24 @@ def test_one_file_of_json_lines_with_gaps_and_copies(tmp_path: Path) -> None:
         for i in range(200)
     ]
     file = tmp_path / "reviews.jsonl"
-    without = {"text": "no label", "stars": None}
-    file.write_text("\n".join(json.dumps(row) for row in [*rows, without]))
+    file.write_text("\n".join(map(json.dumps, [*rows, {"text": "no label", "stars": None}])))
     with pytest.raises(InputError, match=r"1 of the 201 rows .* no stars.* 200 "):
         module(file, label="stars", test_fraction=0.2).prepare()
-    rows.append({"text": "another label", "stars": 3})
-    file.write_text("\n".join(json.dumps(row) for row in rows))
+    file.write_text("\n".join(map(json.dumps, [*rows, {"text": "another label", "stars": 3}])))
     options: dict[str, Any] = {"label": "stars", "classes": {"bad": 1, "good": 5}}
-    data = module(file, **options, test_fraction=0.2, validation_fraction=0.1, split_seed=4)
-    texts = {split: prepared(data, split)["text"][:] for split in ("train", "validation", "test")}
-    assert sorted([t for split in texts.values() for t in split]) == sorted(
-        row["text"] or "" for row in rows[:200]
+    options |= {"test_fraction": 0.2, "validation_fraction": 0.1}
+    data = module(file, **options, split_seed=4)
+    texts = {split: prepared(data, split)["text"][:] for split in SPLITS}
+    assert sorted(t for split in texts.values() for t in split) == sorted(
+        row["text"] or "" for row in rows
     )
-    known = set(texts["train"]) | set(texts["validation"])
-    assert not known & set(texts["test"]) - {""}
+    assert not {*texts["train"], *texts["validation"]} & set(texts["test"]) - {""}
     counts = summary(data)["splits"]
     assert counts["train"]["dropped_by"] == {"classes": 1}
     assert sum(counts[split]["empty"] for split in counts) == 10
     shared = sum(bool(text) and text in texts["train"] for text in texts["validation"])
     assert counts["validation"].get("also_in", {}) == ({"train": shared} if shared else {})
-    again = module(file, **options, test_fraction=0.2, validation_fraction=0.1, split_seed=4)
-    assert again.fingerprint == data.fingerprint
-    assert again.recipe()["selection"]["test_fraction"] == 0.2
-    other = module(file, **options, test_fraction=0.2, validation_fraction=0.1, split_seed=5)
+    other = module(file, **options, split_seed=5)
     assert prepared(other, "test")["index"][:] != prepared(data, "test")["index"][:]
 
 
@@ -107,7 +93,7 @@ def test_parquet_with_valid_in_other_scripts_very_short_and_very_long(
     columns = {"text": texts * 4, "label": [1, 0, 1, 0, 1] * 4}
     corpus = write_corpus(tmp_path / "c", train=columns, valid=columns, test=columns)
     data = module(corpus, splitting="words")
-    assert sizes(data) == {"train": 20, "validation": 20, "test": 20}
+    assert sizes(data) == dict.fromkeys(SPLITS, 20)
     assert data.classes == ["0", "1"]
     assert data.dataset("validation").lengths.tolist() == [3, 5, 5, 4, 3002] * 4
     said = capsys.readouterr().err
@@ -116,7 +102,7 @@ def test_parquet_with_valid_in_other_scripts_very_short_and_very_long(
 
 
 def test_two_columns_joined(tmp_path: Path) -> None:
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         rows = [("Good", "all of it", 1), ("", "dull", 0), ("Bad", "", 0)]
         write_table(tmp_path / "c" / f"{split}.csv", [("title", "body", "label"), *rows])
     data = module(tmp_path / "c", text=["title", "body"])
@@ -130,28 +116,28 @@ def test_tsv_with_truth_values(tmp_path: Path) -> None:
         rows = [(f"mail {i}", i % 2 == 0) for i in range(count)]
         write_table(tmp_path / "c" / f"{split}.tsv", [("sentence", "spam"), *rows], "\t")
     options: dict[str, Any] = {"text": "sentence", "label": "spam"}
-    with pytest.raises(
-        InputError, match=r"no validation split, only train, test: .*validation_fraction"
-    ):
+    words = r"no validation split, only train, test: .*validation_fraction"
+    with pytest.raises(InputError, match=words):
         module(tmp_path / "c", **options).dataset("validation")
-    classes = {"ham": [False], "spam": True}
-    data = module(tmp_path / "c", **options, classes=classes, validation_fraction=0.25)
+    options["classes"] = {"ham": [False], "spam": True}
+    data = module(tmp_path / "c", **options, validation_fraction=0.25)
     assert sizes(data) == {"train": 30, "validation": 10, "test": 8}
     assert prepared(data, "test")["label"][:] == [1, 0] * 4
 
 
 def test_an_option_wins_over_the_splits_that_are_there(tmp_path: Path) -> None:
     columns = {"text": [f"t{i}" for i in range(20)], "label": [0, 1] * 10}
-    corpus = write_corpus(
-        tmp_path / "c", **dict.fromkeys(("train", "dev", "valid", "test"), columns)
-    )
+    splits = dict.fromkeys(("train", "dev", "valid", "test"), columns)
+    corpus = write_corpus(tmp_path / "c", **splits)
     assert module(corpus).sources["validation"].split == "valid"
     assert module(corpus, validation="dev").sources["validation"].split == "dev"
-    assert sizes(module(corpus, validation_fraction=0.2)) == {
-        "train": 16, "validation": 4, "test": 20
-    }  # fmt: skip
-    assert sizes(module(corpus, test_fraction=0.2)) == {"train": 16, "validation": 20, "test": 4}
-    assert sizes(module(corpus, test=None)) == {"train": 20, "validation": 20}
+    given: list[dict[str, Any]] = [
+        {"validation_fraction": 0.2},
+        {"test_fraction": 0.2},
+        {"test": None},
+    ]
+    found = [tuple(sizes(module(corpus, **options)).values()) for options in given]
+    assert found == [(16, 4, 20), (16, 20, 4), (20, 20)]
     with pytest.raises(InputError, match="test or test_fraction"):
         module(corpus, test="dev", test_fraction=0.2)
 
@@ -159,63 +145,23 @@ def test_an_option_wins_over_the_splits_that_are_there(tmp_path: Path) -> None:
 def test_what_gave_a_split_before_keeps_its_fingerprint(folder: Path) -> None:
     named = module(folder, **OF_FOLDER, validation="validation", test=None)
     assert module(folder, **OF_FOLDER, test=None).recipe() == named.recipe()
-    # The keys of the first release, which cached corpora and bases are known by.
-    assert module(folder, **OF_FOLDER, validation_fraction=0.2, test=None).recipe()[
-        "selection"
-    ] == {
-        "min_tokens": None,
-        "max_tokens": None,
-        "validation_fraction": 0.2,
-        "subset": {},
-        "seed": 0,
-    }
-    assert Selection().identity().keys() == named.recipe()["selection"].keys()
+    # The keys that cached corpora and bases are known by.
+    cut = module(folder, **OF_FOLDER, validation_fraction=0.2, test=None).recipe()["selection"]
+    limits = {"min_tokens": None, "max_tokens": None}
+    assert cut == limits | {"validation_fraction": 0.2, "subset": {}, "seed": 0}
+    assert Selection().identity().keys() == cut.keys()
 
 
-def test_a_subset_needs_its_split(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"subset names test.*train, validation"):
-        module(folder, **OF_FOLDER, test=None, subset={"test": 3}).prepare()
-
-
-def of_real(corpora: Path, name: str, tmp_path: Path, **options: Any) -> TextDataModule:
-    return TextDataModule(path=str(corpora / name), cache_dir=str(tmp_path), **options)
-
-
-def table(corpora: Path, name: str, split: str) -> pd.DataFrame:
-    return pd.read_parquet(corpora / name / "data" / f"{split}-00000-of-00001.parquet")
-
-
-def test_hatexplain(corpora: Path, tmp_path: Path) -> None:
-    data = of_real(corpora, "hatexplain", tmp_path, tokens="post_tokens", test_fraction=None)
-    splits = ("train", "validation", "test")
-    tables = {split: table(corpora, "hatexplain", split) for split in splits}
-    assert sizes(data) == {split: len(rows) for split, rows in tables.items()}
-    assert data.classes == ["hatespeech", "normal", "offensive"]
-    texts = {split: [" ".join(words) for words in tables[split]["post_tokens"]] for split in splits}
-    counts = summary(data)["splits"]
-    for number, split in enumerate(splits):
-        expected = {
-            earlier: sum(text in set(texts[earlier]) for text in texts[split])
-            for earlier in splits[:number]
-        }
-        assert counts[split].get("also_in", {}) == {k: n for k, n in expected.items() if n}
-        labels = data.dataset(split).labels
-        assert labels is not None
-        assert labels.tolist() == tables[split]["label"].tolist()
-
-
-def test_deceptive_occupation_trains_on_its_test_split(corpora: Path, tmp_path: Path) -> None:
-    name = "deceptive_occupation"
+def test_deceptive_occupation_trains_on_its_test_split(corpora: Path) -> None:
+    folder = corpora / "deceptive_occupation"
     with pytest.raises(InputError, match=r"no split 'train'; it has validation, test: .*`train`"):
-        of_real(corpora, name, tmp_path).prepare()
-    data = of_real(corpora, name, tmp_path, train="test", test_fraction=0.1)
+        module(folder, cache_dir=None).prepare()
+    data = module(folder, cache_dir=None, train="test", test_fraction=0.1)
     train, test = (data.dataset(split) for split in ("train", "test"))
-    rows = table(corpora, name, "test")
+    rows = table(folder, "test")
     assert sorted([*train.index, *test.index]) == list(range(len(rows)))
-    assert test.labels is not None
-    assert Counter(test.labels.tolist()) == {
-        label: round(0.1 * count) for label, count in rows["label"].value_counts().items()
-    }
+    counts = {label: round(0.1 * count) for label, count in rows["label"].value_counts().items()}
+    assert Counter(test.labels.tolist()) == counts  # type: ignore[union-attr]
     validation = prepared(data, "validation")["text"][:]  # of the corpus, by its name
-    assert validation == table(corpora, name, "validation")["text"].tolist()
+    assert validation == table(folder, "validation")["text"].tolist()
     assert not set(rows["text"][test.index]) & set(rows["text"][train.index])

@@ -12,7 +12,14 @@ from attnlight.data.targets import IGNORED
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional import draw_keys
-from tests.datamodules.test_chunking import FILES, Sentence, corpus, write_columns, write_parquet
+from tests.datamodules.test_chunking import (
+    FILES,
+    SPLITS,
+    Sentence,
+    corpus,
+    write_columns,
+    write_parquet,
+)
 
 PLAIN: list[Sentence] = [
     (["He", "ran"], ["PRP", "VBD"], ["B-NP", "B-VP"]),
@@ -29,11 +36,6 @@ CLAUSES: list[Sentence] = [
 ]
 TRAIN, TEST = (PLAIN + CLAUSES) * 8, PLAIN + CLAUSES
 SEES: dict[str, Any] = {"suffixes": [2], "case": True, "characters": 8, "pos": True}
-
-
-@pytest.fixture(autouse=True)
-def _no_local_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_the_sentences_are_the_same(folder: Path) -> None:
     for key in ("vocab_size", "features"):
         assert every.spec[key] == one.spec[key] == whole.spec[key]
     assert every.tokenizer_json == whole.tokenizer_json
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         first, second, third = (batch_of(data, split) for data in (every, one, whole))
         for batch in (second, third):
             assert torch.equal(first.index, batch.index)
@@ -68,33 +70,39 @@ def test_the_sentences_are_the_same(folder: Path) -> None:
         assert MARKED not in first.extras
 
 
-def test_one_tag_of_each_sentence_is_asked_for(folder: Path) -> None:
+def test_one_tag_of_each_sentence_is_asked_for(folder: Path, tmp_path: Path) -> None:
     every, one = of(folder, "tokens"), of(folder, "marked", mark_seed=3)
     assert one.classes == every.classes
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         batch, known = batch_of(one, split), batch_of(every, split)
         marks = batch.extras[MARKED].bool()
-        assert (marks.sum(-1) == 1).all()
         assert torch.equal(marks, batch.instances())
         assert torch.equal(batch.labels != IGNORED, marks)
         assert torch.equal(batch.labels[marks], known.labels[marks])
         keys = draw_keys(3, batch.index, torch.zeros_like(batch.index), 1, 1)[:, 0, 0]
         assert marks.int().argmax(-1).tolist() == (keys % batch.mask.sum(-1)).tolist()
+        assert (marks.sum(-1) == 1).all()
     assert sum(one.label_counts) == len(one.dataset("train"))
+    table = write_parquet(tmp_path / "table", named=False, train=TRAIN, test=TEST)
+    other = batch_of(corpus(table, target="marked", mark_seed=3, **SEES))
+    assert torch.equal(other.labels, batch_of(one).labels)
 
 
 def test_marks_are_uniform_and_a_function_of_seed_and_row(tmp_path: Path) -> None:
     long: Sentence = (["cat"] * 5, ["NN"] * 5, ["B-NP"] * 5)
     folder = write_columns(tmp_path / "c", train=[long] * 1000, test=[long])
-    batch = batch_of(of(folder, "marked", validation_fraction=0.001), "train")
+
+    def train(fraction: float, **options: Any) -> Any:
+        data = corpus(folder, **FILES, target="marked", validation_fraction=fraction, **options)
+        return batch_of(data, "train")
+
+    batch, less = train(0.001), train(0.5)
     places = Counter(batch.extras[MARKED].argmax(-1).tolist())
     assert sorted(places) == [0, 1, 2, 3, 4]
     assert all(abs(count - 200) < 5 * 13 for count in places.values())  # 13: its deviation
-    less = batch_of(of(folder, "marked", validation_fraction=0.5), "train")
     shared = torch.isin(batch.index, less.index)
     assert torch.equal(batch.extras[MARKED][shared], less.extras[MARKED])
-    other = batch_of(of(folder, "marked", validation_fraction=0.001, mark_seed=1), "train")
-    assert not torch.equal(other.extras[MARKED], batch.extras[MARKED])
+    assert not torch.equal(train(0.001, mark_seed=1).extras[MARKED], batch.extras[MARKED])
 
 
 def test_a_sentence_has_a_clause_or_not(folder: Path) -> None:
@@ -114,25 +122,13 @@ def test_a_sentence_has_a_clause_or_not(folder: Path) -> None:
     assert batch_of(other).labels[:, 0].tolist() == [1, 1, 0, 1, 1]
 
 
-def test_both_kinds_of_source_give_the_same(tmp_path: Path) -> None:
-    splits = {"train": TRAIN, "test": TEST}
-    one = of(write_columns(tmp_path / "columns", **splits), "marked")
-    table = write_parquet(tmp_path / "table", named=False, **splits)
-    two = corpus(table, target="marked", **SEES)
-    assert torch.equal(batch_of(one).labels, batch_of(two).labels)
-    assert torch.equal(batch_of(one).extras[MARKED], batch_of(two).extras[MARKED])
-
-
 def test_each_target_is_a_corpus_of_its_own(folder: Path) -> None:
     plain = corpus(folder, **FILES)
-    assert "target" not in plain.recipe()  # corpora prepared before there were targets stay
-    assert corpus(folder, **FILES, target="tokens", mark_seed=5).fingerprint == plain.fingerprint
+    assert "target" not in plain.recipe()
+    assert corpus(folder, **FILES, mark_seed=5).fingerprint == plain.fingerprint
     asked: list[dict[str, Any]] = [
-        {"target": "tokens"},
-        {"target": "marked"},
-        {"target": "marked", "mark_seed": 1},
-        {"target": "sentence"},
-        {"target": "sentence", "sentence_chunk": "NP"},
+        *({}, {"target": "marked"}, {"target": "marked", "mark_seed": 1}),
+        *({"target": "sentence"}, {"target": "sentence", "sentence_chunk": "NP"}),
     ]
     prints = {corpus(folder, **FILES, **options).fingerprint for options in asked}
     assert len(prints) == len(asked)
@@ -140,27 +136,19 @@ def test_each_target_is_a_corpus_of_its_own(folder: Path) -> None:
 
 def test_a_split_without_such_a_chunk_is_refused(tmp_path: Path) -> None:
     folder = write_columns(tmp_path / "c", train=TRAIN, test=PLAIN, all=CLAUSES)
-    with pytest.raises(
-        InputError, match=r"the test split of .* no sentence with a chunk of type SB"
+    for options, message in (
+        ({}, "the test split of .* no sentence with a chunk of type SB"),
+        ({"test": "all.txt"}, "no sentence without a chunk of type SBAR"),
+        ({"sentence_chunk": "PP"}, "the train split of .* with a chunk of type PP"),
     ):
-        of(folder, "sentence").prepare()
-    with pytest.raises(InputError, match="no sentence without a chunk of type SBAR"):
-        of(folder, "sentence", test="all.txt").prepare()
-    with pytest.raises(InputError, match=r"the train split of .* with a chunk of type PP"):
-        of(folder, "sentence", sentence_chunk="PP").prepare()
+        with pytest.raises(InputError, match=message):
+            of(folder, "sentence", **options).prepare()
     of(folder, "marked").prepare()
 
 
-def test_an_unknown_target_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match="target is 'sbar'; it must be one of"):
-        of(folder, "sbar")
-
-
-def test_the_real_corpus(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTNLIGHT_DATA", str(corpora))
+def test_the_real_corpus(real: Path) -> None:
     shared: dict[str, Any] = {"local": "conll2000", "subset": {"train": 500}}
-    data = ChunkingDataModule(target="sentence", **shared)
-    labels = batch_of(data).labels
+    labels = batch_of(ChunkingDataModule(target="sentence", **shared)).labels
     kept = labels[labels != IGNORED]
     # Of the 535 clauses of the test split, as published, some stand in one sentence.
     assert len(kept) == 2012

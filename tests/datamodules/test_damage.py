@@ -3,17 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from attnlight.data.sources import Source
-from attnlight.data.word2vec import TrainedVectors, Word2VecSettings
-from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.problems.classification import attended_items
 from attnlight.reference import FrozenBase
 from tests.bases import Planted, batch_of, save_base
-from tests.damage import DAMAGES, folder_for_all, without_rights
+from tests.damage import DAMAGES
 
 FILES = (
     "corpus.json",
@@ -58,76 +54,6 @@ def test_a_damaged_corpus_is_prepared_again(
     assert all(str(folder) in line for line in lines)
     assert read(tmp_path) == before
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_the_splits_of_a_hub_corpus_are_asked_for_again(
-    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests: list[Source] = []
-
-    def splits(source: Source) -> list[str]:
-        requests.append(source)
-        return ["train", "dev", "test"]
-
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-    monkeypatch.setattr(Source, "splits", splits)
-
-    def validation() -> str | None:
-        return TextDataModule(path="a/b", cache_dir=str(tmp_path)).sources["validation"].split
-
-    assert [validation() for _ in range(2)] == ["dev", "dev"]
-    assert len(requests) == 1
-    (file,) = tmp_path.glob("splits-*/names.json")
-    DAMAGES[damage](file)
-    assert [validation() for _ in range(2)] == ["dev", "dev"]
-    assert len(requests) == 2
-
-
-def test_a_whole_folder_that_is_gone(tmp_path: Path) -> None:
-    before = read(tmp_path)
-    for path in (Planted(cache_dir=str(tmp_path)).prepare() / "test").iterdir():
-        path.unlink()
-    assert read(tmp_path) == before
-
-
-def test_the_corpus_of_another_user() -> None:
-    with folder_for_all() as cache:
-        before = read(cache)
-        with without_rights(cache):
-            assert read(cache) == before
-        folder = Planted(cache_dir=str(cache)).prepare()
-        DAMAGES["bit"](folder / "tokenizer.json")
-        with without_rights(cache), pytest.raises(InputError, match=r"tokenizer\.json has changed"):
-            read(cache)
-
-
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often word vectors were trained; each time they are the same."""
-    times: list[int] = []
-
-    def train(text: object, settings: Word2VecSettings) -> TrainedVectors:
-        times.append(settings.size)
-        return TrainedVectors(["a", "b"], np.arange(8, dtype=np.float32).reshape(2, 4))
-
-    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
-    return times
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_word_vectors_are_trained_again(
-    tmp_path: Path, damage: str, trained: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus = Planted(cache_dir=str(tmp_path))
-    path = corpus.word_vectors(Word2VecSettings(size=4))
-    before = path.read_bytes()
-    capsys.readouterr()
-    DAMAGES[damage](path)
-    for _ in range(2):
-        assert corpus.word_vectors(Word2VecSettings(size=4)).read_bytes() == before
-    assert trained == [4, 4]
-    assert capsys.readouterr().err.count("vectors.bin") == 1
 
 
 class TestOutputs:

@@ -9,29 +9,30 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from jsonargparse import ArgumentParser
 
 from attnlight.data.rationales import ANNOTATORS, RATIONALE
+from attnlight.data.sources import Source
 from attnlight.datamodules import PairDataModule, TextDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-from tests.commands import CONFIGS
 from tests.data.local import write_corpus
+from tests.datamodules import reading
+from tests.datamodules.reading import SPLITS, parsed
 
 CONFIGURED = ("movie_rationales", "hatexplain", "sst_rationales", "yelp_human_attention")
 WORDS = [["a", "b", "c"], ["d"], ["a", "b"], ["c", "d"]]
 LABELS = [1, 0, 1, 0]
+MARKS = [[1, 0, 0], [0], [0, 1], [1, 1]]
 
 
 def corpus(folder: Path, **columns: list[Any]) -> Path:
     rows = {"tokens": WORDS, "label": LABELS} | columns
-    return write_corpus(folder, train=rows, test=rows)
+    return write_corpus(folder / "corpus", train=rows, test=rows)
 
 
 def module(path: Path, **options: Any) -> TextDataModule:
-    cache = str(path.parent / "cache")
-    settings = {"path": str(path), "tokens": "tokens", "boundary_tokens": False} | options
-    return TextDataModule(**settings, cache_dir=cache)
+    given = {"tokens": "tokens", "boundary_tokens": False, "rationale": "marks"} | options
+    return reading.module(path, **given)
 
 
 def read(data: CorpusDataModule, column: str, split: str = "test") -> list[list[int]]:
@@ -39,124 +40,117 @@ def read(data: CorpusDataModule, column: str, split: str = "test") -> list[list[
     return rows
 
 
-def test_positive_numbers_are_marked(tmp_path: Path) -> None:
-    marks = [[0.2, 0.0, -1.0], [3.0], [0.0, 0.0], None]
-    data = module(corpus(tmp_path / "corpus", marks=marks), rationale="marks")
-    assert read(data, RATIONALE) == [[1, 0, 0], [1], [0, 0], [0, 0]]
-    assert data.dataset("test").extras == [RATIONALE]
+ONE = {"tokens": [WORDS[0], [], WORDS[2]], "label": LABELS[:3]}  # one text without a token
+LABELLED = {"tokens": [*WORDS, ["a"]], "label": [4, 0, 3, 1, 2]}
+POLARITY = [[3, 4, 0], [1], [2, 2], [1, 4], [2]]
+SIDES = {"classes": {"negative": [0, 1], "positive": [3, 4]}, "rationale_labels": True}
+SPLIT = {"splitting": "punctuation", "truncate": 6, "boundary_tokens": True}
+# Columns, marks, options, and the rationale that is read.
+READ: dict[str, tuple[dict[str, Any], list[Any], dict[str, Any], list[list[int]]]] = {
+    "positive numbers": (
+        {},
+        [[0.2, 0.0, -1.0], [3.0], [0.0, 0.0], None],
+        {},
+        [[1, 0, 0], [1], [0, 0], [0, 0]],
+    ),
+    "an empty text": (ONE, [[1, 0, 1], [], [0, 1]], {}, [[1, 0, 1], [0], [0, 1]]),
+    "an empty text of several": (ONE, [[[1, 0, 1]], [[]], []], {}, [[1, 0, 1], [0], [0, 0]]),
+    "more than half": (  # two of three; one of two is not
+        {},
+        [[[1, 1, 0], [1, 0, 0], [0, 1, 1]], [[1], [0]], [[0, 1]], []],
+        {},
+        [[1, 1, 0], [0], [0, 1], [0, 0]],
+    ),
+    "labels of the class": (LABELLED, POLARITY, SIDES, [[1, 1, 0], [1], [0, 0], [1, 0]]),
+    "labels, each a class": (
+        LABELLED,
+        POLARITY,
+        {"rationale_labels": True},
+        [[0, 1, 0], [0], [0, 0], [1, 0], [1]],
+    ),
+    "splitting and truncation": (
+        {"tokens": [["don't", "(go)", "there"], *WORDS[1:]]},
+        [[1, 0, 1], [0], [1, 0], [0, 1]],
+        SPLIT,  # [BOS] don ' t ( go ) [EOS]
+        [[0, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+    ),
+}
 
 
-def test_a_text_without_tokens_has_no_marks(tmp_path: Path) -> None:
-    """It is read as one unknown token, marked or not."""
-    for name, marks in {"one": [[1, 0, 1], [], [0, 1]], "many": [[[1, 0, 1]], [[]], []]}.items():
-        path = tmp_path / name
-        rows = {"tokens": [WORDS[0], [], WORDS[2]], "label": LABELS[:3], "marks": marks}
-        data = module(write_corpus(path / "corpus", train=rows, test=rows), rationale="marks")
-        second = [0, 1] if name == "one" else [0, 0]
-        assert read(data, RATIONALE) == [[1, 0, 1], [0], second]
-
-
-def test_more_than_half_of_the_annotators(tmp_path: Path) -> None:
-    marks = [
-        [[1, 1, 0], [1, 0, 0], [0, 1, 1]],  # two of three
-        [[1], [0]],  # one of two is not more than half
-        [[0, 1]],
-        [],
-    ]
-    data = module(corpus(tmp_path / "corpus", marks=marks), rationale="marks")
-    assert read(data, RATIONALE) == [[1, 1, 0], [0], [0, 1], [0, 0]]
-    assert read(data, ANNOTATORS) == [[0b011, 0b101, 0b100], [0b01], [0, 1], [0, 0]]
-    batch = data.dataset("test")[[0, 3]]
-    assert batch.extras[RATIONALE].tolist() == [[1, 1, 0], [0, 0, 0]]
-
-
-def test_words_of_the_class_of_their_text(tmp_path: Path) -> None:
-    path = write_corpus(
-        tmp_path / "corpus",
-        **{
-            split: {
-                "tokens": [*WORDS, ["a"]],
-                "label": [4, 0, 3, 1, 2],
-                "polarity": [[3, 4, 0], [1], [2, 2], [1, 4], [2]],
-            }
-            for split in ("train", "test")
-        },
-    )
-    classes = {"negative": [0, 1], "positive": [3, 4]}
-    options: dict[str, Any] = {"rationale": "polarity", "rationale_labels": True}
-    data = module(path, classes=classes, **options)
-    assert read(data, RATIONALE) == [[1, 1, 0], [1], [0, 0], [1, 0]]
-    # Without classes each label is one.
-    assert read(module(path, **options), RATIONALE)[0] == [0, 1, 0]
-
-
-def test_marks_follow_splitting_and_truncation(tmp_path: Path) -> None:
-    words = [["don't", "(go)", "there"], ["d"], ["a", "b"], ["c", "d"]]
-    marks = [[1, 0, 1], [0], [1, 0], [0, 1]]
-    path = corpus(tmp_path / "corpus", tokens=words, marks=marks)
-    options = {"splitting": "punctuation", "truncate": 6, "boundary_tokens": True}
-    rows = read(module(path, rationale="marks", **options), RATIONALE)
-    assert rows[0] == [0, 1, 1, 1, 0, 0, 0, 0]  # [BOS] don ' t ( go ) [EOS]
-    assert rows[3] == [0, 0, 1, 0]
+@pytest.mark.parametrize("name", READ)
+def test_marks_become_a_rationale(name: str, tmp_path: Path) -> None:
+    columns, marks, options, expected = READ[name]
+    data = module(corpus(tmp_path, **columns, marks=marks), **options)
+    assert read(data, RATIONALE) == expected
+    several = name in ("more than half", "an empty text of several")
+    assert data.dataset("test").extras == [RATIONALE, *[ANNOTATORS] * several]
+    if name == "more than half":
+        bits = [[0b011, 0b101, 0b100], [0b01], [0, 1], [0, 0]]
+        assert read(data, ANNOTATORS) == bits
+        batch = data.dataset("test")[[0, 3]]
+        assert batch.extras[RATIONALE].tolist() == [[1, 1, 0], [0, 0, 0]]
 
 
 def test_a_split_of_raw_text_or_without_the_column_has_no_rationale(tmp_path: Path) -> None:
-    path = corpus(tmp_path / "corpus", marks=[[1, 0, 0], [0], [0, 1], [1, 1]])
-    raw = write_corpus(tmp_path / "raw", train={"text": ["a b", "c"], "label": [0, 1]})
-    ready = write_corpus(tmp_path / "ready", train={"tokens": [["a"], ["c"]], "label": [0, 1]})
-    for source in ({"path": str(raw), "text": "text"}, {"path": str(ready), "tokens": "tokens"}):
-        parser = ArgumentParser()
-        parser.add_class_arguments(TextDataModule, "data")
-        options = {"path": str(path), "tokens": "tokens", "rationale": "marks", "train": source}
-        given = parser.parse_object({"data": options | {"cache_dir": str(tmp_path / "cache")}})
-        data = parser.instantiate_classes(given).data
+    path = corpus(tmp_path, marks=MARKS)
+    for name, column in (("text", ["a b", "c"]), ("tokens", [["a"], ["c"]])):
+        other = write_corpus(tmp_path / name, train={name: column, "label": [0, 1]})
+        source: Any = Source(path=str(other), **{name: name})  # type: ignore[arg-type]
+        data = module(path, train=source)
         assert data.dataset("train").extras == []
         assert data.dataset("test").extras == [RATIONALE]
 
 
 def test_the_rationale_changes_the_fingerprint_and_only_if_used(tmp_path: Path) -> None:
-    path = corpus(tmp_path / "corpus", marks=[[1, 0, 0], [0], [0, 1], [1, 1]])
-    plain, marked = module(path), module(path, rationale="marks")
+    path = corpus(tmp_path, marks=MARKS)
+    plain, marked = module(path, rationale=None), module(path)
     assert "rationale" not in plain.recipe()
     assert plain.fingerprint != marked.fingerprint
 
 
 def test_pairs_have_the_rationale_of_their_passage(tmp_path: Path) -> None:
-    path = corpus(
-        tmp_path / "corpus", marks=[[1, 0, 0], [0], [0, 1], [1, 1]], query=["x", "y", "x", "y"]
-    )
-    data = PairDataModule(
-        str(path), "tokens", rationale="marks", cache_dir=str(tmp_path / "cache"), train="train"
-    )
-    assert read(data, RATIONALE) == [[0, 1, 0, 0, 0], [0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0]]
+    path = corpus(tmp_path, marks=MARKS, query=["x", "y", "x", "y"])
+    data = PairDataModule(str(path), "tokens", rationale="marks", cache_dir=str(tmp_path / "cache"))
+    assert read(data, RATIONALE) == [[0, *row, 0] for row in MARKS]
 
 
-MARKS = [[1, 0, 0], [0], [0, 1], [1, 1]]
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"marks": [[1, 0], *MARKS[1:]]}, {}, "row 0 of split train .* has 3 tokens, but a list of 2 num"),
-    ({"marks": [*MARKS[:3], [1, None]]}, {}, "row 3 of split train .* has 2 tokens"),
     (
-        {"marks": [[[1, 0, 0]], [[1], [1, 0]], [], []]},
+        {"marks": [[1, 0], *MARKS[1:]]},
         {},
-        "row 1 of split train .* has 1 tokens, but a list of 2 numbers in marks",
+        "row 0 of split train .* has 3 tokens, but a list of 2 n",
     ),
+    ({"marks": [*MARKS[:3], [1, None]]}, {}, "row 3 of split train .* has 2 tokens"),
+    ({"marks": [[[1, 0, 0]], [[1], [1, 0]], [], []]}, {}, "row 1 .* has 1 tokens, but a list of 2"),
     ({"marks": [[], [[1]] * 8, [], []]}, {}, "has 8 lists in marks; at most 7 annotators"),
     ({"marks": WORDS}, {}, "column marks .* holds list<.*string>; expected a list of numbers"),
     ({"marks": ["a", "b", "c", "d"]}, {}, "column marks .* holds string; expected a list of num"),
     ({"mark": MARKS}, {}, r"has no column 'marks' \(did you mean 'mark'\?\).*set rationale to"),
-    ({"marks": MARKS}, {"tokens": None, "text": "words"}, "rationale needs token lists: set tokens"),
-    ({"marks": MARKS}, {"rationale": None, "rationale_labels": True}, "needs the column of the lab"),
-    ({"rationale": MARKS}, {"extras": ["rationale"]}, "extras names rationale, which rationale makes"),
-]  # fmt: skip
+    (
+        {"marks": MARKS},
+        {"tokens": None, "text": "words"},
+        "rationale needs token lists: set tokens",
+    ),
+    (
+        {"marks": MARKS},
+        {"rationale": None, "rationale_labels": True},
+        "needs the column of the lab",
+    ),
+    (
+        {"rationale": MARKS},
+        {"extras": ["rationale"]},
+        "extras names rationale, which rationale mak",
+    ),
+]
 
 
 @pytest.mark.parametrize(("columns", "options", "sentence"), REFUSED)
 def test_wrong_rationales_are_refused(
     tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], sentence: str
 ) -> None:
-    path = corpus(tmp_path / "corpus", words=[" ".join(words) for words in WORDS], **columns)
+    path = corpus(tmp_path, words=[" ".join(words) for words in WORDS], **columns)
     with pytest.raises(InputError, match=sentence) as error:
-        module(path, **({"rationale": "marks"} | options)).prepare()
+        module(path, **options).prepare()
     assert str(error.value).count(". ") == 0
 
 
@@ -182,40 +176,29 @@ def annotators(name: str, row: dict[str, Any]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_row_of_the_real_corpora(
-    corpora: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("ATTNLIGHT_DATA", str(corpora))
-    parser = ArgumentParser()
-    parser.add_subclass_arguments(CorpusDataModule, "data")
-    given = parser.parse_args(["--data", str(CONFIGS / f"data/{name}.yaml")])
-    data = parser.instantiate_classes(given).data
+def test_every_row_of_the_real_corpora(real: Path, name: str) -> None:
+    data = parsed(name)
     folder, column, _, pattern = REAL[name]
+    longest = 400 if name == "yelp_human_attention" else 10**6
     several = 0
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         texts = data.dataset(split)
         if RATIONALE not in texts.extras:
-            assert (name, split) in [("yelp_human_attention", s) for s in ("train", "validation")]
+            assert (name, split) in [("yelp_human_attention", s) for s in SPLITS[:2]]
             continue
         moved = name == "eraser_multi_rc" and split != "test"
         file = f"{'validation' if moved else split}-00000-of-00001.parquet"
-        source = pq.read_table(corpora / folder / "data" / file).to_pylist()
-        found = {
-            extra: texts.table[extra].to_pylist()
-            for extra in texts.extras
-        }  # fmt: skip
+        source = pq.read_table(real / folder / "data" / file).to_pylist()
+        found = {extra: texts.table[extra].to_pylist() for extra in texts.extras}
         for place, index in enumerate(texts.index.tolist()):
             row = source[index]
             markers = annotators(name, row)
             repeats = [len(re.findall(pattern, _cleaned(word, name))) for word in row[column]]
-            assert (
-                int(texts.lengths[place])
-                == min(sum(repeats), 400 if folder[0] == "y" else 10**6) + 2
+            assert int(texts.lengths[place]) == min(sum(repeats), longest) + 2
+            votes = [sum(marks[word] for marks in markers) for word in range(len(repeats))]
+            expected = (
+                np.repeat([2 * n > len(markers) for n in votes], repeats).astype(int).tolist()
             )
-            expected = []
-            for word, times in enumerate(repeats):
-                votes = sum(marks[word] for marks in markers)
-                expected += [int(votes > len(markers) / 2)] * times
             assert found[RATIONALE][place] == [0, *expected, 0], (split, index)
             if ANNOTATORS in found:
                 bits = np.array(found[ANNOTATORS][place])[1:-1]
@@ -231,19 +214,10 @@ def _cleaned(word: str, name: str) -> str:
     return re.sub(r"-(?:L|R)[RSC]B-", " ", word) if name == "sst_rationales" else word
 
 
-def test_rationales_of_sst_are_on_the_texts_of_sst(
-    corpora: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rationales_of_sst_are_on_the_texts_of_sst(real: Path) -> None:
     """So that a model of `sst` can be tested on `sst_rationales`."""
-    monkeypatch.setenv("ATTNLIGHT_DATA", str(corpora))
-    parser = ArgumentParser()
-    parser.add_subclass_arguments(CorpusDataModule, "data")
-    modules = []
-    for name in ("sst", "sst_rationales"):
-        given = parser.parse_args(["--data", str(CONFIGS / f"data/{name}.yaml")])
-        modules.append(parser.instantiate_classes(given).data)
-    one, other = modules
+    one, other = map(parsed, ("sst", "sst_rationales"))
     assert one.tokenizer_json == other.tokenizer_json
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         for column in ("index", "label", "tokens"):
             assert one.dataset(split).table[column].equals(other.dataset(split).table[column])

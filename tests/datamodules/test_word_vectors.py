@@ -1,13 +1,13 @@
 import sys
-from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from attnlight.data.word2vec import CorpusText, TrainedVectors, Word2VecSettings, train_word2vec
+from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import read_vectors
@@ -17,25 +17,11 @@ pytestmark = pytest.mark.skipif(
     reason="gensim has no wheels for this Python",
 )
 SETTINGS = Word2VecSettings(size=8, epochs=2)
+SIZES = {"train_size": 120, "validation_size": 30, "test_size": 30}
 
 
 def corpus(cache: Path) -> PlantedEvidence:
-    return PlantedEvidence(
-        train_size=120, validation_size=30, test_size=30, cache_dir=str(cache / "cache")
-    )
-
-
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[Word2VecSettings]:
-    """The settings of each training, in order."""
-    settings: list[Word2VecSettings] = []
-
-    def train(documents: Iterable[Sequence[str]], asked: Word2VecSettings) -> TrainedVectors:
-        settings.append(asked)
-        return train_word2vec(documents, asked)
-
-    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
-    return settings
+    return PlantedEvidence(**SIZES, cache_dir=str(cache / "cache"))
 
 
 def test_file_holds_what_training_on_the_text_gives(tmp_path: Path) -> None:
@@ -50,27 +36,18 @@ def test_file_holds_what_training_on_the_text_gives(tmp_path: Path) -> None:
 
 
 def test_trained_once_for_equal_corpus_and_settings(
-    tmp_path: Path, trained: list[Word2VecSettings], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    train = Mock(side_effect=train_word2vec)
+    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
     first = corpus(tmp_path).word_vectors(SETTINGS)
+    (corpus(tmp_path).prepare() / "corpus.json").unlink()  # the corpus is prepared again
     assert corpus(tmp_path).word_vectors(Word2VecSettings(size=8, epochs=2)) == first
-    assert trained == [SETTINGS]
-    assert capsys.readouterr().err.count("training word vectors") == 1
+    assert first.is_file()
+    assert capsys.readouterr().err.count("training word vectors") == train.call_count == 1
     other = Word2VecSettings(size=8, epochs=2, seed=1)
     assert corpus(tmp_path).word_vectors(other) != first
-    assert trained == [SETTINGS, other]
-
-
-def test_vectors_outlive_a_corpus_that_is_prepared_again(
-    tmp_path: Path, trained: list[Word2VecSettings]
-) -> None:
-    data = corpus(tmp_path)
-    path = data.word_vectors(SETTINGS)
-    (data.prepare() / "corpus.json").unlink()
-    assert corpus(tmp_path).word_vectors(SETTINGS) == path
-    corpus(tmp_path).prepare()
-    assert path.is_file()
-    assert len(trained) == 1
+    assert [call.args[1] for call in train.call_args_list] == [SETTINGS, other]
 
 
 def test_failure_leaves_nothing(tmp_path: Path) -> None:
