@@ -189,11 +189,11 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "average, published": mean_of(published["sst_average"][key]),
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
-        bilstm, average = reliability(archive, {name: {} for name in names})
+        first, second = reliability(archive, {name: {} for name in names})
         empty = dict.fromkeys(("difference", "BiLSTM, published", "average, published"))
         for words in WITH_ITSELF.values():
-            row = {"tau between": words, "seeds": bilstm["seeds"], "BiLSTM": bilstm[words]}
-            yield row | {"average encoder": average[words]} | empty
+            row = {"tau between": words, "seeds": first["seeds"], "BiLSTM": first[words]}
+            yield row | {"average encoder": second[words]} | empty
 
 
 def by_epoch(archive: Archive) -> Iterator[Row]:
