@@ -55,11 +55,11 @@ def _text(cell: object) -> str:
     return str(cell)
 
 
-def number(value: float | np.floating[Any] | None, places: int = 3) -> str:
+def number(value: float | None, places: int = 3) -> str:
     """The value with so many decimals, zero without a sign; a dash if undefined."""
     if value is None or np.isnan(value):
         return DASH
-    return f"{round(float(value), places) + 0.0:.{places}f}"
+    return f"{round(value, places) + 0.0:.{places}f}"
 
 
 def interval(mean: MeanInterval | SeedInterval, places: int = 2) -> str:
