@@ -126,28 +126,25 @@ class Optimizer:
                     f"warmup is {linear:g} of the steps, but max_epochs does not bound their number: "
                     "give the number of steps of warmup."
                 )
-            rising = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / count))
-            return {
-                "optimizer": optimizer,
-                "lr_scheduler": {"scheduler": rising, "interval": "step"},
-            }
-        if factor is not None:
+            by_step = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / count))
+        elif factor is not None:
             if not 0 < factor < 1:
                 raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
             plateau = ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=0)
-            return {
-                "optimizer": optimizer,
-                "lr_scheduler": {"scheduler": plateau, "monitor": PLATEAU_MONITOR},
-            }
-        if warmup is None:
+            monitored: Any = {"scheduler": plateau, "monitor": PLATEAU_MONITOR}
+            return {"optimizer": optimizer, "lr_scheduler": monitored}
+        elif warmup is None:
             return optimizer
-        if warmup < 1:
-            raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
-        if size is None:
-            raise InputError("warmup_steps needs the hidden_size of `net`.")
-        scale, rise = size**-0.5, warmup**-1.5
-        noam = LambdaLR(optimizer, lambda step: scale * min((step + 1) ** -0.5, (step + 1) * rise))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": noam, "interval": "step"}}
+        else:
+            if warmup < 1:
+                raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
+            if size is None:
+                raise InputError("warmup_steps needs the hidden_size of `net`.")
+            scale, rise = size**-0.5, warmup**-1.5
+            by_step = LambdaLR(
+                optimizer, lambda step: scale * min((step + 1) ** -0.5, (step + 1) * rise)
+            )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": by_step, "interval": "step"}}
 
 
 def _learning_rate_scales(model: nn.Module, decay: float) -> dict[nn.Parameter, float]:

@@ -221,38 +221,34 @@ def test_a_marked_token_is_read_as_among_all(data_of: Data, readout: str) -> Non
 
 
 @pytest.mark.parametrize("readout", READOUTS)
+@torch.no_grad()
 def test_a_boundary_token_reads_the_sentence_and_is_not_read(data_of: Data, readout: str) -> None:
     data = data_of("sentence")
     model = task_of(data, readout=readout, layers=2).eval().double().model
     batch = whole(data)
-    with torch.no_grad():
-        output = model(batch)
-        assert output.rows[:, 1].tolist() == [0] * len(batch)
-        assert not output.weights[:, :, 0].any()
-        torch.testing.assert_close(
-            output.weights.sum(-1), torch.ones(len(batch), 4).double()[:, :2]
-        )
-        assert not output.weights.masked_select(~batch.mask[:, None]).any()
-        if output.item_logits is not None:
-            read = torch.einsum("rhn,rhnc->rc", output.weights, output.item_logits)
-            torch.testing.assert_close(read, output.logits)
-        again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
-        torch.testing.assert_close(again, output.logits)
-        for row in range(len(batch)):
-            length = int(batch.mask[row].sum())
-            alone = model(data.dataset("test")[[row]])
-            torch.testing.assert_close(alone.logits[0], output.logits[row])
-            torch.testing.assert_close(alone.weights[0], output.weights[row, :, :length])
+    output = model(batch)
+    assert output.rows[:, 1].tolist() == [0] * len(batch)
+    assert not output.weights[:, :, 0].any()
+    torch.testing.assert_close(output.weights.sum(-1), torch.ones(len(batch), 2).double())
+    if output.item_logits is not None:
+        read = torch.einsum("rhn,rhnc->rc", output.weights, output.item_logits)
+        torch.testing.assert_close(read, output.logits)
+    again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
+    torch.testing.assert_close(again, output.logits)
+    for row, length in enumerate(batch.mask.sum(-1).tolist()):
+        alone = model(data.dataset("test")[[row]])
+        torch.testing.assert_close(alone.logits[0], output.logits[row])
+        torch.testing.assert_close(alone.weights[0], output.weights[row, :, :length])
 
 
 @pytest.mark.parametrize("target", ["marked", "sentence"])
+@torch.no_grad()
 def test_leave_one_out_by_a_loop(data_of: Data, target: str) -> None:
     data = data_of(target)
     model = task_of(data, readout="study").eval().double().model
     batch = whole(data)
-    with torch.no_grad():
-        output = model(batch)
-        found = leave_one_out(model, batch, output, budget=40)
+    output = model(batch)
+    found = leave_one_out(model, batch, output, budget=40)
     items = batch.attendable()
     for row in range(len(batch)):
         own = int(output.rows[row, 1])
@@ -261,14 +257,10 @@ def test_leave_one_out_by_a_loop(data_of: Data, target: str) -> None:
             if place == own or not items[row, kept].any():
                 assert found[row, place].isnan()
                 continue
-            shortened = TextBatch(
-                index=batch.index[row : row + 1],
-                tokens=batch.tokens[row : row + 1, kept],
-                mask=batch.mask[row : row + 1, kept],
-                extras={name: values[row : row + 1, kept] for name, values in batch.extras.items()},
+            shortened = batch.select(torch.tensor([row])).apply(
+                lambda v, k=kept: v if v.ndim == 1 else v[:, k]
             )
-            with torch.no_grad():
-                after = model(shortened).probabilities[0]
+            after = model(shortened).probabilities[0]
             expected = total_variation(after, output.probabilities[row])
             torch.testing.assert_close(found[row, place], expected, atol=1e-9, rtol=1e-6)
 
