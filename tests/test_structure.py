@@ -41,6 +41,10 @@ def test_constructors_take_at_most_twelve_arguments(classes: list[type]) -> None
     assert {cls.__name__ for cls in classes if structure.arguments(cls) > 12} == DATAMODULES
 
 
+def test_importance_correlation_walks_little() -> None:
+    assert structure.importance().moves <= 177
+
+
 def test_a_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "attnlight"
     files = {
