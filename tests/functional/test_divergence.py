@@ -35,16 +35,6 @@ def distributions(seed: int, *shape: int, zeros: float = 0.0) -> Tensor:
     return torch.from_numpy(values / values.sum(-1, keepdims=True))
 
 
-def test_by_hand() -> None:
-    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.5, 0.25])
-    assert kl_divergence(p, q).item() == pytest.approx(0.5 * math.log(2))
-    assert kl_divergence(q, p).item() == math.inf
-    assert total_variation(p, q).item() == pytest.approx(0.25)
-    own = 0.5 * math.log(0.5 / 0.375)
-    other = 0.25 * math.log(0.25 / 0.375) + 0.25 * math.log(2)
-    assert js_divergence(p, q).item() == pytest.approx((own + other) / 2)
-
-
 def test_equal_scipy() -> None:
     p, q = distributions(1, 40, 3, 11), distributions(2, 40, 3, 11)
     torch.testing.assert_close(
@@ -268,12 +258,6 @@ def test_no_attention_is_further() -> None:
         assert np.nanmax(distances) > 0.98 * ceiling[row]  # and the bound is met
 
 
-def test_an_item_of_no_weight_is_as_far_as_can_be() -> None:
-    weights = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    mask = torch.tensor([[True, True], [True, False]])
-    assert max_js(weights, mask).tolist() == [math.log(2), 0.0]
-
-
 def test_share_by_a_loop() -> None:
     weights, base = attention(3, seed=1), attention(3, seed=2)
     found = normalized_js(weights, base, MASK)
@@ -297,11 +281,3 @@ def test_share_of_one_item_is_undefined_whatever_its_weight(other: float) -> Non
     assert max_js(base, mask) > 0
     assert normalized_js(weights, base, mask).isnan().all()
     assert normalized_js(weights.unsqueeze(1), base.unsqueeze(1), mask).isnan().all()
-
-
-def test_share_goes_from_0_to_1() -> None:
-    base = attention(2)
-    assert normalized_js(base, base, MASK)[:3].tolist() == [0.0] * 3
-    least = base.masked_fill(~MASK.unsqueeze(1), 2.0).argmin(-1, keepdim=True)
-    furthest = torch.zeros_like(base).scatter(-1, least, 1.0)
-    torch.testing.assert_close(normalized_js(furthest, base, MASK)[:3], torch.ones(3).double())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlight.batch import BOS, EOS, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import js_divergence, random_rankings, total_variation
+from attnlight.functional.readout.heads import CandidateReadout
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
@@ -187,6 +188,26 @@ def test_columns_of_rows_of_like_length(
     for name, column in whole.items():
         agree(parts[name], column)
         agree(asked[name], column)
+
+
+def test_erasures_of_an_opaque_readout_are_read_in_pieces(
+    both: tuple[Readout, Readout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readout, sizes = both[1], []
+    orders = random_rankings(readout.output.mask, readout.output.rows, 3, 0)
+    whole, flips = readout.erase(), readout.first_flips(orders)
+    own = CandidateReadout.read
+
+    def counted(self: CandidateReadout, rows: Tensor, attentions: Tensor) -> Tensor:
+        sizes.append(len(rows))
+        return own(self, rows, attentions)
+
+    monkeypatch.setattr(CandidateReadout, "read", counted)
+    size = readout.output.weights[0].numel()
+    monkeypatch.setattr("attnlight.functional.readout.opaque._WEIGHTS", 2 * size + 1)
+    agree(readout.erase(), whole)
+    assert max(sizes) == 2
+    assert torch.equal(readout.first_flips(orders), flips)
 
 
 MODELS: dict[str, Callable[[], tuple[AttentionModel, TextBatch]]] = {

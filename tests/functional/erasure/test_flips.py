@@ -127,24 +127,6 @@ def test_ties_equal_exact_brute_force(classes: int) -> None:
     assert torch.equal(after != logits.argmax(-1), size > 0)
 
 
-def test_the_cases_of_the_derivation() -> None:
-    weights, bias = torch.tensor([[1.0, 0.0]]), torch.tensor([0.0, 1.0])
-    mask = torch.ones(1, 2).bool()
-    size, members = minimal_flip_set(weights, torch.tensor([[[1.0, 0], [0, 1]]]), bias, mask)
-    assert (size.tolist(), members.tolist()) == ([1], [[True, False]])
-    size, members = minimal_flip_set(weights, torch.tensor([[[0.0, 1], [3, 1]]]), bias, mask)
-    assert (size.tolist(), members.tolist()) == ([-1], [[False, False]])
-
-
-def test_equal_logits_never_flip_unless_the_bias_does() -> None:
-    weights, mask = torch.full((1, 4), 0.25), torch.ones(1, 4).bool()
-    items = torch.ones(1, 4, 3)
-    order = torch.arange(4)[None]
-    for bias, expected in (([1.0, 0, 0], -1), ([0.0, 0, 0], -1), ([0.0, 0, 1], 4)):
-        assert minimal_flip_set(weights, items, torch.tensor(bias), mask)[0].item() == expected
-        assert first_flip(weights, items, torch.tensor(bias), mask, order).item() == expected
-
-
 def test_a_lead_is_not_lost_in_a_quotient() -> None:
     random = torch.Generator().manual_seed(0)
     weight, low = torch.rand(2, 2000, dtype=torch.float64, generator=random)
