@@ -98,7 +98,7 @@ class AdversarialAttention(InterpretabilityTest):
     """
 
     metadata: dict[str, Any]
-    measures = ("worst_js", "worst_share", "worst_tvd", "upper_js")
+    measures: tuple[str, ...] = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class BaseDivergence(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    measures = ("attention_js", "prediction_tvd")
+    measures: tuple[str, ...] = ("attention_js", "prediction_tvd")
 
     def __init__(
         self,

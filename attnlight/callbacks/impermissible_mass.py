@@ -100,9 +100,9 @@ class ImpermissibleMass(InterpretabilityTest):
                 logits = subset_logits(readout.model, batch, output, rows, kept, name, self.budget)
                 changed[rows] = logits.squeeze(1).argmax(-1)
             predicted[f"accuracy_{name}"] = changed
-        for name, classes in predicted.items():
+        for measure, classes in predicted.items():
             known = torch.full_like(count, -1) if label is None else label
-            columns[name] = (classes == known).double().masked_fill(known < 0, torch.nan)
+            columns[measure] = (classes == known).double().masked_fill(known < 0, torch.nan)
         return columns | {
             "impermissible_items": count,
             "without_impermissible": (count == 0).double(),

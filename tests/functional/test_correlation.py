@@ -5,8 +5,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import kendalltau, spearmanr
 from torch import Tensor
 
@@ -97,31 +95,6 @@ def test_heads_are_rows_of_their_own() -> None:
         torch.testing.assert_close(p[:, head], expected[1], rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_small_batches(rows: int) -> None:
-    for items in (0, 1, 2):
-        scores = torch.arange(items, dtype=torch.float32).expand(rows, items)
-        tau, _ = kendall_tau(scores, scores, torch.ones(rows, items, dtype=torch.bool))
-        assert tau.shape == (rows,)
-        assert tau.isnan().all() == (items < 2 or not rows)
-
-
-scores = st.lists(
-    st.tuples(st.sampled_from([0.0, -0.0, 1.0, 1e-300, -1e300]), st.integers(-3, 3), st.booleans()),
-    min_size=2,
-    max_size=12,
-)
-
-
-@settings(deadline=None, max_examples=200)
-@given(scores)
-def test_any_ties_and_masks(triples: list[tuple[float, int, bool]]) -> None:
-    x, y, mask = (torch.tensor([column]) for column in zip(*triples, strict=True))
-    check(x.double(), y, mask)
-    with_padding = (torch.nn.functional.pad(t, (1, 3), value=0) for t in (x.double(), y, mask))
-    check(*with_padding)
-
-
 @pytest.mark.parametrize("levels", [None, 0.5, 1, 3])
 def test_spearman_equals_scipy(levels: int | None) -> None:
     x, y, mask = cases(levels)
@@ -168,17 +141,6 @@ def test_overlap_is_the_mean_over_orders_of_tied_items(
         ]
         expected = sum(chances) / len(ones) / len(others) / k
         assert float(found) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("items", [2, 9, 10, 11, 20, 21, 30, 1000])
-def test_overlap_without_ties_is_that_of_sets(items: int) -> None:
-    random = torch.Generator().manual_seed(items)
-    x, y = torch.rand(2, 5, items, generator=random)
-    k = math.ceil(round(items / 10, 6))
-    found = top_overlap(x, y, torch.ones(5, items, dtype=torch.bool))
-    for row in range(5):
-        top_x, top_y = (set(scores[row].topk(k).indices.tolist()) for scores in (x, y))
-        assert float(found[row]) == pytest.approx(len(top_x & top_y) / k)
 
 
 def test_overlap_is_chance_where_a_scoring_ties_all_and_undefined_for_one_item() -> None:

@@ -42,14 +42,6 @@ def test_equals_autograd(heads: int | None, classes: int, shared: bool) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_by_hand() -> None:
-    weights = torch.tensor([[0.5, 0.5]])
-    items = torch.tensor([[[1.0, 0.0], [1.0, 2.0]]])  # logits (1, 1): the lower class wins
-    gradient = weight_gradient(weights, items, torch.tensor([0.5, -0.5]), torch.ones(1, 2).bool())
-    # p (1 - p) times the difference of the effects (0.5, 0.5) and (0.5, 2.5)
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, -0.5]]).double())
-
-
 def test_a_sure_prediction_keeps_its_digits() -> None:
     weights, items, bias, mask = case(None, 2, True)
     items = items + torch.tensor([60.0, 0.0])
