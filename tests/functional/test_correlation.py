@@ -156,17 +156,6 @@ def test_overlap_is_the_mean_over_orders_of_tied_items(
         assert float(found) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("items", [2, 9, 10, 11, 20, 21, 30, 1000])
-def test_overlap_without_ties_is_that_of_sets(items: int) -> None:
-    random = torch.Generator().manual_seed(items)
-    x, y = torch.rand(2, 5, items, generator=random)
-    k = math.ceil(round(items / 10, 6))
-    found = top_overlap(x, y, torch.ones(5, items, dtype=torch.bool))
-    for row in range(5):
-        top_x, top_y = (set(scores[row].topk(k).indices.tolist()) for scores in (x, y))
-        assert float(found[row]) == pytest.approx(len(top_x & top_y) / k)
-
-
 def test_overlap_is_chance_where_a_scoring_ties_all_and_undefined_for_one_item() -> None:
     x, y = torch.zeros(3, 25), torch.arange(75.0).view(3, 25)
     mask = torch.arange(25) < torch.tensor([[25], [12], [1]])

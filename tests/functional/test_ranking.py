@@ -23,11 +23,6 @@ def every(rows: int, items: int) -> Tensor:
 
 
 class TestRanking:
-    def test_is_descending_with_the_rest_last(self) -> None:
-        scores = torch.tensor([[9.0, -3.0, 0.5, -8.0, 9.0, 2.0]])
-        mask = torch.tensor([[False, True, True, True, False, True]])
-        assert ranking(scores, mask).tolist() == [[5, 2, 1, 3, 0, 4]]
-
     def test_equals_a_stable_sort_of_separate_scores(self) -> None:
         scores = torch.randint(-5, 5, (300, 20), generator=torch.Generator().manual_seed(0)).float()
         expected = scores.argsort(dim=-1, descending=True, stable=True)
