@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from attnlight.batch import TextBatch
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 from attnlight.functional import masked_softmax
 from attnlight.functional.random import draw_keys
 
@@ -35,10 +35,8 @@ class Attention(nn.Module, ABC):
         self, size: int, query_size: int | None = None, attention_size: int | None = None
     ) -> None:
         super().__init__()
-        if attention_size is not None and attention_size < 1:
-            raise InputError(f"attention_size is {attention_size}; it must be at least 1.")
-        self.size = size
-        self.query_size = query_size
+        require_at_least(1, attention_size=attention_size)
+        self.size, self.query_size = size, query_size
 
     def forward(
         self, states: Tensor, mask: Tensor, query: Tensor | None = None
@@ -179,11 +177,7 @@ class RandomAttention(Attention):
 
 
 class RandomAttentionByText(RandomAttention):
-    """`RandomAttention` whose scores are a function of the text's index and the token's id.
-
-    The same word has another score in each text. Arguments and errors are those of
-    `RandomAttention`.
-    """
+    """`RandomAttention` whose scores are a function of the text's index and the token's id."""
 
     @override
     def draw(self, batch: TextBatch) -> Tensor:

@@ -32,11 +32,7 @@ _CLASSES: dict[str, type[nn.Module]] = {"pairs": PairClassifier, "tagging": Self
 
 
 def network(problem: str, net: Options) -> type[Any]:
-    """The class of a network.
-
-    Args:
-        problem: Name of the problem, whose default network is used unless `net` names another.
-        net: Options of the network, as `plain_net` returns them.
+    """The class of a network: the one that `net` names, else the problem's default.
 
     Raises:
         InputError: There is no such class, or the problem has no default network.
@@ -53,8 +49,7 @@ def network(problem: str, net: Options) -> type[Any]:
 def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]:
     """All options of a network as plain values; of a custom one `network` and `options`.
 
-    A custom network's static method `stored_options` may add to the latter what a checkpoint needs to
-    build it again.
+    The latter are those of its `HasStoredOptions.stored_options`, if it has that method.
 
     Raises:
         InputError: An option is unknown, or the options are those of another problem's network.
@@ -79,10 +74,7 @@ def pretrained_network(
     model: Any,  # noqa: ANN401
     *trained_here: object,
 ) -> tuple[Any, Options] | None:
-    """Class and options of a network that was trained elsewhere; None: it is trained here.
-
-    Such a class reads its weights when it is built, and its static method `encoding_of` gives the
-    encoding of its texts.
+    """Class and options of a network that was trained elsewhere, see `HasEncoding`; None: it was not.
 
     Args:
         model: A `model` section.
@@ -127,13 +119,9 @@ def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
 
 
 def build_model(problem: str, net: Options, spec: Options, *, guided: bool = False) -> nn.Module:
-    """Build a network.
+    """Build a network from the options of `plain_net` and the spec of a corpus, see `Problem`.
 
-    Args:
-        problem: Name of the problem.
-        net: Options of its network, as `plain_net` returns them.
-        spec: Description of the corpus, see `Problem`.
-        guided: Whether the attribute `guide` supplies the last attention.
+    If it is `guided`, its attribute `guide` supplies the last attention.
     """
     model: nn.Module = network(problem, net)(**model_options(problem, net, spec))
     if guided:
@@ -155,9 +143,7 @@ def changed_net(problem: str, net: Options, method: str, **options: object) -> d
     Args:
         problem: Name of the problem.
         net: Options of the base's network.
-        method: Static method of its class that returns them: `uniform_net`, uniform attention in
-            one `head` or (None) in all; or `guided_net`, attention supplied by a `guide`, with its
-            `context` and `query_key`, see `GuidedVariant`.
+        method: Static method of its class that returns them: `uniform_net` or `guided_net`.
         options: Arguments of that method.
 
     Raises:

@@ -11,7 +11,7 @@ from torch.nn.functional import linear, pad
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, HasReach, TextBatch
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 from attnlight.functional._cpu import blocks
 from attnlight.models.deletion import leave_out, resumable
 from attnlight.models.embedding import Embedding
@@ -30,11 +30,7 @@ QUERY, ALLOWED_CLASSES, PROJECTED = "query", "allowed_classes", "projected"
 
 
 def refuse_queries(batch: TextBatch) -> None:
-    """Check that a batch is of single texts.
-
-    Raises:
-        InputError: It has queries.
-    """
+    """Raise `InputError` if a batch has queries: the model reads single texts."""
     if batch.query is not None:
         raise InputError(
             "the model reads single texts, but the corpus gives pairs of a passage and a query: set "
@@ -48,11 +44,6 @@ class ContextClassifier(nn.Module, ABC):
     For two classes the decoder has one logit z, and the output is (0, z). Each level is an encoder
     and attention; a subclass names the levels, makes them and a `decoder`, an affine map of states,
     and computes what attention and decoder read beside the states.
-
-    Args:
-        vocab_size: Number of token ids V.
-        num_classes: Number of classes C.
-        net: Options of the network.
 
     Attributes:
         levels: Prefix of the names of each level's `encoder` and `attention`.
@@ -73,8 +64,7 @@ class ContextClassifier(nn.Module, ABC):
 
     def __init__(self, vocab_size: int, num_classes: int, net: ClassifierNet | PairNet) -> None:
         super().__init__()
-        if num_classes < 2:
-            raise InputError(f"num_classes is {num_classes}; a classifier needs at least 2")
+        require_at_least(2, num_classes=num_classes)
         self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
         self.embedding_dropout = nn.Dropout(net.embedding_dropout)
         self.dropout = nn.Dropout(net.dropout)

@@ -17,14 +17,8 @@ class Decoder(nn.Module):
     It is not affine in attention. `text` follows the text of that report: an affine layer over the
     contexts. A token then influences its own tag only through its attention to itself. `residual`
     is an affine layer over the sum of the contexts and the token's state: affine in attention, with
-    a bias per token, the token's direct contribution.
-
-    Args:
-        readout: The readout.
-        size: Size D of a state, and of the contexts.
-        classes: Number of classes C.
-        filter_size: Size within the feed-forward part of `study`.
-        dropout: Dropout in that part.
+    a bias per token, the token's direct contribution. `filter_size` and `dropout` are those of the
+    feed-forward part of `study`.
     """
 
     def __init__(
@@ -58,10 +52,8 @@ class Decoder(nn.Module):
             states: States of the rows' tokens, (R, D).
 
         Returns:
-            Item logits (R, H, N, C) with the bias folded in, an expanded view if all rows are of one
-            text; None if logits are not affine, and in training, where they are not used. And the
-            logits of an empty context, (R, C), or (C,) if all tokens share them; NaN (C,) while
-            `study` trains, which saves a readout.
+            Item logits (R, H, N, C) with the bias folded in, as in `SelfAttentionTagger.forward`; and
+            the logits of an empty context, (R, C), or (C,) if all tokens share them.
         """
         bias: Tensor
         if self.readout == "text":

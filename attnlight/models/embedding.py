@@ -13,15 +13,10 @@ from attnlight.models.vectors import WordVectors
 
 
 class Embedding(nn.Embedding):
-    """Token embeddings from N(0, scale^2); the padding row is and stays zero.
+    """Embeddings (V, E) from N(0, scale^2); the padding row is and stays zero.
 
     With `sparse` set, as tasks do on one CPU without DDP, a gradient holds only the rows of the
     batch until `densify_gradient`; otherwise gradients are dense throughout.
-
-    Args:
-        vocab_size: Number of token ids V.
-        size: Size E of an embedding.
-        scale: Standard deviation of the initial values.
     """
 
     def __init__(self, vocab_size: int, size: int, scale: float = 0.1) -> None:
@@ -53,11 +48,7 @@ class Embedding(nn.Embedding):
     def start_from(
         self, vectors: WordVectors, unknown: Literal["zero", "random"] = "random"
     ) -> None:
-        """Initialise the embeddings from word vectors.
-
-        Args:
-            vectors: Result of `read_vectors` for the ids of this embedding.
-            unknown: Set words without a vector to zero, or keep their random values.
+        """Initialise from word vectors; words without one are set to zero or keep random values.
 
         Raises:
             InputError: The vectors differ from the embedding in size or vocabulary.

@@ -30,11 +30,10 @@ class Encoder(nn.Module):
     reach: int | None = None
 
     def final(self, states: Tensor, mask: Tensor, items: Tensor) -> Tensor:
-        """A text's vector (B, D), as of a query: by default the mean state of its items.
+        """A text's vector (B, D), as of a query: by default the mean state of its items, else zeros.
 
         Recurrent encoders give the last state of each direction, convolutions the maximum over the
-        items. It depends on neither padding nor the rest of the batch; a text without items has
-        zeros.
+        items.
 
         Args:
             states: Result of `forward`, (B, N, D).

@@ -17,11 +17,7 @@ Guide = Callable[[TextBatch], Tensor]
 
 
 def no_guide(batch: TextBatch) -> Tensor:
-    """The guide of a model that has no corpus yet.
-
-    Raises:
-        InputError: Always.
-    """
+    """The guide of a model that has no corpus yet: it always raises `InputError`."""
     raise InputError(
         "this model takes its attention from another model, for the texts of its corpus only, and "
         "reads no raw text: use `test` or `predict`."
@@ -37,13 +33,8 @@ def leave_one_out_guided(
     """Logits (R, N, C) without each item; NaN off the mask and for the only item of a row.
 
     A guide has attention for complete texts only: its weights of the other items are renormalised.
-    The model must encode each item alone, so that a deletion changes nothing else.
-
-    Args:
-        model: The model, whose readout is asked where it is not affine.
-        batch: The texts.
-        output: The model's output for them.
-        budget: Not used: no text is encoded again.
+    The model must encode each item alone, so that a deletion changes nothing else; `budget` is not
+    used, since no text is encoded again.
     """
     logits = readout_of(batch, output, model).erase()
     alone = output.mask.sum(-1, keepdim=True) < 2
@@ -53,10 +44,7 @@ def leave_one_out_guided(
 def apply_guide(
     network: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[()], dict[str, Any]]:
-    """Arguments of a network's call, with the attention of its `guide` unless weights are given.
-
-    A forward pre-hook of `AttentionModel`s that do not call their guide themselves.
-    """
+    """A forward pre-hook that gives a network the attention of its `guide` unless it has weights."""
     call = dict(zip(("batch", "weights", "embeddings"), arguments, strict=False)) | options
     if call.get("weights") is None:
         call["weights"] = network.guide(call["batch"])  # type: ignore[operator]

@@ -81,18 +81,14 @@ class HierarchicalClassifier(AffineClassifier):
 
 
 def _length_groups(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
-    """Indices (G,) of the flattened positive lengths (B, S), in groups of similar length.
+    """Indices (G,) of the flattened positive lengths (B, S), in groups, each with its largest length.
 
     No length of a group is more than twice another. On a CPU a HAN predicts and trains four times
-    as fast on Yelp's reviews as with all sentences of a batch padded to the longest. Yields each
-    group with its largest length.
+    as fast on Yelp's reviews as with all sentences of a batch padded to the longest.
     """
     ordered, places = lengths.flatten().sort(descending=True, stable=True)
-    descending = ordered.tolist()
-    start = 0
-    for stop in range(1, len(descending) + 1):
-        if descending[start] and (
-            stop == len(descending) or 2 * descending[stop] < descending[start]
-        ):
+    descending, start = ordered.tolist(), 0
+    for stop, following in enumerate([*descending[1:], 0], start=1):
+        if 2 * following < descending[start]:
             yield places[start:stop], descending[start]
             start = stop

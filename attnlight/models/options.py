@@ -151,10 +151,7 @@ def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str =
         InputError: An option is unknown, is null where it may not be, or is a dropout outside [0, 1).
     """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    whole = isinstance(options, kind)
-    given: dict[str, Any] = (
-        {n: getattr(options, n) for n in names} if whole else dict(options or {})  # type: ignore[arg-type]
-    )
+    given: dict[str, Any] = dict(vars(options) if isinstance(options, kind) else options or {})  # type: ignore[call-overload]
     hints = get_type_hints(kind)
     for name, value in given.items():
         if name not in names:
@@ -164,4 +161,4 @@ def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str =
             raise InputError(f"{group}.{name} is null; expected a value.")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise InputError(f"{name} is {value}; it must be at least 0 and below 1.")
-    return options if whole else kind(**given)  # type: ignore[return-value]
+    return kind(**given)

@@ -14,9 +14,9 @@ from attnlight.errors import InputError
 def part_names(model: nn.Module) -> dict[str, list[str]]:
     """Names of the parameters in each part of a network, from its output down.
 
-    A network names its parts by an attribute `parameter_parts`: the modules of each. Of one that has
-    none, each child module and each parameter of its own is a part, the last registered first. Parts
-    without parameters are left out.
+    A network names the modules of each by an attribute `parameter_parts`. Without it each child
+    module and each parameter of its own is a part, the last registered first. Parts without
+    parameters are left out.
 
     Raises:
         InputError: Its `parameter_parts` leave out some of its parameters.
@@ -46,9 +46,8 @@ def with_parameters(
 
     Args:
         model: The network.
-        values: New values by the names of parameters; they are copied to the parameters' device.
-        shared: Further objects that the copy refers to instead of copying them, such as the owner of
-            a `guide`.
+        values: New values by the names of parameters, on any device.
+        shared: Objects that the copy refers to instead of copying, such as the owner of a `guide`.
     """
     memo: dict[int, object] = {id(item): item for item in shared}
     for name, parameter in model.named_parameters():

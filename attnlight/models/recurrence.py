@@ -57,8 +57,7 @@ class Recurrence:
             budget: States given at once, at least those of one step.
 
         Yields:
-            Index of the gap before each state (n,), the position of its token (n,), and the state
-            (n, H).
+            Index of the gap before each state (n,), position of its token (n,), the state (n, H).
         """
         following = self.lengths[texts] - 1 - places if self.step > 0 else places
         order = following.argsort(descending=True, stable=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
@@ -71,10 +71,8 @@ class SelfAttentionTagger(nn.Module):
     ) -> None:
         super().__init__()
         net = group_of(TaggerNet, options)
-        if num_classes < 2:
-            raise InputError(f"num_classes is {num_classes}; a tagger needs at least 2.")
-        if net.layers < 1:
-            raise InputError(f"layers is {net.layers}; it must be at least 1.")
+        require_at_least(2, num_classes=num_classes)
+        require_at_least(1, layers=net.layers)
         if net.hidden_size < 4 or net.hidden_size % 2:
             raise InputError(f"hidden_size is {net.hidden_size}; it must be even and at least 4.")
         self.encoder = net.encoder

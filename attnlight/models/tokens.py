@@ -14,13 +14,7 @@ from attnlight.models.embedding import Embedding
 
 
 class CharacterCNN(nn.Module):
-    """Convolution of 3 characters and the maximum over a word, as Ma and Hovy (2016).
-
-    Args:
-        characters: Number of character ids.
-        size: Size of the result.
-        scale: Standard deviation of randomly drawn character embeddings.
-    """
+    """Convolution of 3 characters and the maximum over a word, as Ma and Hovy (2016)."""
 
     def __init__(self, characters: int, size: int, scale: float = 0.1) -> None:
         super().__init__()
@@ -41,10 +35,10 @@ class CharacterCNN(nn.Module):
 
 
 class TokenFeatures(nn.Module):
-    """Vectors of the features in `TextBatch.extras`.
+    """Vectors of the features in `TextBatch.extras`; `characters` are encoded by a convolution.
 
     Args:
-        features: Number of ids of each; `characters` are encoded by a convolution.
+        features: Number of ids of each.
         size: Size of each feature's vector.
         scale: Standard deviation of randomly drawn embeddings.
     """
@@ -75,7 +69,7 @@ class TokenFeatures(nn.Module):
             if columns[0] not in batch.extras:
                 names = ", ".join(batch.extras) or "none"
                 raise InputError(f"the model reads the feature {name}, but the batch has {names}.")
-            parts = [batch.extras[column] for column in columns]
-            ids = torch.stack(parts, dim=-1) if name == CHARACTERS else parts[0].long()
+            ids = torch.stack([batch.extras[column] for column in columns], dim=-1)
+            ids = ids if name == CHARACTERS else ids.squeeze(-1).long()
             vectors.append(table(ids).masked_fill(padding, 0.0))
         return vectors

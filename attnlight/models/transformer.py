@@ -108,11 +108,11 @@ class SelfAttention(nn.Module):
                 shape = len(mask), 1, mask.shape[1], mask.shape[1]
                 uniform = masked_softmax(states.new_zeros(shape), mask)
                 parts.append(uniform.expand(-1, len(self.uniform), -1, -1))
-            order = [*self.learned, *self.uniform]
             weights = parts[0]
             if self.uniform:
                 scores = None
             if len(parts) > 1:
+                order = [*self.learned, *self.uniform]
                 places = [order.index(head) for head in range(len(order))]
                 weights = torch.cat(parts, dim=1)[:, places]
         values = self.value(states).unflatten(-1, (-1, self.size)).transpose(1, 2)
@@ -127,13 +127,8 @@ class SelfAttention(nn.Module):
 class AfterAttention(nn.Module):
     """The part of a layer after attention: h = x + W c, then h + FF(LN h).
 
-    FF is two affine maps of each state alone, each followed by ReLU; the second ReLU is that of
-    Yang's (2020) released encoder.
-
-    Args:
-        size: Size D of a state.
-        filter_size: Size between the maps of FF.
-        dropout: Dropout after its first ReLU.
+    FF is two affine maps of each state alone, to `filter_size` and back, each followed by ReLU; the
+    second ReLU is that of Yang's (2020) released encoder. Dropout is after the first.
     """
 
     def __init__(self, size: int, filter_size: int, dropout: float = 0.0) -> None:
@@ -159,16 +154,7 @@ class AfterAttention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """One layer of the encoder.
-
-    Args:
-        size: Size D of a state.
-        heads: Number of heads H.
-        filter_size: Size within the feed-forward part.
-        attention_dropout: Dropout on attention weights.
-        relu_dropout: Dropout within the feed-forward part.
-        uniform: Whether all heads have uniform attention.
-    """
+    """One layer of the encoder: `SelfAttention`, whose heads may all be uniform, `AfterAttention`."""
 
     def __init__(
         self,

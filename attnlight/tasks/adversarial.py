@@ -23,13 +23,10 @@ AttentionTerm = Literal["kl", "js", "tvd"]
 
 
 def prediction_term(logits: Tensor, base_logits: Tensor, term: PredictionTerm) -> Tensor:
-    """Distance between the predictions of the model and the base, (R,).
+    """Distance (R,) between the predictions of the model and the base, of logits (R, C) each.
 
-    Args:
-        logits: (R, C).
-        base_logits: (R, C).
-        term: `nll`, the negative log-likelihood of the class that the base predicts, in nats, or
-            `tvd`, the total variation distance (two classes: the difference of probability).
+    It is `nll`, the negative log-likelihood of the class that the base predicts, in nats, or `tvd`,
+    the total variation distance (two classes: the difference of probability).
     """
     if term == "nll":
         return cross_entropy(logits, base_logits.argmax(dim=-1), reduction="none")
@@ -37,16 +34,11 @@ def prediction_term(logits: Tensor, base_logits: Tensor, term: PredictionTerm) -
 
 
 def attention_term(weights: Tensor, base_weights: Tensor, term: AttentionTerm) -> Tensor:
-    """Divergence of the model's attention from the base's, mean over heads, (R,).
+    """Divergence (R,) of attention from the base's, mean over heads; weights (R, H, N), 0 off the mask.
 
-    KL(model || base) is finite: base weights below the smallest normal float32 (1.2e-38) are raised
-    to it, so that an item adds at most 87 nats times its weight in the model. A weight of 0 in the
-    model adds nothing.
-
-    Args:
-        weights: (R, H, N), 0 off the mask.
-        base_weights: (R, H, N), 0 off the mask.
-        term: `kl` or `js`, in nats, or `tvd`.
+    It is `kl` or `js`, in nats, or `tvd`. KL(model || base) is finite: base weights below the
+    smallest normal float32 (1.2e-38) are raised to it, so that an item adds at most 87 nats times its
+    weight in the model. A weight of 0 in the model adds nothing.
     """
     if term == "kl":
         base_weights = base_weights.clamp(min=torch.finfo(torch.float32).tiny)
@@ -110,8 +102,7 @@ class AdversarialVariant(FromBase):
                 f"released is the loss of the paper's code, of prediction_term {published[0]} and "
                 f"attention_term {published[1]}."
             )
-        counts = (None, len(spec["classes"]))
-        if own and (spec["target"] != "tokens" or own.classes not in counts):
+        if own and (spec["target"] != "tokens" or own.classes not in (None, len(spec["classes"]))):
             raise InputError(
                 f"released is the loss of the paper's code for {own.scope}: leave it out."
             )

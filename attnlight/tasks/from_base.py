@@ -25,10 +25,9 @@ from attnlight.tasks.options import (
 class FromBase(AttentionTask):
     """Base class of the variants of a trained model, for all problems.
 
-    The tests of Wiegreffe & Pinter (2019) compare a base model with others that differ from it in one
-    respect. A variant takes its architecture and training options from the base's checkpoint, so
-    that it cannot differ in another. Its checkpoint contains both, with the base's fingerprint, and
-    can be loaded without the base's file.
+    A variant takes its architecture and training options from the base's checkpoint, so that it
+    differs from the base in one respect alone, as the tests of Wiegreffe & Pinter (2019) require. Its
+    checkpoint contains both, with the base's fingerprint, and can be loaded without the base's file.
 
     A subclass calls `_build` with the changed options of the network, and sets `_frozen` if its
     steps use a frozen model's outputs.
@@ -118,13 +117,7 @@ class FromBase(AttentionTask):
     def _build(
         self, net: Mapping[str, Any], guided: bool = False, **defaults: Mapping[str, Any]
     ) -> None:
-        """Build a network that is trained like the base, except for the requested changes.
-
-        Args:
-            net: Options of the network.
-            guided: Whether a guide supplies its last attention.
-            defaults: By group, options that replace the base's.
-        """
+        """Build a network that is trained like the base, except for `defaults` of some groups."""
         options = self.reference.identity.options
         inherited = {name: options.get(name, {}) for name in GROUPS}  # most have no objective
         if not self.has_objective:

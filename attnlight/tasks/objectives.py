@@ -27,11 +27,6 @@ def deceive(
 ) -> tuple[Tensor, Tensor]:
     """-log(1 - attention on impermissible items), the deceptive attention of Pruthi et al. (2020).
 
-    Args:
-        output: The model's output, R rows.
-        batch: Its texts.
-        objective: `column` marks impermissible tokens, `aggregate` reduces the heads of each row.
-
     Raises:
         InputError: The batch lacks the column, it is of another length than the texts, or the output
             has no scores.
@@ -57,9 +52,6 @@ PENALTIES: dict[str, Penalty] = {"deceive": deceive}  # weighted by `lambda_<nam
 
 class Penalties(nn.Module):
     """The penalties of an objective whose weight is positive, and their metrics by stage.
-
-    Args:
-        objective: The options.
 
     Raises:
         InputError: A weight is negative or not finite.

@@ -8,13 +8,13 @@ from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 import torch
-from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from lightning.pytorch.utilities.types import LRSchedulerConfigType, OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW
 from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 from attnlight.probing.replay import layer_modules, layered
 
 PLATEAU_MONITOR = "val/accuracy"
@@ -102,8 +102,8 @@ class Optimizer:
 
         Args:
             model: The model.
-            size: Size D of its states, which scales the schedule of `warmup_steps`; None: unknown.
-            steps: Number of steps of training, which is asked for where `warmup` is a share of them.
+            size: Size D of its states; None: unknown.
+            steps: Gives the number of steps of training.
 
         Raises:
             InputError: An option is out of range, or two schedules are given.
@@ -126,33 +126,26 @@ class Optimizer:
                     f"warmup is {linear:g} of the steps, but max_epochs does not bound their number: "
                     "give the number of steps of warmup."
                 )
-            by_step = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / count))
+            schedule = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / count))
         elif factor is not None:
             if not 0 < factor < 1:
                 raise InputError(f"plateau_factor is {factor}; it must be between 0 and 1.")
             plateau = ReduceLROnPlateau(optimizer, mode="max", factor=factor, patience=0)
-            monitored: Any = {"scheduler": plateau, "monitor": PLATEAU_MONITOR}
-            return {"optimizer": optimizer, "lr_scheduler": monitored}
+            on_plateau: LRSchedulerConfigType = {"scheduler": plateau, "monitor": PLATEAU_MONITOR}
+            return {"optimizer": optimizer, "lr_scheduler": on_plateau}
         elif warmup is None:
             return optimizer
         else:
-            if warmup < 1:
-                raise InputError(f"warmup_steps is {warmup}; it must be at least 1.")
+            require_at_least(1, warmup_steps=warmup)
             if size is None:
                 raise InputError("warmup_steps needs the hidden_size of `net`.")
             scale, rise = size**-0.5, warmup**-1.5
-            by_step = LambdaLR(
-                optimizer, lambda step: scale * min((step + 1) ** -0.5, (step + 1) * rise)
-            )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": by_step, "interval": "step"}}
+            schedule = LambdaLR(optimizer, lambda s: scale * min((s + 1) ** -0.5, (s + 1) * rise))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def _learning_rate_scales(model: nn.Module, decay: float) -> dict[nn.Parameter, float]:
-    """Factor of each parameter's learning rate, see `layerwise_lr_decay`.
-
-    Raises:
-        InputError: The factor is out of range, or the model has no layers.
-    """
+    """Factor of each parameter's learning rate; raises as `build` does of `layerwise_lr_decay`."""
     if not 0 < decay <= 1:
         raise InputError(f"layerwise_lr_decay is {decay}; it must be above 0 and at most 1.")
     layers = layer_modules(layered(model, "layerwise_lr_decay"))  # type: ignore[arg-type]
@@ -239,10 +232,7 @@ else:
         for kind in (Optimizer, Loss, Vectors, Objective)
     )
 GROUPS: dict[str, Any] = {
-    "optimizer": Optimizer,
-    "loss": Loss,
-    "vectors": Vectors,
-    "objective": Objective,
+    kind.__name__.lower(): kind for kind in (Optimizer, Loss, Vectors, Objective)
 }
 
 

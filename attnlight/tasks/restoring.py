@@ -16,16 +16,9 @@ def require_same(
     hparams: Mapping[str, Any],
     checkpoint: Mapping[str, Any],
 ) -> None:
-    """Refuse a checkpoint of another vocabulary, corpus, problem or network.
+    """Raise `InputError` if a checkpoint is of another vocabulary, corpus, problem or network.
 
-    Args:
-        tokenizer: The corpus's tokenizer, if there is a corpus.
-        problem: The task's problem.
-        hparams: The task's hyperparameters.
-        checkpoint: The checkpoint.
-
-    Raises:
-        InputError: The checkpoint does not match.
+    The `tokenizer` is that of the task's corpus, if it has one.
     """
     stored, trained = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
     if tokenizer not in (None, stored["tokenizer"]):

@@ -8,12 +8,6 @@ __all__ = ["SCORES", "Gradient", "OpaqueReadout", "Readout", "readout_of"]
 
 
 def readout_of(batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> Readout:
-    """The readout of a batch: affine if its output has item logits, else opaque.
-
-    Args:
-        batch: The texts.
-        output: The model's output for them.
-        model: The model.
-    """
+    """The readout of a batch: affine if its output has item logits, else opaque."""
     kind = OpaqueReadout if output.item_logits is None else Readout
     return kind(batch, output, model)

@@ -55,8 +55,7 @@ class Readout:
         items: Item logits (R, H, N, C); an opaque readout has none.
         lengths: Number of items of each row, (R,).
         affine: Whether logits are affine in attention, so that there are item logits.
-        cheap: Whether an opaque readout may be evaluated tens of thousands of times for a row, as the
-            model says.
+        cheap: `HasReadoutCost.cheap_readout` of the model.
         by_programs: Whether `worst_case` solves linear programs, which take milliseconds each.
     """
 
@@ -227,12 +226,9 @@ class Readout:
         return maximum.masked_fill((self.lengths < 2)[:, None], torch.nan)
 
     def joint_js(self, attention: Tensor, js: Tensor, epsilon: float) -> Tensor:
-        """Mean JS (R,) over heads that are replaced in turn, as long as TVD is at most epsilon.
+        """Mean JS (R,) over heads replaced in turn, as long as TVD of predictions is at most epsilon.
 
-        Args:
-            attention: The attention of each head, (R, H, N).
-            js: Its JS from the original, (R, H).
-            epsilon: Largest total variation distance between the predictions.
+        The `attention` (R, H, N) of each head has the divergence `js` (R, H) from the original.
         """
         weights, total = self.output.weights.double(), torch.zeros_like(js[:, 0])
         original = self.candidates(weights.unsqueeze(2)).squeeze(1).softmax(-1)
@@ -266,11 +262,8 @@ class Readout:
     def columns(self, measure: Columns, measure_heads: Columns) -> dict[str, Tensor]:
         """Columns (R,) and, for several heads, `<column>_by_head` (R, H).
 
-        Rows of similar length are measured together.
-
-        Args:
-            measure: From the readout of some rows to their columns (r,).
-            measure_heads: The same for the readout of these rows' single heads, see `by_head`.
+        Rows of similar length are measured together: `measure` gets their readout, and
+        `measure_heads` that of their single heads, see `by_head`.
         """
         parts: list[Readout] = [self]
         order, output = None, self.output
