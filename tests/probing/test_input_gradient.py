@@ -81,27 +81,6 @@ def test_outside_model(affine: bool) -> None:
     )
 
 
-def test_finite_differences_of_the_log_odds() -> None:
-    """For two classes: each item's share of the derivative as its embedding is scaled."""
-    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:4])
-    output = model(batch)
-    found = input_gradient(model, batch, output, detached=True)
-    embeddings = model.embed(batch).detach()
-    winner = output.logits.softmax(-1).amax(-1).detach()
-
-    def log_odds(values: Tensor) -> Tensor:
-        logits = model(batch, weights=output.weights, embeddings=values).logits.detach()
-        return logits[:, 1] - logits[:, 0]
-
-    step = 1e-5
-    for place in range(embeddings.shape[1]):
-        nudge = torch.zeros_like(embeddings)
-        nudge[:, place] = step * embeddings[:, place]
-        slope = (log_odds(embeddings + nudge) - log_odds(embeddings - nudge)) / (2 * step)
-        expected = (2 * winner * slope.abs()).masked_fill(~output.mask[:, place], 0.0)
-        torch.testing.assert_close(found[:, place], expected, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_certain_prediction_is_ranked_as_one_in_doubt(classes: int) -> None:
     """Where the sigmoid is flat in float32, Jain and Wallace's own division is 0 / 0."""
@@ -117,25 +96,6 @@ def test_a_certain_prediction_is_ranked_as_one_in_doubt(classes: int) -> None:
     if classes == 2:
         scaled = [x / x.sum(-1, keepdim=True) for x in (doubtful, certain)]
         torch.testing.assert_close(*scaled, rtol=1e-4, atol=1e-6)
-
-
-def test_by_hand() -> None:
-    """Logits 2 e1 and 0 e1 + e2, item by item: the effects are the items' parts of the lead."""
-    model = flat.model("none", "uniform", classes=3)
-    with torch.no_grad():
-        model.embedding.weight.zero_()
-        model.embedding.weight[4, 0], model.embedding.weight[5, 1] = 3.0, 1.0
-        model.decoder.weight.zero_()
-        model.decoder.bias.zero_()
-        model.decoder.weight[0, 0], model.decoder.weight[1, 1] = 2.0, 4.0
-    batch = flat.collate([[4, 5]])  # logits (3, 2, 0) from halves (6, 0, 0) and (0, 4, 0)
-    found = input_gradient(model, batch, model(batch), detached=True)
-    p = torch.tensor([3.0, 2.0, 0.0]).double().softmax(-1)
-    first = 3 * p[0] * torch.stack([1 - p[0], -p[1], -p[2]])  # times |d z_0|; p_c (delta - p_0)
-    first = torch.stack([3 * p[0] * (1 - p[0]), 3 * p[1] * p[0], 3 * p[2] * p[0]]).sum()
-    second = torch.stack([2 * p[0] * p[1], 2 * p[1] * (1 - p[1]), 2 * p[2] * p[1]]).sum()
-    expected = torch.stack([first, second]) / (1 - p[0])
-    torch.testing.assert_close(found[0], expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("encoder", ["bigru", "cnn"])

@@ -20,8 +20,8 @@ from attnlight.probing.leave_one_out import (
     prediction_change,
     reencode,
 )
-from tests.models import test_hierarchical as hierarchical
 from tests.outside import Texts, TwoHeads, collate
+from tests.probing.oracles import moved
 
 
 class Watched(TwoHeads):
@@ -52,22 +52,15 @@ def whole() -> TextBatch:
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_outside_model_equals_a_loop_over_lists(affine: bool) -> None:
-    model, texts, batch = Watched(affine), Texts(), whole()
+def test_outside_model_equals_a_loop_over_texts(affine: bool) -> None:
+    model, batch = Watched(affine), whole()
     with torch.no_grad():
         output = model(batch)
         found = leave_one_out(model, batch, output)
-        assert found.dtype == torch.float64
-        for row, (index, tokens) in enumerate(texts[i] for i in range(len(texts))):
-            own = output.logits[row].softmax(-1)
-            assert (found[row, len(tokens) :] == 0).all()
-            for place in range(len(tokens)):
-                left = torch.cat([tokens[:place], tokens[place + 1 :]])
-                if not len(left):
-                    assert found[row, place].isnan()
-                    continue
-                moved = model(collate([(index, left)])).logits[0].softmax(-1) - own
-                assert found[row, place] == pytest.approx(float(moved.abs().sum()) / 2, abs=1e-12)
+    assert found.dtype == torch.float64
+    expected = moved(model, batch, output, of_items=False)
+    expected = torch.where(output.mask, expected, 0.0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12, equal_nan=True)
     assert found.nan_to_num().max() > 0.1
 
 
@@ -85,42 +78,6 @@ def test_budget_bounds_what_is_read_and_changes_nothing(budget: int) -> None:
     for part in model.read:
         assert len(part) == 1 or part.tokens.numel() <= budget
         assert part.mask.any(0).all(), "padding that no text of the batch needs"
-
-
-def test_sentences_of_any_model() -> None:
-    """The generic path, on a model whose own is hidden."""
-
-    class Plain:
-        def __init__(self) -> None:
-            self.model = hierarchical.model()
-            self.embed, self.readout = self.model.embed, self.model.readout
-
-        def __call__(
-            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-        ) -> AttentionOutput:
-            output: AttentionOutput = self.model(batch, weights, embeddings)
-            return output
-
-    model, texts = Plain(), hierarchical.corpus()
-    batch = hierarchical.collate(texts, sentences=1)
-    with torch.no_grad():
-        found = left_out_logits(model, batch, model(batch), budget=200)
-        for row, text in enumerate(texts):
-            for place in range(len(text)):
-                shortened = text[:place] + text[place + 1 :]
-                if not shortened:
-                    assert found[row, place].isnan().all()
-                    continue
-                expected = model(hierarchical.collate([shortened])).logits[0]
-                torch.testing.assert_close(found[row, place], expected, rtol=1e-10, atol=1e-10)
-    assert found[:, -1].isnan().all()
-
-
-def test_change_of_two_classes_is_the_difference_of_probability() -> None:
-    logits = torch.tensor([[[0.0, 1.0], [0.0, -2.0], [5.0, 5.0]]])
-    moved = prediction_change(logits, torch.tensor([[0.0, 1.0]]))
-    own = 1 / (1 + math.exp(-1))
-    assert moved.tolist()[0] == pytest.approx([0, own - 1 / (1 + math.exp(2)), own - 0.5])
 
 
 def test_change_keeps_its_digits_near_certainty() -> None:
@@ -158,8 +115,3 @@ def test_blocks_cover_all_and_keep_the_budget(lengths: list[int], budget: int) -
         part = lengths[block]
         assert part
         assert len(part) == 1 or len(part) * part[-1] <= budget
-
-
-def test_blocks_hold_like_lengths() -> None:
-    found = [(block.start, block.stop) for block in blocks([1, 3, 4, 5, 90, 100], budget=16)]
-    assert found == [(0, 3), (3, 4), (4, 5), (5, 6)]
