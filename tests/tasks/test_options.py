@@ -40,24 +40,15 @@ PARTS: dict[Make, list[str]] = {
 EACH = pytest.mark.parametrize("make", PARTS)
 
 
-@pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
-def test_options_reach_the_model(option: str, value: object) -> None:
-    for hierarchical in (False, True):
-        task = classifier(spec(40, 3), **SMALL, hierarchical=hierarchical, **{option: value})
-        if option == "dropout_on":
-            assert task.model.dropout_on == value
-        else:
-            keys = [p for name, p in task.model.named_parameters() if name.endswith("key.bias")]
-            assert [len(key) for key in keys] == [3] * (1 + hierarchical)
-
-
 @EACH
 class TestOptimizer:
     def test_parts_have_weight_decays_by_name(self, make: Make) -> None:
         names = PARTS[make]
-        task = make(optimizer={"weight_decay": {name: n for n, name in enumerate(names, start=1)}})
+        decays = {name: n for n, name in enumerate(names, start=1)}
+        task = make(optimizer={"weight_decay": decays, "betas": (0.8, 0.98)})
         optimizer = task.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Adam)
+        assert {tuple(group["betas"]) for group in optimizer.param_groups} == {(0.8, 0.98)}
         held = [(group["weight_decay"], group["params"]) for group in optimizer.param_groups]
         decayed = [(decay, parameters) for decay, parameters in held if decay]
         for number, (name, found) in enumerate(zip(names, decayed, strict=True), start=1):
@@ -71,20 +62,6 @@ class TestOptimizer:
         parts = [name for name, part in make().model.named_children() if "dropout" not in name]
         with pytest.raises(InputError, match=f"'readout'; the model has {', '.join(parts)}"):
             make(optimizer={"weight_decay": {"readout": 0.1}}).configure_optimizers()
-
-    @pytest.mark.parametrize(
-        ("options", "betas"), [({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))]
-    )
-    def test_has_the_given_betas(
-        self, make: Make, options: dict[str, Any], betas: tuple[float, float]
-    ) -> None:
-        groups = make(optimizer=options).configure_optimizers().param_groups  # type: ignore[union-attr]
-        assert {tuple(group["betas"]) for group in groups} == {betas}
-
-    @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
-    def test_a_plateau_that_does_not_reduce_is_refused(self, make: Make, factor: float) -> None:
-        with pytest.raises(InputError, match=f"plateau_factor is {factor}"):
-            make(optimizer={"plateau_factor": factor}).configure_optimizers()
 
 
 PLATEAU = {"learning_rate": 1e-6, "plateau_factor": 0.5}
