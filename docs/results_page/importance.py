@@ -18,7 +18,7 @@ from attnlight.records.parquet import read_table
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
-from results_page.archive import Archive, Experiment
+from results_page.archive import Archive
 from results_page.tables import (
     CLASSES,
     DASH,
@@ -212,20 +212,16 @@ def by_scale(archive: Archive) -> Iterator[Row]:
     """Tau of each encoder for each initial scale of the random vectors."""
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
-            row = {"encoder": encoder, "initial scale": scale}
-            yield row | _chosen(archive[name])
-
-
-def _chosen(runs: Experiment) -> Row:
-    """The chosen epochs of runs, with their accuracy on validation and their taus."""
-    columns = runs.test("importance_correlation")
-    best = runs.curves["accuracy"].groupby("seed").max()
-    return {
-        "seeds": len(best),
-        "epochs chosen": " / ".join(str(epoch + 1) for epoch in runs.chosen),
-        "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-        **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
-    }
+            columns = archive[name].test("importance_correlation")
+            best = archive[name].curves["accuracy"].groupby("seed").max()
+            yield {
+                "encoder": encoder,
+                "initial scale": scale,
+                "seeds": len(best),
+                "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
+                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
+                **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
+            }
 
 
 def tau_over_seeds(tau: NDArray[np.float64]) -> str:

@@ -165,7 +165,7 @@ def deciders(points: Checkpoints, total: int) -> str:
                 {
                     **dict(zip(("test", "measure"), measure.split("/"), strict=True)),
                     "label": label,
-                    "follows": "above" if scored.sign > 0 else "below",
+                    "follows": "above" if scored.sign() > 0 else "below",
                     "threshold": float(f"{scored.threshold():.6g}"),
                     "held_out_auc": [round(x, 3) for x in points.held_out[label][measure][:3]],
                 }

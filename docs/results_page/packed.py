@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -104,32 +105,34 @@ def _folder_table(root: Path, folder: str) -> pa.Table:
         table = tables[place] = _plain(read_table(path))
         marks = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
         files[place] = {"columns": table.column_names, "rows": len(table), "metadata": marks}
-    joined = _joined(tables) if len(tables) > 1 else dict(_named(*tables.popitem()))
+    joined = _joined(tables)
     rows = len(next(iter(joined.values())))
     text = json.dumps(files, ensure_ascii=False)
     first = pa.array([text, *[None] * (rows - 1)], pa.string())
     return pa.table({FOLDER: pa.array([folder] * rows), FILES: first, **joined})
 
 
-def _named(place: str, table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """The columns of a record by their packed names; the keys have their own."""
-    for name in table.column_names:
-        yield name if name in KEYS else f"{_prefix(place)}{name}", table[name]
-
-
-def _prefix(place: str) -> str:
-    return f"{place.removeprefix('records/').removesuffix(_SUFFIX)}/"
+def _packed_name(place: str, column: str) -> str:
+    """The name of a record's column among those of all records; the keys have their own."""
+    return (
+        column if column in KEYS else f"{place.removeprefix('records/')[: -len(_SUFFIX)]}/{column}"
+    )
 
 
 def _joined(tables: Mapping[str, pa.Table]) -> dict[str, pa.ChunkedArray]:
-    """The columns of several records of a run, a row for each key."""
+    """The columns of the records of a run, a row for each key; a single record as it is."""
+    if len(tables) == 1:
+        ((place, table),) = tables.items()
+        return {_packed_name(place, name): table[name] for name in table.column_names}
     keys = {place: _sort_keys(place, table) for place, table in tables.items()}
     every = np.unique(np.concatenate([*keys.values()]))
     columns: dict[str, pa.ChunkedArray] = {}
     for place, table in tables.items():
         rows = np.searchsorted(keys[place], every).clip(max=len(table) - 1)
         missing = keys[place][rows] != every
-        for name, column in _named(place, table.take(pa.array(rows, mask=missing))):
+        taken = table.take(pa.array(rows, mask=missing))
+        for name, column in zip(table.column_names, taken.columns, strict=True):
+            name = _packed_name(place, name)
             columns[name] = pc.coalesce(columns[name], column) if name in columns else column
     return columns
 
@@ -173,25 +176,15 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
         if place not in records:
             (folder / place).write_text(content, encoding="utf-8")
             continue
-        names = {
-            name if name in KEYS else f"{_prefix(place)}{name}": name for name in content["columns"]
-        }
+        names = {_packed_name(place, name): name for name in content["columns"]}
         part = table.select([*names]).rename_columns([*names.values()])
         if len(records) > 1:
             own = [part[name].is_valid() for name in part.column_names if name not in KEYS]
-            part = part.filter(_any(own))
+            part = part.filter(reduce(pc.or_, own))
         if len(part) != content["rows"]:
             raise InputError(f"{folder / place} has {len(part)} of {content['rows']} rows.")
         marks = content["metadata"] or None
         pq.write_table(part.replace_schema_metadata(marks), folder / place, compression="none")
-
-
-def _any(masks: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Where any of the masks is true."""
-    first, *others = masks
-    for mask in others:
-        first = pc.or_(first, mask)
-    return first
 
 
 def _write(table: pa.Table, target: Path) -> None:

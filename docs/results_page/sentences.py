@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 
 from results_page.findings import Cell, Places, Sentence, Tables, say
 from results_page.tables import DASH
@@ -17,21 +16,15 @@ EITHER = ("for or against the label", "all")
 
 def grouped(rows: Rows, *columns: str) -> Iterator[Rows]:
     """The rows by the values of columns, in the order of the alphabet."""
-
-    def key(row: Mapping[str, str]) -> list[str]:
-        return [row[column].lower() for column in columns]
-
-    return (list(group) for _, group in groupby(sorted(rows, key=key), key))
+    groups: dict[tuple[str, ...], Rows] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column].lower() for column in columns), []).append(row)
+    return (groups[key] for key in sorted(groups))
 
 
 def near(rows: Iterable[Mapping[str, str]], ours: str, theirs: str, most: float) -> int:
     """In how many rows the numbers of two columns differ by at most so much."""
     return sum(abs(Cell(row[ours]).value - Cell(row[theirs]).value) <= most for row in rows)
-
-
-def share(text: str) -> float:
-    """The share that `a of b` is."""
-    return int(text.split()[0]) / int(text.split()[-1])
 
 
 def integrated(t: Tables) -> tuple[bool, str]:
@@ -175,10 +168,11 @@ def serrano_finding(t: Tables) -> Sentences:
     )
     yield say("ratio", int(ratio["holds"]) >= int(ratio["cases"]) - 1, **ratio)
     for key, row in {"half": half, "product": product, "first": first}.items():
-        found = int(row["holds"]) / int(row["cases"])
-        yield say(
-            key, found == 1 if key == "product" else found < share(row["in the paper"]), **row
-        )
+        holds, cases, stated, of = Cell(
+            f"{row['holds']} {row['cases']} {row['in the paper']}"
+        ).counts
+        supported = holds == cases if key == "product" else holds * of < stated * cases
+        yield say(key, supported, **row)
     bare = [row for row in t.rows("serrano_sooner") if row["model"].endswith("noenc")]
     holds = par["holds"] == par["cases"] and min(Cell(row["ratio"]).low for row in bare) > 1
     yield say("par", holds)
