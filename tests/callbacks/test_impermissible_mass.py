@@ -17,6 +17,7 @@ from attnlight.reference import read_base
 from tests.bases import SMALL, Planted, classifier, save_base
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.callbacks.test_base import trainer
+from tests.callbacks.token_loops import columns_of
 from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import save_tagger, written
 
@@ -50,8 +51,7 @@ def changed(batch: TextBatch, text: int, gone: Tensor, replacement: str) -> Text
 
 def measured(model: Any, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
     test = ImpermissibleMass(**options)
-    with torch.no_grad():
-        columns = dict(test.measure(batch, model(batch), model))
+    columns = columns_of(test, model, batch)
     assert set(test.measures) <= columns.keys()
     return columns
 
