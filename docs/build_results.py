@@ -66,6 +66,7 @@ NAMES = (  # the front page, then those that it links to
     *("saliency", "pruthi", "planted", "minilm", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
+PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 # Each table's rows, and the number of its columns that are aligned left.
@@ -113,9 +114,6 @@ TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
 }
 
 
-PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
-
-
 def blocks(records: Path, runs: Path) -> dict[str, str]:
     """Every table of the pages, and the sentences about them, by the name of its place.
 
@@ -133,8 +131,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / cards.FOLDER)
-    for place in minilm.LEFT_OUT:
-        content.pop(place, None)
+    content = {place: text for place, text in content.items() if place not in minilm.LEFT_OUT}
     return content | findings(content, PLACES)
 
 
@@ -173,8 +170,8 @@ def put(
         if not check:
             write_text(path, expected)
         elif not same(page, expected):
-            lines = (text.splitlines(keepends=True) for text in (page, expected))
-            sys.stdout.writelines(difflib.unified_diff(*lines, path.name, "its records"))
+            old, new = (text.splitlines(keepends=True) for text in (page, expected))
+            sys.stdout.writelines(difflib.unified_diff(old, new, path.name, "its records"))
             failed = 1
     return failed
 
@@ -187,20 +184,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="write the run folders, only")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="archive these folders, only")
     arguments = parser.parse_args(argv)
+    if arguments.unpack is not None:
+        unpack(RECORDS, arguments.unpack)
+        return 0
+    if arguments.pack is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            archive_folders(arguments.pack, Path(folder))
+            pack(Path(folder), RECORDS)
+        return 0
     with unpacked(RECORDS) as runs:
         if arguments.keep is not None:
             print("".join(f"{line}\n" for line in archive_runs(arguments.keep, runs)), end="")
             pack(runs, RECORDS)
             if (figure := pruthi.draw(Archive(runs, {}))) is not None:
                 (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
-        if arguments.pack is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                archive_folders(arguments.pack, Path(folder))
-                pack(Path(folder), RECORDS)
-            return 0
-        if arguments.unpack is not None:
-            unpack(RECORDS, arguments.unpack)
-            return 0
         content = blocks(RECORDS, runs)
     if not arguments.check:
         draw_tables(Tables(content), HERE / "figures")

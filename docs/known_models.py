@@ -81,8 +81,8 @@ def loader(answer: KnownAnswer) -> DataLoader[Any]:
     tokens, marked = (pad_sequence(values, batch_first=True) for values in (ids, evidence))
 
     def collate(texts: Sequence[Sequence[torch.Tensor]]) -> TextBatch:
-        *columns, marks = map(torch.stack, zip(*texts, strict=True))
-        return TextBatch(*columns, extras={EVIDENCE: marks})
+        index, tokens, mask, labels, marks = map(torch.stack, zip(*texts, strict=True))
+        return TextBatch(index, tokens, mask, labels, extras={EVIDENCE: marks})
 
     columns = torch.arange(TEXTS), tokens, tokens != PAD, labels, marked
     return DataLoader(TensorDataset(*columns), batch_size=64, collate_fn=collate)
@@ -111,7 +111,7 @@ class KnownTask(pl.LightningModule):
         with torch.no_grad():
             model.embedding.weight.zero_()
             model.embedding.weight[_TOKENS] = rows
-            model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr]
+            model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr,operator]
             model.decoder.weight.copy_(torch.eye(1 + CLASSES)[1:])
             model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
         # In single precision, rounding would order near ties differently by processor.

@@ -109,6 +109,9 @@ def _damage(world: Path) -> None:
     torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, world / "foreign.ckpt")
     (world / "latin.yaml").write_bytes("trainer: {max_epochs: 1}  # Müll\n".encode("latin-1"))
     (world / "broken.yaml").write_text("trainer: {max_epochs: [1\n")
+    (world / "dotted.yaml").write_text("trainer.max_epochs: 3\n")
+    (world / "list.yaml").write_text("- a list\n")
+    (world / "module.yaml").write_text("data: os.path\n")
     (world / "class.yaml").write_text("model: {class_path: [1]}\n")
     (world / "deep.yaml").write_text("trainer: " + "[" * 3000 + "]" * 3000 + "\n")
     (world / "python.yaml").write_text(
@@ -187,6 +190,11 @@ MISTAKES = [
     Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),
     Mistake("python-tag", [*PLANTED[:1], "-c", "python.yaml"], ("python.yaml", "python/object")),
     Mistake("no-class-path", [*PLANTED[:1], "-c", "class.yaml"], ("class.yaml: model", "[1]")),
+    Mistake("dotted-key", [*PLANTED[:1], "-c", "dotted.yaml"], ("dotted.yaml", "trainer.max_epochs")),
+    Mistake("list", [*PLANTED[:1], "-c", "list.yaml"], ("list.yaml", "mapping")),
+    Mistake("no-class", [*PLANTED[:1], "-c", "module.yaml"], ("module.yaml", "os.path")),
+    Mistake("resume-nothing", [*FIT, "--run=x", "--ckpt_path=last"], ("last.ckpt",)),
+    Mistake("test-nothing", ["test", *MODEL, "--data=corpus.yaml"], ("--ckpt_path",)),
     Mistake("alias-bomb", [*PLANTED[:1], "-c", "bomb.yaml"], ("bomb.yaml", "values")),
     Mistake("missing-config", [*PLANTED[:1], "-c", "nowhere.yaml"], ("nowhere.yaml",)),
     Mistake("study-key", ["study", "study.yaml"], ("bse",)),
@@ -204,14 +212,10 @@ MISTAKES = [
     place("fit", "experiment", ".."),
     place("test", "run", "/tmp/esc"),
     in_corpus("corpus-folder", "corpus.yaml", ("nowhere",), "--data.path=./nowhere"),
-    in_corpus("column", "corpus.yaml", ("txet", "text"), "--data.text=txet"),
-    in_corpus("label-column", "corpus.yaml", ("lable", "label"), "--data.label=lable"),
-    in_corpus("split", "corpus.yaml", ("tset",), "--data.test=tset"),
     in_corpus("class-label", "corpus.yaml", ("nope",), '--data.classes={"a": ["nope"], "b": ["pos"]}'),
     in_corpus("labels-nan", "unlabelled.yaml", ("label",)),
     in_corpus("empty-test-split", "empty.yaml", ("test",)),
     in_corpus("one-class", "one-class.yaml", ("test", "one class")),
-    in_corpus("fraction", "corpus.yaml", ("validation_fraction", "1.5"), "--data.validation_fraction=1.5", "--data.validation=null"),
     in_corpus("batch-size", "corpus.yaml", ("batch_size", "0"), "--data.batch_size=0"),
     in_corpus("null", "corpus.yaml", ("net.dropout", "null"), "--model.net.dropout=null"),
     in_corpus("constructor", "corpus.yaml", ("hidden_size", "greater"), "--model.net.hidden_size=-3"),

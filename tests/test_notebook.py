@@ -1,21 +1,16 @@
 """The notebook runs as it stands, and its numbers are those of `attnlight test`."""
 
 import ast
-import csv
 import json
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 import attnlight
-from attnlight.records import read_record
 from attnlight.report.explanation import Explanation
-from attnlight.storage.shipped import TRAINED
-from tests.commands import CPU, QUIET, ROOT, attnlight_here
+from tests.commands import ROOT
 
 NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"
 
@@ -89,38 +84,6 @@ def test_stored_outputs_are_those_of_its_cells(notebook: Run) -> None:
     assert [line.split()[1:3] for line in lines] == table[["test", "measure"]].values.tolist()
     means = [float(line.split()[3]) for line in lines]
     np.testing.assert_allclose(means, table["mean"], atol=1e-4)
-
-
-def test_records_are_those_of_the_command(notebook: Run, tmp_path: Path) -> None:
-    copytree(TRAINED / "sst", tmp_path / "e/sst")
-    with (tmp_path / "texts.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *notebook.names["texts"]])
-    corpus = {
-        "class_path": "attnlight.datamodules.TextDataModule",
-        "init_args": {
-            "path": str(tmp_path / "texts.csv"),
-            "classes": {name: name for name in ("negative", "positive")},
-            "train": "train[:4]",
-            "validation": "train[4:8]",
-            "test": "train",
-        },
-    }
-    (tmp_path / "texts.yaml").write_text(yaml.safe_dump(corpus))
-    command = ["test", "e/sst", "--data=texts.yaml", "--tests=cheap", *CPU, *QUIET]
-    attnlight_here(*command, cwd=tmp_path, ATTNLIGHT_CACHE=str(tmp_path / "cache"))
-    found = {path.stem: path for path in (tmp_path / "e/sst/records/test-texts").glob("*.parquet")}
-    results = notebook.names["results"]
-    assert set(found) == set(results.table()["test"])
-    for test, path in found.items():
-        columns = read_record(path).columns
-        table = results.table(test)
-        assert set(columns) == set(table)
-        assert len(columns["index"]) == len(notebook.names["texts"])
-        for name, values in columns.items():
-            one, other = (
-                np.array([*map(np.asarray, side)], float) for side in (values, table[name])
-            )
-            np.testing.assert_allclose(one, other, atol=1e-6, err_msg=f"{test} {name}")
 
 
 def test_a_name_and_a_loaded_model_are_one(notebook: Run) -> None:

@@ -80,23 +80,18 @@ def gone(process: psutil.Process) -> bool:
 
 @pytest.mark.ddp
 @pytest.mark.slow
-def test_rank_zero_ends_with_a_rank_that_was_killed_in_training(job: Job) -> None:
-    job.wait_for("epoch 1/")
+@pytest.mark.parametrize(("training", "killed"), [(True, 1), (True, 0), (False, 0)])
+def test_a_rank_ends_with_the_other(job: Job, training: bool, killed: int) -> None:
+    """In training, and while rank 1 imports."""
+    if training:
+        job.wait_for("epoch 1/")
     one = job.rank_one()
-    one.send_signal(signal.SIGKILL)
-    assert job.zero.wait(SECONDS) == 2
-    assert gone(one)
-    said = job.output.read_text()
-    assert "attnlight: another process of this job has ended: look at its output" in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.ddp
-@pytest.mark.slow
-def test_a_rank_ends_with_rank_zero_that_was_killed_in_training(job: Job) -> None:
-    job.wait_for("epoch 1/")
-    one = job.rank_one()
-    job.zero.kill()
+    (job.zero, one)[killed].kill()
+    if killed:
+        assert job.zero.wait(SECONDS) == 2
+        said = job.output.read_text()
+        assert "attnlight: another process of this job has ended: look at its output" in said
+        assert "Traceback" not in said
     wait(lambda: gone(one), SECONDS)
 
 
@@ -124,14 +119,6 @@ def test_a_rank_that_joins_ends_with_rank_zero(job: Job) -> None:
     assert not gone(one)
     job.zero.kill()
     assert job.zero.wait(SECONDS) != 0
-    wait(lambda: gone(one), SECONDS)
-
-
-@pytest.mark.ddp
-@pytest.mark.slow
-def test_a_rank_that_starts_ends_with_rank_zero(job: Job) -> None:
-    one = job.rank_one()  # which imports
-    job.zero.kill()
     wait(lambda: gone(one), SECONDS)
 
 

@@ -38,6 +38,10 @@ def test_constructors_take_at_most_twelve_arguments() -> None:
     assert {name: count for name, count in structure.arguments().items() if count > 12} == {}
 
 
+def test_importance_correlation_walks_little() -> None:
+    assert structure.importance().moves <= 177
+
+
 def test_a_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "attnlight"
     files = {

@@ -51,25 +51,25 @@ def records(path: Path) -> Iterator[Any]:
             parts = b""
 
 
+def plain(items: Any) -> dict[str, Any]:
+    return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
+
+
 def history(path: Path) -> list[dict[str, Any]]:
     """The rows of a run's history."""
-    return [
-        {
-            "/".join(item.nested_key) or item.key: json.loads(item.value_json)
-            for item in record.history.item
-        }
-        for record in records(path)
-        if record.WhichOneof("record_type") == "history"
-    ]
+    kinds = ((record.WhichOneof("record_type"), record) for record in records(path))
+    return [plain(record.history.item) for kind, record in kinds if kind == "history"]
 
 
-def config(path: Path) -> dict[str, Any]:
+def told(path: Path, name: str) -> dict[str, Any]:
+    """What a run's configuration or summary, `config` or `summary`, holds in the end."""
     values: dict[str, Any] = {}
     for record in records(path):
         kind = record.WhichOneof("record_type")
-        update = {"run": record.run.config.update, "config": record.config.update}.get(kind, ())
-        for item in update:
-            values["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+        if kind == name:
+            values |= plain(getattr(record, name).update)
+        elif kind == "run" and name == "config":
+            values |= plain(record.run.config.update)
     return values
 
 
@@ -117,15 +117,6 @@ def assert_sections(path: Path, folder: Path, stage: str) -> None:
         assert row[f"{stage}/accuracy"] == pytest.approx(logged[f"{stage}/accuracy"])
 
 
-def summary(path: Path) -> dict[str, Any]:
-    return {
-        "/".join(item.nested_key) or item.key: json.loads(item.value_json)
-        for record in records(path)
-        if record.WhichOneof("record_type") == "summary"
-        for item in record.summary.update
-    }
-
-
 def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     command = ["fit", *OPTIONS, f"--root={tmp_path}", "--experiment=e"]
     printed = attnlight(*command, "--run=first", cwd=tmp_path, WANDB_MODE="", WANDB_API_KEY="")
@@ -137,7 +128,7 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     assert_sections(path, folder, "val")
     assert list(path.parent.glob("files/media/images/attention_permutation/val_figure*.png"))
     whole = yaml.safe_load((folder / "fit.yaml").read_text())
-    assert config(path)["fit"] == json.loads(json.dumps(whole))
+    assert told(path, "config")["fit"] == json.loads(json.dumps(whole))
     (best,) = (r.metric for r in records(path) if r.metric.name == "val/accuracy")
     assert best.summary.max
     assert best.step_metric == "trainer/global_step"
@@ -151,7 +142,7 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     (tested,) = set(folder.glob("wandb/offline-run-*/*.wandb")) - {path}
     assert_sections(tested, folder, "test")
     assert list(tested.parent.glob("files/media/images/attention_permutation/test_figure*.png"))
-    said = summary(tested)
+    said = told(tested, "summary")
     card = json.loads((folder / "report/verdict.json").read_text(encoding="utf-8"))
     assert [line["name"] for line in card["lines"]][1] == "smallest_set"
     for line in card["lines"]:

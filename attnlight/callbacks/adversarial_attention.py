@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
@@ -39,6 +38,7 @@ class GradientSearch:
         epsilon: Distance without penalty; null: that of the test.
         start_scale: Standard deviation of the initial scores.
         spread: Weight of the mean JS between the attentions of an instance.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     instances: int | None = None
@@ -95,14 +95,10 @@ class AdversarialAttention(InterpretabilityTest):
             at most 9,600 for two classes and 17,100 for six, a quarter of it as a rule.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the starts and of the choice of instances.
-        figures: Draw the paper's histogram and violins, and with `frontier` the frontier.
     """
 
     metadata: dict[str, Any]
-    measures: ClassVar[tuple[str, ...]] = ("worst_js", "worst_share", "worst_tvd", "upper_js")
+    measures: tuple[str, ...] = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 
     def __init__(
         self,
@@ -111,12 +107,9 @@ class AdversarialAttention(InterpretabilityTest):
         program_instances: int | None = 256,
         evaluations: int | None = 2000,
         search: GradientSearch | bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
         self._require_at_least(0, program_instances=program_instances)
@@ -130,7 +123,7 @@ class AdversarialAttention(InterpretabilityTest):
             counts = {f"search.{name}": options[name] for name in ("instances", "starts", "steps")}
             self._require_at_least(1, **counts)
             self.hparams["search"] = options
-            self.measures = (*type(self).measures, *_SEARCH_MEASURES)  # type: ignore[misc]
+            self.measures = (*type(self).measures, *_SEARCH_MEASURES)
         programs = program_instances != 0
         candidates = ["lightest item", "linear programs", "one and two items", "search"]
         used = [True, programs, True, self.search is not None]
@@ -150,7 +143,6 @@ class AdversarialAttention(InterpretabilityTest):
             self.metadata["frontier_epsilons"] = list(EPSILONS)
         if self.search is not None:
             self.metadata["search"] = asdict(self.search)
-        self._announced = False
         self._search_texts: Tensor | None = None
         self._program_texts: Tensor | None = None
 
@@ -165,9 +157,8 @@ class AdversarialAttention(InterpretabilityTest):
             chosen_texts = self._program_texts
             texts = index if chosen_texts is None else chosen_texts.to(index.device)
             measured = one_row_of_each_text(output.rows, texts, self.seed)
-        if not readout.affine and not self._announced:
-            self._announced = True
-            print(f"{self.name}: {self._cost(readout)}", file=sys.stderr)
+        if not readout.affine:
+            self._say_once(self._cost(readout))
         chosen = readout if measured.all() else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
         columns = {}
@@ -232,13 +223,7 @@ class AdversarialAttention(InterpretabilityTest):
         if curve is not None:
             columns["frontier_js"] = curve
         undefined = worst_js.isnan().any(-1) | ~output.mask.any(-1)
-        dtype = torch.promote_types(output.logits.dtype, torch.float32)
-        return {
-            name: column.to(dtype).masked_fill(
-                undefined if column.ndim == 1 else undefined[:, None], torch.nan
-            )
-            for name, column in columns.items()
-        }
+        return fill_undefined(columns, undefined, output.logits.dtype)
 
     @override
     def begin(self, around: Surroundings) -> None:

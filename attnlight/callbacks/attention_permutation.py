@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,10 +35,7 @@ class AttentionPermutation(InterpretabilityTest):
     Args:
         draws: Shuffles K per instance; the paper uses 100.
         head_draws: Number of these shuffles that are applied to single heads, if there are several.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the shuffles and of the choice of instances.
-        figures: Draw the violins of `median_tvd` by maximum attention (the paper's figure).
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = ("median_tvd", "median_js", "flip_rate")
@@ -46,12 +44,9 @@ class AttentionPermutation(InterpretabilityTest):
         self,
         draws: int = 100,
         head_draws: int = 25,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, draws=draws, head_draws=head_draws)
         self.draws = draws
         self.head_draws = head_draws

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,22 +56,11 @@ class AttentionSinks(InterpretabilityTest):
     the others share it.
 
     Args:
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw the attention on sinks by layer.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # punctuation needs a vocabulary
-
-    def __init__(
-        self,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
-    ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
         self.metadata = {"tie": TIE, "layers": None}
         self._punctuation: list[int] | None = None
         self._name_measures()

@@ -39,25 +39,18 @@ class AttributionCost(InterpretabilityTest):
         methods: Names of attribution methods, or mappings such as
             `{name: integrated_gradients, tolerance: 1e-4, label: exact}`.
         repeats: Repetitions that count.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw the costs.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
 
     def __init__(
         self,
         methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         repeats: int = 3,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, repeats=repeats)
         self.methods = build_attributions(methods, self.name)
         self.repeats = repeats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
     from attnlight.attribution import Attribution
 
-_UNRECORDED = ("every_n_epochs", "figures")  # arguments that change no row of a record
+_SHARED = ("every_n_epochs", "max_instances", "seed", "figures")  # arguments of all tests
+_UNRECORDED = ("every_n_epochs", "figures")  # those that change no row of a record
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
 
@@ -68,7 +70,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # Name of the test's records and curves: the class name in snake case.
     name: ClassVar[str]
     # The averaged columns; the first represents the test where only one is shown.
-    measures: ClassVar[tuple[str, ...]] = ()
+    measures: tuple[str, ...] = ()
     needs_gradients: ClassVar[bool] = False
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
@@ -89,8 +91,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.figures = figures
         self.methods: dict[str, Attribution] = {}
         self._classes: list[str] = []
-        self._unmeasured = ""
+        self._unmeasured, self._said = "", False
         self.save_hyperparameters(logger=False)
+        if type(self).__init__ is not InterpretabilityTest.__init__:  # which passes these on
+            self.hparams.update({name: vars(self)[name] for name in _SHARED} | dict(self.hparams))
 
     def __init_subclass__(cls) -> None:
         """Name the test, and wrap its `measure`: detached output, gradients only if needed."""
@@ -127,6 +131,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 raise InputError(
                     f"{option} of {self.name} is {number}; it must be at least {minimum}."
                 )
+
+    def _say_once(self, text: str) -> None:
+        """Print that the test takes long, before it seems to hang."""
+        if not self._said:
+            print(f"{self.name}: {text}", file=sys.stderr)
+        self._said = True
 
     def settings(self, around: Surroundings) -> dict[str, Any]:
         """The constructor arguments that determine a record, and the limit of batches."""
@@ -310,6 +320,17 @@ def _model(around: Surroundings) -> dict[str, Any]:
         found["scope"] = around.model.scope
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
+
+
+def fill_undefined(
+    columns: Mapping[str, Tensor], rows: Tensor, dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
+    """Columns (R,) or (R, K) with NaN in some rows (R,) bool, in a dtype of at least float32."""
+    filled = {}
+    for name, values in columns.items():
+        kept = values if dtype is None else values.to(torch.promote_types(dtype, torch.float32))
+        filled[name] = kept.masked_fill(rows.view(-1, *(1,) * (kept.ndim - 1)), torch.nan)
+    return filled
 
 
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:

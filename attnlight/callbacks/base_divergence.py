@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -51,28 +51,22 @@ class BaseDivergence(InterpretabilityTest):
 
     Args:
         base: Checkpoint of the base model; None: the base of the task, which must be a variant.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw `attention_js` by the base's maximum attention, and against `prediction_tvd`.
         match_heads: Match heads first; false compares them in order, which suits a model that was
             initialised with the base's weights.
         rankings: Also compare the rankings of the items by the two attentions.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    measures = ("attention_js", "prediction_tvd")
+    measures: tuple[str, ...] = ("attention_js", "prediction_tvd")
 
     def __init__(
         self,
         base: str | None = None,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
         match_heads: bool = True,
         rankings: bool = False,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self.base = base
         self.match_heads = match_heads
         self.rankings = rankings
@@ -144,7 +138,7 @@ class BaseDivergence(InterpretabilityTest):
         self._outputs = self._reference.outputs(corpus, around.split, device)
         heads, self._heads = self._outputs.heads, None
         if heads > 1:
-            self.measures = (*type(self).measures, "attention_js_mean")  # type: ignore[misc, assignment]
+            self.measures = (*type(self).measures, "attention_js_mean")
         if heads > 1 and self.match_heads:
             from scipy.optimize import linear_sum_assignment
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds, opposing_items
 from attnlight.functional.ranking import TIE, random_rankings, ranking
@@ -58,13 +58,10 @@ class DecisionFlip(InterpretabilityTest):
         emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
             from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
         unopposed: Also rank by attention without the items that speak against the prediction.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the random orders and of the choice of instances.
-        figures: Draw the items that each ranking removes, and its excess over the minimum.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    measures: tuple[str, ...] = (  # type: ignore[misc]  # one option adds some
+    measures = (
         *(f"{measure}_{name}" for measure in _MEASURES[1:] for name in (*RANKINGS, "minimal")),
         "minimal_count",
         *(f"excess_{name}" for name in RANKINGS),
@@ -76,12 +73,9 @@ class DecisionFlip(InterpretabilityTest):
         gradient: Gradient = "signed",
         emptied: Literal["bias", "uniform"] = "bias",
         unopposed: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, draws=draws)
         self.draws = draws
         self.gradient = gradient
@@ -147,12 +141,7 @@ class DecisionFlip(InterpretabilityTest):
             columns |= self._unopposed(readout)
         for name in (*RANKINGS, *[UNOPPOSED] * self.unopposed):
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
-        undefined = readout.undefined(fewest=1)
-        dtype = torch.promote_types(output.logits.dtype, torch.float32)
-        return {
-            name: column.to(dtype).masked_fill(undefined, torch.nan)
-            for name, column in columns.items()
-        }
+        return fill_undefined(columns, readout.undefined(fewest=1), output.logits.dtype)
 
     def _unopposed(self, readout: Readout) -> dict[str, Tensor]:
         """Columns of attention's order without the items that speak against the prediction."""

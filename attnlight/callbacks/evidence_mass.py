@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import UNK, AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
@@ -80,10 +81,7 @@ class EvidenceMass(InterpretabilityTest):
     Args:
         swap: Measure the columns from `flips_with_evidence` on, for models of one row per text. Each
             swap encodes the texts twice more.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw `mass` and `auprc` beside chance, of all instances and of the proven ones.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = (*_MEASURES, "without_evidence")
@@ -91,12 +89,9 @@ class EvidenceMass(InterpretabilityTest):
     def __init__(
         self,
         swap: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self.swap = swap
         self.metadata = {"tie": TIE, "swap": swap}
         self._names: Tensor | None = None
@@ -126,7 +121,7 @@ class EvidenceMass(InterpretabilityTest):
         """Set `measures`: of items, of sentences if there are full stops, and of swaps if asked for."""
         compared = (*_MEASURES, *(_OF_SENTENCES if self._stops else ()))
         swapped = (*_SWAPS, *(f"{name}_proven" for name in compared)) if self.swap else ()
-        self.measures = (*compared, "without_evidence", *swapped)  # type: ignore[misc]
+        self.measures = (*compared, "without_evidence", *swapped)
 
     @override
     def measure(
@@ -150,12 +145,8 @@ class EvidenceMass(InterpretabilityTest):
             stops = stops[row_texts(batch, output)]
             found = sentences_in_evidence(readout.weights, items, mask, stops)
             columns |= dict(zip(_OF_SENTENCES, found, strict=True))
-        undefined = count == 0
-        columns = {
-            name: torch.where(undefined.view(-1, *(1,) * (values.ndim - 1)), torch.nan, values)
-            for name, values in columns.items()
-        }
-        columns |= {"evidence_items": count, "without_evidence": undefined.double()}
+        columns = fill_undefined(columns, count == 0)
+        columns |= {"evidence_items": count, "without_evidence": (count == 0).double()}
         if not self.swap:
             return columns
         assert self._names is not None  # since `setup`

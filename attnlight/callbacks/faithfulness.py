@@ -89,14 +89,10 @@ class Faithfulness(InterpretabilityTest):
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the random orders and of the choice of instances.
-        figures: Draw comprehensiveness and sufficiency of each method beside random.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
 
     def __init__(
         self,
@@ -107,12 +103,9 @@ class Faithfulness(InterpretabilityTest):
         draws: int = 5,
         budget: int | None = None,
         keep_opposing: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, draws=draws, budget=budget)
         if not shares or not all(0 < share <= 1 for share in shares):
             raise InputError(

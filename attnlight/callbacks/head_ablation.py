@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -45,25 +45,17 @@ class HeadAblation(InterpretabilityTest):
         ablations: What becomes of a head's attention, some of `uniform`, `shuffled` and `off`.
         others: Measure all heads of a layer but one too, which costs as much as single heads.
         budget: Tokens computed at once; null: chosen by device. It changes no result.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the random orders and of the choice of instances.
-        figures: Draw the total variation distance by layer and head.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
-
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
 
     def __init__(
         self,
         ablations: Sequence[Ablation] = ("uniform", "shuffled", "off"),
         others: bool = False,
         budget: int | None = None,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, budget=budget)
         known = get_args(Ablation)
         for name in ablations:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.predictions import row_labels
 from attnlight.callbacks.surroundings import Surroundings
@@ -45,25 +46,17 @@ class ImpermissibleMass(InterpretabilityTest):
             remains, the logits are those of an empty context); `unk` or `pad`, their tokens are
             replaced by the unknown or by the padding token.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw masses beside chance, and the accuracies.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
-
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the replacements
 
     def __init__(
         self,
         column: str = "impermissible",
         replacements: Sequence[Replacement] = ("delete", "unk", "pad"),
         budget: int | None = None,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, budget=budget)
         if len(set(replacements)) < len(replacements):
             raise InputError(f"replacements of {self.name} names one more than once.")
@@ -96,9 +89,7 @@ class ImpermissibleMass(InterpretabilityTest):
         }
         if by_head.shape[1] > 1:
             columns["mass_by_head"] = by_head
-        for name, values in columns.items():
-            undefined = (count == 0).view(-1, *(1,) * (values.ndim - 1))
-            columns[name] = values.masked_fill(undefined, torch.nan)
+        columns = fill_undefined(columns, count == 0)
         predicted = {"accuracy": output.logits.argmax(-1)}
         removed = items & other_items(batch, output)
         rows = removed.any(-1).nonzero().squeeze(-1)
@@ -109,9 +100,9 @@ class ImpermissibleMass(InterpretabilityTest):
                 logits = subset_logits(readout.model, batch, output, rows, kept, name, self.budget)
                 changed[rows] = logits.squeeze(1).argmax(-1)
             predicted[f"accuracy_{name}"] = changed
-        for name, classes in predicted.items():
+        for measure, classes in predicted.items():
             known = torch.full_like(count, -1) if label is None else label
-            columns[name] = (classes == known).double().masked_fill(known < 0, torch.nan)
+            columns[measure] = (classes == known).double().masked_fill(known < 0, torch.nan)
         return columns | {
             "impermissible_items": count,
             "without_impermissible": (count == 0).double(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -55,14 +54,10 @@ class ImportanceCorrelation(InterpretabilityTest):
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
             between runs.
         budget: Tokens encoded at once by `loo`; null: chosen by device. It changes no result.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw histograms of tau by predicted class (the paper's figure).
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
 
     def __init__(
         self,
@@ -70,12 +65,9 @@ class ImportanceCorrelation(InterpretabilityTest):
         gradients: Sequence[Gradient] = ("detached", "attached"),
         keep_scores: bool = False,
         budget: int | None = None,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         if not leave_one_out and not gradients:
             raise InputError(f"{self.name} needs leave_one_out or one of gradients to compare.")
         self._require_at_least(1, budget=budget)
@@ -84,7 +76,6 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.keep_scores = keep_scores
         self.budget = budget
         self.metadata = {"tie": TIE, "gradients": self.gradients, "leave_one_out": leave_one_out}
-        self._warned = False
         named = [_GRADIENTS[kind] for kind in self.gradients]
         loo = ["loo"] if leave_one_out else []
         self._pairs = [("attention", name) for name in named + loo]
@@ -121,8 +112,10 @@ class ImportanceCorrelation(InterpretabilityTest):
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
         if self.gradients and output.logits.shape[1] > _MANY:
-            classes = f"the model has {output.logits.shape[1]:,} classes; gradients take"
-            self._warn_once(f"{classes} time quadratic in their number", "gradients: []")
+            self._say_once(
+                f"the model has {output.logits.shape[1]:,} classes; gradients take time quadratic in "
+                "their number. To avoid it set gradients: [] in the test."
+            )
         for kind in self.gradients:
             detached = kind == "detached"
             scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
@@ -130,13 +123,8 @@ class ImportanceCorrelation(InterpretabilityTest):
             return scores
         items = int(readout.lengths.max())
         if items > _LONG:
-            said = f"a text has {items:,} items; leave-one-out takes time quadratic in their number"
-            self._warn_once(said, "leave_one_out: false", ", or truncate in the corpus")
+            self._say_once(
+                f"a text has {items:,} items; leave-one-out takes time quadratic in their number. "
+                "To avoid it set leave_one_out: false in the test, or truncate in the corpus."
+            )
         return scores | {"loo": leave_one_out(model, batch, output, self.budget)}
-
-    def _warn_once(self, cost: str, option: str, otherwise: str = "") -> None:
-        """Print that the test takes long, before it seems to hang."""
-        if not self._warned:
-            told = f"{self.name}: {cost}. To avoid it set {option} in the test{otherwise}."
-            print(told, file=sys.stderr)
-        self._warned = True

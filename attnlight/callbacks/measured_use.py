@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.marked import marking_column
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
@@ -61,10 +62,7 @@ class MeasuredUse(InterpretabilityTest):
     Args:
         least: Difference of use, as a share of the text's largest, above which a pair counts.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw `agreement_words` by maximum attention.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
@@ -73,12 +71,9 @@ class MeasuredUse(InterpretabilityTest):
         self,
         least: float = 0.1,
         budget: int | None = None,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, budget=budget)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
@@ -130,9 +125,7 @@ class MeasuredUse(InterpretabilityTest):
         columns["largest_weight"] = weights.amax(-1)
         assert batch.labels is not None  # planted texts have one each
         columns["correct"] = (target == batch.labels).double()
-        undefined = readout.undefined(fewest=2)
-        columns = {name: x.masked_fill(undefined, torch.nan) for name, x in columns.items()}
-        return columns | {"length": readout.lengths}
+        return fill_undefined(columns, readout.undefined(fewest=2)) | {"length": readout.lengths}
 
 
 def counterfactuals(corpus: PlantedEvidence) -> Tensor:

@@ -64,14 +64,10 @@ class Plausibility(InterpretabilityTest):
         draws: Number of random sets of `chance_iou_f1`.
         keep_scores: Also record `probabilities` and, as `scores_<method>`, the scores themselves, one
             list per row in the order of its items: `attnlight export` writes them in ERASER's format.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances and of the random sets.
-        figures: Draw the means of each method, of chance and of people.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on methods and corpus
 
     def __init__(
         self,
@@ -79,12 +75,9 @@ class Plausibility(InterpretabilityTest):
         column: str | None = None,
         draws: int = 20,
         keep_scores: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(1, draws=draws)
         self.methods = build_attributions(methods, self.name)
         self.column = column

@@ -47,26 +47,19 @@ class SaliencyAgreement(InterpretabilityTest):
         keep_scores: Also record the scores, with their signs, one list per row in the order of its
             items, as `scores_<method>`: `attnlight reliability` compares them between runs, which
             gives the agreement of each pair its ceiling.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances.
-        figures: Draw the heat map of tau.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on the options
 
     def __init__(
         self,
         methods: Sequence[str | dict[str, Any]] = METHODS,
         signed: bool = False,
         keep_scores: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self.methods = build_attributions(methods, self.name, least=2)
         self.signed, self.keep_scores = signed, keep_scores
         self.metadata = {

@@ -59,26 +59,21 @@ class Sanity(InterpretabilityTest):
         methods: Names of attribution methods, or mappings such as
             `{name: occlusion, replacement: delete, label: deletion}`.
         against: A run of the same configuration with another seed, or its checkpoint; None: none.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many texts, chosen by a seeded hash; None: all.
-        seed: Seed of the random parameters and of the choice of texts.
-        figures: Draw the correlation at each step.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
     shows_table = True
-    measures: tuple[str, ...] = ()  # type: ignore[misc]  # they depend on methods and network
 
     def __init__(
         self,
         methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         against: str | None = None,
-        every_n_epochs: int = 1,
         max_instances: int | None = 500,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(max_instances=max_instances, **options)
         self.methods, self.against = build_attributions(methods, self.name), against
         self._models: dict[str, Any] = {}  # by step, "random" or "seeds", as columns are named
         described = {label: method.metadata for label, method in self.methods.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,10 +45,7 @@ class SingleErasure(InterpretabilityTest):
         released: Also record the draw of the released code as `flip_other_released`,
             `delta_weight_released` and `delta_js_released`: an index from 1 to L - 1 of L, hence never
             the first item, and sometimes the top item itself.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the draws and of the choice of instances.
-        figures: Draw the differences of JS against those of attention.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = tuple(
@@ -60,12 +58,9 @@ class SingleErasure(InterpretabilityTest):
         self,
         gradient: Gradient = "signed",
         released: bool = False,
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self.gradient = gradient
         self.released = released
         self.metadata = {"gradient": gradient, "tie": TIE}

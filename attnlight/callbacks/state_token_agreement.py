@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -55,10 +54,7 @@ class StateTokenAgreement(InterpretabilityTest):
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
         hidden_tokens: `local`: leave the last three columns undefined for encoders of unbounded
             reach, such as recurrent ones, where they take most of the time; `all`: measure them.
-        every_n_epochs: Run on every n-th validation epoch of `fit`.
-        max_instances: Run on this many instances, chosen by a seeded hash; None: all.
-        seed: Seed of the choice of instances and of the probes.
-        figures: Draw tau by predicted class, and attribution by length.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     needs_gradients = True
@@ -69,17 +65,13 @@ class StateTokenAgreement(InterpretabilityTest):
         probes: int | None = None,
         budget: int | None = None,
         hidden_tokens: Literal["all", "local"] = "all",
-        every_n_epochs: int = 1,
-        max_instances: int | None = None,
-        seed: int = 0,
-        figures: bool = True,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(every_n_epochs, max_instances, seed, figures)
+        super().__init__(**options)
         self._require_at_least(2, probes=probes)
         self._require_at_least(1, budget=budget)
         self.hidden_tokens, self.probes, self.budget = hidden_tokens, probes, budget
         self.metadata = {"tie": TIE, "probes": probes}
-        self._warned = False
 
     @override
     def measure(
@@ -102,12 +94,10 @@ class StateTokenAgreement(InterpretabilityTest):
         unbounded = not isinstance(model, HasReach) or model.reach is None
         if unbounded and self.hidden_tokens == "local":
             return {name: torch.full((len(output.mask),), torch.nan) for name in self.measures[1:]}
-        if unbounded and self.probes is None and longest > _LONG and not self._warned:
-            self._warned = True  # the test would seem to hang
-            print(
-                f"{self.name}: a text has {longest:,} items; exact attribution takes time quadratic "
-                "in their number. Set probes: 16 to estimate it, or max_instances.",
-                file=sys.stderr,
+        if unbounded and self.probes is None and longest > _LONG:
+            self._say_once(
+                f"a text has {longest:,} items; exact attribution takes time quadratic in their "
+                "number. Set probes: 16 to estimate it, or max_instances."
             )
         shares, errors = hidden_token_attribution(
             model, batch, output, self.probes, self.seed, self.budget

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -186,17 +185,22 @@ def _shared_variance(replicates: Sequence[Floats]) -> float:
     Args:
         replicates: Replicates over instances of the seeds of one or two groups, each (B, S).
     """
-    total, means = np.zeros(()), [defined_mean(group.T) for group in replicates]
-    groups = range(len(replicates))
-    for i, j in (*zip(groups, groups, strict=True), *combinations(groups, 2)):
-        # Only resamples in which both seeds are defined count.
-        a, b = (np.nan_to_num(replicates[k] - means[k]) for k in (i, j))
-        both = (~np.isnan(replicates[i])).T.astype(np.float64) @ ~np.isnan(replicates[j])
-        covariances = divide(a.T @ b, both - 1)
-        if i == j and len(covariances) > 1:
+    total = np.zeros(())
+    for group in replicates:
+        covariances = _covariances(group, group)
+        if len(covariances) > 1:
             np.fill_diagonal(covariances, np.nan)
-        total = total + (1 if i == j else -2) * defined_mean(covariances.ravel())
+        total = total + defined_mean(covariances.ravel())
+    if len(replicates) > 1:
+        total = total - 2 * defined_mean(_covariances(*replicates).ravel())
     return float(np.maximum(total, 0.0))
+
+
+def _covariances(a: Floats, b: Floats) -> Floats:
+    """Covariance of columns, (S1, S2), over the resamples in which both are defined."""
+    first, second = (np.nan_to_num(x - defined_mean(x.T)) for x in (a, b))
+    both = (~np.isnan(a)).T.astype(np.float64) @ ~np.isnan(b)
+    return divide(first.T @ second, both - 1)
 
 
 def resampled_means(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -37,39 +37,34 @@ TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
 _ARMS = [name for names in importance.ARMS.values() for name in names]
 _WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
 _PAIRS = [name for name in pairs.MODELS if name not in pairs.RESIZED]  # shown with all tests
+_JS = (*KEYS, *importance.JS)
+_ALL_PAIRS = (*_PAIRS, *pairs.TEXT_MODELS)
+_LABELS = (*KEYS, "label")
+_LABELLED = (
+    *(*planted.NAMES, *planted.MINIMAL, *serrano.MODELS, *predictions.TAGGERS),
+    *(*pairs.MODELS, *pairs.TEXT_MODELS, *pruthi.MODELS, *pruthi.REASONS),
+)
+_EVIDENCE = (*KEYS, *pairs.EVIDENCE.values(), *pairs.SENTENCES.values(), pairs.PROVEN)
+_SHUFFLED = (*KEYS, "max_attention", "median_tvd", "flip_rate")
+_REMOVED = (*KEYS, "removed_fraction_attention", "removed_fraction_minimal")
 # Columns by test that the page needs of each experiment; a later line wins.
 NEEDED: dict[str, dict[str, Columns]] = {}
 for _experiments, _test, _columns in (
-    (predictions.TEXT, "predictions", (*KEYS, "label", "probabilities")),
-    ((*planted.NAMES, *planted.MINIMAL), "predictions", (*KEYS, "label")),
-    (
-        (*predictions.TEXT, *planted.NAMES),
-        "attention_permutation",
-        (*KEYS, "max_attention", "median_tvd", "flip_rate"),
-    ),
+    (predictions.TEXT, "predictions", (*_LABELS, "probabilities")),
+    (_LABELLED, "predictions", _LABELS),
+    ((*predictions.TEXT, *planted.NAMES), "attention_permutation", _SHUFFLED),
     ((*_ARMS, *_WIDER), "importance_correlation", TAU),
     (importance.MODELS, "importance_correlation", (*TAU, *importance.P_VALUES)),
-    (importance.MODELS, "adversarial_attention", (*KEYS, *importance.JS)),
-    ((*serrano.MODELS, *predictions.TAGGERS), "predictions", (*KEYS, "label")),
+    (importance.MODELS, "adversarial_attention", _JS),
     (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
     (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
-    ((*pairs.MODELS, *pairs.TEXT_MODELS), "predictions", (*KEYS, "label")),
-    ((*pruthi.MODELS, *pruthi.REASONS), "predictions", (*KEYS, "label")),
     (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
     (pruthi.REASONED, "impermissible_mass", (*KEYS, "mass")),
-    ((*_PAIRS, *pairs.TEXT_MODELS), "importance_correlation", (*TAU, *pairs.P_VALUES)),
-    ((*_PAIRS, *pairs.TEXT_MODELS), "adversarial_attention", (*KEYS, *pairs.JS.values())),
-    ((*_PAIRS, *pairs.TEXT_MODELS), "attention_permutation", (*KEYS, "median_tvd")),
-    (
-        pairs.BABI,
-        "evidence_mass",
-        (*KEYS, *pairs.EVIDENCE.values(), *pairs.SENTENCES.values(), pairs.PROVEN),
-    ),
-    (
-        pairs.BABI,
-        "decision_flip",
-        (*KEYS, "removed_fraction_attention", "removed_fraction_minimal"),
-    ),
+    (_ALL_PAIRS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
+    (_ALL_PAIRS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
+    (_ALL_PAIRS, "attention_permutation", (*KEYS, "median_tvd")),
+    (pairs.BABI, "evidence_mass", _EVIDENCE),
+    (pairs.BABI, "decision_flip", _REMOVED),
     *(
         ((name,), test, (*KEYS, *columns))
         for name, tests in (saliency.TESTS | minilm.TESTS).items()
@@ -79,7 +74,7 @@ for _experiments, _test, _columns in (
     for _name in _experiments:
         NEEDED.setdefault(_name, {})[_test] = _columns
 # Studies whose bases are all that is kept, but for `minilm.STUDIES`.
-STUDIED = {
+STUDIED: dict[str, object] = {
     **pairs.MODELS,
     **pairs.TEXT_MODELS,
     **pruthi.MODELS,
@@ -191,14 +186,10 @@ def archive_run(run: Path, target: Path) -> None:
 
 def evaluated(logged: str) -> str:
     """The lines and columns of metrics.csv that validation or a test has written."""
-    head, *lines = csv.reader(io.StringIO(logged))
-    shown = [x for x, name in enumerate(head) if name.startswith(("epoch", "val/", "test/"))]
-    measured = [x for x in shown if head[x] != "epoch"]
-    lines = [line for line in lines if any(line[x] for x in measured)]
-    text = io.StringIO()
-    rows = ([line[x] for x in shown] for line in (head, *lines))
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue() if lines else ""
+    frame = pd.read_csv(io.StringIO(logged), dtype=str, keep_default_na=False)
+    frame = frame.filter(regex="^(epoch|val/|test/)")
+    measured = frame.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
+    return str(frame[measured].to_csv(index=False)) if measured.any() else ""
 
 
 def archive_study(study: Path, target: Path) -> None:

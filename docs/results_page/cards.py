@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +35,25 @@ def card_table(folder: Path) -> str:
     Raises:
         InputError: A file is no card, or a card has other lines.
     """
-    places = [*MODELS]
-    rows = []
-    for path in sorted(
-        folder.glob("*.json"),
-        key=lambda path: (places.index(path.stem) if path.stem in MODELS else len(places), path),
-    ):
+    rows = {}
+    for path in sorted(folder.glob("*.json")):
         try:
             lines = {line["name"]: line for line in json.loads(path.read_text("utf-8"))["lines"]}
-            if lines.keys() != LINES.keys():
-                raise InputError(f"{path} has the lines {[*lines]}; expected {[*LINES]}.")
-            cells = {heading: line_cell(lines[name]) for name, heading in LINES.items()}
+            cells = {heading: line_cell(lines.pop(name)) for name, heading in LINES.items()}
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path} is not a verdict card, as `attnlight report` writes it."
             ) from error
-        model = MODELS.get(path.stem, path.stem.replace("_", " "))
-        rows.append({"model": model, **cells})
-    return table(rows, len(LINES) + 1) if rows else "No card is archived.\n"
+        if lines:
+            raise InputError(f"{path} has the lines {[*lines]}, too; expected {[*LINES]}.")
+        rows[path.stem] = {"model": MODELS.get(path.stem, path.stem.replace("_", " ")), **cells}
+    ordered = [rows.pop(name) for name in MODELS if name in rows] + [*rows.values()]
+    return table(ordered, len(LINES) + 1) if ordered else "No card is archived.\n"
 
 
-def line_cell(line: Mapping[str, Any]) -> str:
+def line_cell(line: dict[str, Any]) -> str:
     """The answer of a line, its number and the interval."""
     if line["value"] is None:
         return str(line["answer"])
-    ends = (number(line[end], 2) for end in ("low", "high"))
-    return f"{line['answer']}: {number(line['value'], 2)} [{', '.join(ends)}]"
+    value, low, high = (number(line[x], 2) for x in ("value", "low", "high"))
+    return f"{line['answer']}: {value} [{low}, {high}]"

@@ -99,13 +99,14 @@ def cell(case: Case, form: str, key: str) -> str:
 
 def serrano_tables(models: Mapping[str, Case], published: Mapping[str, Any]) -> dict[str, str]:
     """The tables of erasures and of the claims about them, by the name of their place."""
-    cases_by_kind, tables, rows = cases(models), {}, []
+    by_kind, tables, rows = cases(models), {}, []
     for place, spec in yaml.safe_load(SPECS.read_text(encoding="utf-8")).items():
-        shown = case_rows(cases_by_kind[spec["of"]], spec, published.get(place, {}))
+        shown = case_rows(by_kind[spec["of"]], spec, published.get(place, {}))
         tables[place] = table(shown, 3 if spec.get("both_ways") else 2)
     for key, claim in CLAIMS.items():  # how often each holds, here and in the paper
-        verdicts = [cell(case, "claim", key) for case in cases_by_kind[claim["of"]].values()]
-        row = {"claim": claim["words"], "texts that never flip": NEVER.get(key.split()[-1], DASH)}
+        verdicts = [cell(case, "claim", key) for case in by_kind[claim["of"]].values()]
+        never = next((words for never, words in NEVER.items() if key.endswith(f" {never}")), DASH)
+        row = {"claim": claim["words"], "texts that never flip": never}
         row |= {"in the paper": claim["published"], "cases": len(verdicts) - verdicts.count(DASH)}
         row |= {word: sum(v.startswith(word) for v in verdicts) for word in (HOLDS, FAILS)}
         rows += [row | {"of these open": sum(OPEN in v for v in verdicts)}] if verdicts else []
@@ -136,9 +137,9 @@ def case_rows(
             corrected[head] = dict(zip(models, p_values, strict=True))
     heading = "models" if spec["of"] == "steps" else "model"
     for name, case in models.items():
-        for never in NEVER if spec.get("both_ways") else [""]:
-            row = dict(zip(("corpus", heading), case.words, strict=True))
-            row |= {"texts that never flip": NEVER[never]} if never else {}
+        for never, words in NEVER.items() if spec.get("both_ways") else [("", "")]:
+            row: Row = dict(zip(("corpus", heading), case.words, strict=True))
+            row |= {"texts that never flip": words} if never else {}
             for head, form, key, *_ in columns:
                 if head in corrected:
                     row[head] = probability(corrected[head][name])

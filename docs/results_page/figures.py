@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,38 +21,30 @@ _METHODS = (
     *("attention", "gradient", "gradient × input"),  # noqa: RUF001
     *("integrated gradients", "occlusion", "LRP"),
 )
-_FAITHFUL = "Comprehensiveness above that of random orders"
 
 
 def draw_tables(tables: Tables, folder: Path) -> None:
     """Write the figures of Jain & Wallace, of Serrano & Smith, and of attribution methods."""
-    tau = {
-        series: {
-            f"{row['corpus']}, {row['encoder']}, {row['attention']}": row[column] for row in rows
-        }
-        for rows in [tables.rows("tau")]
-        for column, series in _TAU.items()
-    }
-    removed = {
-        series: {f"{row['corpus']}, {row['model']}": row[series] for row in rows}
-        for rows in [tables.rows("serrano_fraction", "left out")]
-        for series in _REMOVED
-    }
+    rows = tables.rows("tau")
+    tau = {series: _column(rows, column, 3) for column, series in _TAU.items()}
+    draw(tau, "Kendall's tau", folder / "jain_wallace.png")
+    rows = tables.rows("serrano_fraction", "left out")
+    removed = {series: _column(rows, series) for series in _REMOVED}
+    words = "Mean share of items removed until the decision flips"
+    draw(removed, words, folder / "serrano_smith.png")
     faithful = {
-        series: {
-            f"{row['corpus']}, {row['encoder']}": row["comprehensiveness"]
-            for row in tables.rows("saliency_faithfulness")
-            if row.get("method") == series
-        }
+        series: _column(tables.rows("saliency_faithfulness", series), "comprehensiveness")
         for series in _METHODS
     }
-    draw(tau, "Kendall's tau", folder / "jain_wallace.png")
-    removed_by = "Mean share of items removed until the decision flips"
-    draw(removed, removed_by, folder / "serrano_smith.png")
-    draw(faithful, _FAITHFUL, folder / "saliency.png")
+    draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
 
 
-def draw(series: dict[str, dict[str, str]], words: str, path: Path) -> None:
+def _column(rows: Sequence[Mapping[str, str]], name: str, labels: int = 2) -> dict[str, Cell]:
+    """The cells of a column by the first cells of their rows."""
+    return {", ".join([*row.values()][:labels]): Cell(row[name]) for row in rows}
+
+
+def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> None:
     """Write a figure of cells by model and series, each with its interval."""
     from matplotlib.figure import Figure
 
@@ -60,13 +53,20 @@ def draw(series: dict[str, dict[str, str]], words: str, path: Path) -> None:
         figure = Figure(figsize=(7.0, 1.0 + 0.24 * len(labels)), layout="constrained")
         axes = figure.subplots()
         for number, (name, cells) in enumerate(series.items()):
-            parsed = [Cell(text) for text in cells.values()]
-            middle, low, high = np.array([[x.value, x.low, x.high] for x in parsed]).T
+            middle, low, high = np.array([[x.value, x.low, x.high] for x in cells.values()]).T
             shift = 0.3 * (number - (len(series) - 1) / 2) / len(series)
             places = [-labels.index(label) - shift for label in cells]
             errors = np.nan_to_num([middle - low, high - middle]).clip(min=0)
-            marker = {"fmt": "osD^vP"[number], "color": PALETTE[number], "ms": 4, "capsize": 0}
-            axes.errorbar(middle, places, xerr=errors, label=name, elinewidth=1, **marker)
+            axes.errorbar(
+                *(middle, places),
+                xerr=errors,
+                label=name,
+                elinewidth=1,
+                capsize=0,
+                fmt="osD^vP"[number],
+                color=PALETTE[number],
+                ms=4,
+            )
         axes.set_yticks([-place for place in range(len(labels))], labels)
         axes.set(xlabel=words, ylim=(0.6 - len(labels), 0.6))
         figure.legend(loc="outside upper center", ncols=3)

@@ -6,7 +6,7 @@ scale, and adversarial attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -85,10 +85,10 @@ def correlation(archive: Archive) -> Iterator[Row]:
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
             published = map(mean_of, archive.published["tau"][name][key])
-            by_seed = (number(mean, 2) for mean in np.nanmean(columns[column], axis=1))
+            means: Iterable[float] = np.nanmean(columns[column], axis=1)
             row |= {
                 f"tau with {other}": column_mean(columns, column),
-                f"each seed#{other}": " / ".join(by_seed),
+                f"each seed#{other}": " / ".join(number(mean, 2) for mean in means),
                 f"published#{other}": " / ".join(published),
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
@@ -130,7 +130,7 @@ def adversaries(archive: Archive) -> Iterator[Row]:
                 "texts": f"{members.sum(axis=1).mean():,.0f}",
                 "worst JS": seeds_then_instances(worst, bounds=limits),
                 "share of ceiling": seeds_then_instances(share, bounds=UNIT),
-                "share above 0.6": number(np.nanmean(np.nanmean(above, axis=1)), 2),
+                "share above 0.6": number(np.nanmean(np.nanmean(above, axis=1), axis=0), 2),
                 "texts searched": f"{(~np.isnan(searched)).sum(axis=1).mean():,.0f}",
                 "JS of the search": seeds_then_instances(searched, bounds=limits),
                 "exact less search": seeds_then_instances(worst - searched),
@@ -189,11 +189,11 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "average, published": mean_of(published["sst_average"][key]),
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
-        bilstm, average = reliability(archive, {name: {} for name in names})
+        first, second = reliability(archive, {name: {} for name in names})
         empty = dict.fromkeys(("difference", "BiLSTM, published", "average, published"))
         for words in WITH_ITSELF.values():
-            row = {"tau between": words, "seeds": bilstm["seeds"], "BiLSTM": bilstm[words]}
-            yield row | {"average encoder": average[words]} | empty
+            row = {"tau between": words, "seeds": first["seeds"], "BiLSTM": first[words]}
+            yield row | {"average encoder": second[words]} | empty
 
 
 def by_epoch(archive: Archive) -> Iterator[Row]:

@@ -23,7 +23,7 @@ STUDY = "verdict_card"
 LINES = {"ranks": "ranks by importance", "smallest_set": "smallest set"}
 AIMS = {"decided": "at least 0.80", "right": "at least 0.90", "wrong yes": "at most 0.05"}
 COLUMNS = ("answer", "value", "low", "high", "texts")
-_LEAST, _MOST = ({label: bounds[i] for label, bounds in BOUNDS.items()} for i in range(2))
+FLAGS = ["follows", "misleads", "decided", "wrong", "wrong_yes"]
 
 
 def archive_cards(runs: Path, target: Path) -> list[str]:
@@ -37,21 +37,18 @@ def archive_cards(runs: Path, target: Path) -> list[str]:
             continue
         point = [*run.parent.name.split("-")[1:], int(run.name.removeprefix("base-s"))]
         columns = read_record(use).columns
-        labels = {
+        row = dict(zip(KEYS, point, strict=True)) | {
             label: float(defined_mean(columns[name.partition("/")[2]].astype(np.float64)))
             for label, name in LABELS.items()
         }
+        row["speaks_of"] = "words" if card["words"].answer == "yes" else "states"
         for line in LINES:
-            items = "words" if card["words"].answer == "yes" else "states"
             # Rankings are compared by deleting words, also where they are of states.
-            judged_by = "words" if line == "ranks" else items
-            rows.append(
-                dict(zip(KEYS, point, strict=True))
-                | {"line": line, "speaks_of": items, "judged_by": judged_by}
-                | labels
-                | {name: getattr(card[line], name) for name in COLUMNS}
-            )
+            judged_by = "words" if line == "ranks" else row["speaks_of"]
+            answer = {name: getattr(card[line], name) for name in COLUMNS}
+            rows.append(row | {"line": line, "judged_by": judged_by} | answer)
     frame = pd.DataFrame(rows).sort_values([*KEYS, "line"])
+    frame = frame[[*KEYS, "line", "speaks_of", "judged_by", *LABELS, *COLUMNS]]
     frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
     frame.to_parquet(target, index=False, compression="zstd")
     return left_out
@@ -59,33 +56,30 @@ def archive_cards(runs: Path, target: Path) -> list[str]:
 
 def graded(cards: pd.DataFrame) -> pd.DataFrame:
     """The rows with what their label says of each: whether it follows, not; is decided, right."""
-    least, most = (cards["judged_by"].map(bounds) for bounds in (_LEAST, _MOST))
+    least, most = (
+        cards["judged_by"].map({x: bounds[i] for x, bounds in BOUNDS.items()}) for i in (0, 1)
+    )
     label = cards["words"].where(cards["judged_by"] == "words", cards["states"])
     follows, misleads = label >= least, label <= most
     yes, no = cards["answer"] == "yes", cards["answer"] == "no"
-    return cards.assign(
-        follows=follows,
-        misleads=misleads,
-        decided=(yes | no) & (follows | misleads),
-        wrong=(yes & misleads) | (no & follows),
-        wrong_yes=yes & misleads,
+    flags = (
+        *(follows, misleads, (yes | no) & (follows | misleads)),
+        *((yes & misleads) | (no & follows), yes & misleads),
     )
+    return cards.assign(**dict(zip(FLAGS, flags, strict=True)))
 
 
-def judged(graded: pd.DataFrame) -> Row:
+def judged(rows: pd.DataFrame) -> Row:
     """How often answers are given, how often they are right then, and how often a yes is wrong."""
-    labelled, misleads = graded["follows"] | graded["misleads"], graded["misleads"]
-    counts = {
-        "decided": (graded["decided"], labelled),
-        "right": (graded["decided"] & ~graded["wrong"], graded["decided"]),
-        "wrong yes": (graded["wrong_yes"], misleads),
-    }
+    follows, misleads, decided, wrong, wrong_yes = (rows[flag] for flag in FLAGS)
+    counts = {"decided": (decided, follows | misleads), "right": (decided & ~wrong, decided)}
+    counts["wrong yes"] = (wrong_yes, misleads)
     shares = {
         name: f"{found.sum() / total.sum():.2f} ({found.sum()} of {total.sum()})"
         for name, (found, total) in counts.items()
         if total.any()
     }
-    return {"follow": int(graded["follows"].sum()), "do not": int(misleads.sum())} | shares
+    return {"follow": int(follows.sum()), "do not": int(misleads.sum())} | shares
 
 
 def shares(cards: pd.DataFrame) -> Iterator[Row]:
@@ -96,24 +90,22 @@ def shares(cards: pd.DataFrame) -> Iterator[Row]:
     rows = graded(cards)
     for (line, label), part in rows.groupby(["line", "judged_by"]):
         yield {"line": LINES[str(line)], "label of": label, **judged(part)}
-    flags = ["follows", "misleads", "decided", "wrong", "wrong_yes"]
-    yield {
-        "line": "both, by checkpoint",
-        "label of": "",
-        **judged(rows.groupby([*KEYS])[flags].any()),
+    together = {
+        "by checkpoint": rows.groupby([*KEYS])[FLAGS].any(),
+        "by answer": rows,
+        "by answer, where applicable": rows[rows["answer"] != "not applicable"],
     }
-    yield {"line": "both, by answer", "label of": "", **judged(rows)}
-    applies = rows[rows["answer"] != "not applicable"]
-    yield {"line": "both, by answer, where applicable", "label of": "", **judged(applies)}
-    strictly = graded(cards.assign(judged_by=cards["speaks_of"]))
-    yield {"line": "both, by answer", "label of": "what the card speaks of", **judged(strictly)}
+    for words, part in together.items():
+        yield {"line": f"both, {words}", "label of": "", **judged(part)}
+    strictly = judged(graded(cards.assign(judged_by=cards["speaks_of"])))
+    yield {"line": "both, by answer", "label of": "what the card speaks of", **strictly}
     yield {"line": "aim", "label of": "", **AIMS}
 
 
 def by_kind(cards: pd.DataFrame) -> Iterator[Row]:
     """The answers of each line to each kind of attention in each setting, by how many checkpoints."""
     for setting, rows in graded(cards).groupby("setting"):
-        row: dict[str, object] = {"setting": setting}
+        row: Row = {"setting": setting}
         for line, title in LINES.items():
             for name, group in {"follows": "follows", "does not": "misleads"}.items():
                 counts = rows[(rows["line"] == line) & rows[group]]["answer"].value_counts()

@@ -74,9 +74,10 @@ def every_measure(points: Checkpoints) -> Iterator[Row]:
     for measure in [*points.measures, *points.controls]:
         row = named(measure)
         for label, column in LABELS.items():
-            both = (points.fitted[name].to_numpy(np.float64) for name in (measure, column))
+            first, second = (points.fitted[x].to_numpy(np.float64) for x in (measure, column))
+            correlation = rank_correlation(first, second, points.settings)
             row |= {
-                f"Spearman, {label}": interval(rank_correlation(*both, points.settings)),
+                f"Spearman, {label}": interval(correlation),
                 f"AUC, {label}": interval(points.scored(measure, label).area()),
                 f"held out, {label}": interval(points.held_out[label][measure]),
             }

@@ -119,7 +119,7 @@ def normalized_ranks(values: Values, weights: Values) -> Values:
     order = np.argsort(values)
     first = np.diff(values[order], prepend=-np.inf) > 0  # of each group of ties
     ties = np.add.reduceat(weights[:, order], np.flatnonzero(first), axis=1)
-    middle = ties.cumsum(axis=1) - ties / 2 - ties.sum(axis=1, keepdims=True) / 2
+    middle: Values = ties.cumsum(axis=1) - ties / 2 - ties.sum(axis=1, keepdims=True) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         middle /= np.sqrt((ties * middle**2).sum(axis=1, keepdims=True))
     places = np.empty(len(values), np.int64)

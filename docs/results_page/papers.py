@@ -47,30 +47,24 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     Raises:
         InputError: A claim names rows that a table does not have.
     """
-    found, papers = {}, yaml.safe_load(path.read_text(encoding="utf-8"))
+    papers = yaml.safe_load(path.read_text(encoding="utf-8"))
     known = any("reason" in claim for claims in papers.values() for claim in claims)
     texts = read_texts()["reasons"]
     said = {x.key: written(texts, x) for x in reasons(tables)} if known else {}
-    for place, claims in papers.items():
-        rows: list[Row] = []
-        for claim in claims:
-            cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]
-            rows.append(
-                {
-                    "claim": claim["claim"],
-                    "published": claim["published"],
-                    "here": ours(cases),
-                    "models": " + ".join(str(case.models) for case in cases)
-                    if len(cases) <= _LISTED
-                    else f"{sum(case.models for case in cases)}",
-                    "outcome": outcome(cases, str(claim["published"])),
-                    "tested reason for a difference": said[claim["reason"]]
-                    if "reason" in claim
-                    else DASH,
-                }
-            )
-        found[place] = table(rows, 6)
-    return found
+
+    def row(claim: Mapping[str, Any]) -> Row:
+        cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]
+        models = [case.models for case in cases]
+        listed = " + ".join(map(str, models)) if len(cases) <= _LISTED else str(sum(models))
+        return {
+            **{key: claim[key] for key in ("claim", "published")},
+            "here": ours(cases),
+            "models": listed,
+            "outcome": outcome(cases, str(claim["published"])),
+            "tested reason for a difference": said[claim["reason"]] if "reason" in claim else DASH,
+        }
+
+    return {place: table(map(row, claims), 6) for place, claims in papers.items()}
 
 
 def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) -> Iterator[Case]:
@@ -82,8 +76,9 @@ def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) ->
         tables: The tables of results.
     """
     for row in tables.rows(of["table"], *of.get("rows", ())):
-        titles = [x for x in row if x.startswith(of["column"])]  # none in a table without runs
-        word = row[of["column"] if of["column"] in row else titles[0]] if titles else DASH
+        title = next((x for x in row if x == of["column"]), None)
+        title = title or next(x for x in row if x.startswith(of["column"]))
+        word = row[title]
         if word in (DASH, "") or any(row[x] != y for x, y in of.get("where", {}).items()):
             continue
         cell = Cell(word)
@@ -95,11 +90,12 @@ def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) ->
                 least, most = other.range
                 value, low, high = value - other.value, low - most, high - least
             word = verdict(MeanInterval(value, low, high, 1), claimed)
-        seeds = [row.get(of.get("seeds", "seeds"), "1")]
+        name = of.get("seeds", "seeds")
+        seeds = [row.get(name, "1")]
         if "sides" in of:
             seeds = [tables.rows(of["table"], side)[0]["seeds"] for side in of["sides"]]
-        elif of.get("seeds", "seeds") not in row and "seeds" in of:
-            seeds = [tables.rows(of["seeds"], next(iter(row.values())))[0]["seeds"]]
+        elif name not in row and "seeds" in of:
+            seeds = [tables.rows(name, next(iter(row.values())))[0]["seeds"]]
         counts = [re.search(r"guided by (\d+)", text) or re.match(r"(\d+)", text) for text in seeds]
         models = min(int(count[1]) if count else 0 for count in counts)
         yield Case(row.get(of.get("label", ""), of.get("label", "")), cell, word, models)
@@ -125,7 +121,7 @@ def outcome(cases: list[Case], published: str) -> str:
 
 def ours(cases: list[Case]) -> str:
     """The figures of a few cases with their intervals; of many how often the claim holds."""
-    figures = [case.cell for case in cases if not np.isnan(case.cell.value)]
+    figures = sorted((x.cell for x in cases if not np.isnan(x.cell.value)), key=lambda x: x.value)
     if len(cases) <= _LISTED:
         said = [case.verdict if np.isnan(case.cell.value) else case.cell for case in cases]
         listed = (f"{case.label} {x}".strip() for case, x in zip(cases, said, strict=True))
@@ -133,7 +129,4 @@ def ours(cases: list[Case]) -> str:
     still_open = sum(OPEN in case.verdict for case in cases)
     words = f"{sum(case.verdict == HOLDS for case in cases)} of {len(cases)}"
     words += f", {still_open} open" if still_open else ""
-    if figures:
-        figures.sort(key=lambda cell: cell.value)
-        words += f" ({figures[0].number} to {figures[-1].number})"
-    return words
+    return words + (f" ({figures[0].number} to {figures[-1].number})" if figures else "")

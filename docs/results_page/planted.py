@@ -25,7 +25,7 @@ NAMES = {
 MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
 # Columns of the predictions that the page needs.
 _COLUMNS = ("index", "label", "tokens", "attention", "evidence")
-PREDICTED = dict.fromkeys(NAMES, _COLUMNS)
+PREDICTED: dict[str, tuple[str, ...]] = dict.fromkeys(NAMES, _COLUMNS)
 PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
 EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}

@@ -128,7 +128,9 @@ def chunk_f1(experiment: Experiment) -> Resampled:
     label, starts = columns["label"], np.flatnonzero(np.diff(columns["index"], prepend=-1))
     chunks, counts = problem_class("tagging").chunks, []
     for prediction in columns["prediction"]:
-        gold, predicted, correct = chunks(label, prediction, starts, classes, "tokens")
+        found = chunks(label, prediction, starts, classes, "tokens")
+        assert found is not None
+        gold, predicted, correct = found
         counts_by_token = np.stack([2.0 * correct, np.add(gold, predicted, dtype=float)])
         counts.append(np.add.reduceat(counts_by_token, starts, axis=1))
     numerators, denominators = np.stack(counts, axis=2)

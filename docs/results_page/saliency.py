@@ -193,25 +193,25 @@ def right_and_faithful(archive: Archive) -> Iterator[Row]:
     encoders = {MODELS[name].words["encoder"] for name, _ in found["sufficiency"]}
     for measure, runs in found.items():
         for group in ("all", *dict.fromkeys(name for name, _ in runs)):
-            values = np.stack([x for name, x in runs if group in ("all", name)])
+            each = np.stack([x for name, x in runs if group in ("all", name)])
             corpus, encoder = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
-            columns = {"Kendall's tau": 0, "Spearman": 1, "AUPRC lost": 3}
+            places = {"Kendall's tau": 0, "Spearman": 1, "AUPRC lost": 3}
             # A value of each run: the interval is over runs alone.
-            cells: dict[str, object] = {
-                x: seeds_then_instances(values[:, [y]], bounds=UNIT if y == 3 else (-1, 1))
-                for x, y in columns.items()
+            cells: Row = {
+                x: seeds_then_instances(each[:, [y]], bounds=UNIT if y == 3 else (-1, 1))
+                for x, y in places.items()
             }
             if group != "all":  # too few runs for an interval
                 corpus, encoder = map(str, MODELS[group].words.values())
-                each = {x: (number(v, 2) for v in values[:, y]) for x, y in columns.items()}
-                cells = {x: " / ".join(numbers) for x, numbers in each.items()}
+                numbers = {x: (number(v, 2) for v in each[:, y]) for x, y in places.items()}
+                cells = {x: " / ".join(found) for x, found in numbers.items()}
             yield {
                 "faithfulness": measure,
                 "corpus": corpus,
                 "encoder": encoder,
-                "runs": len(values),
+                "runs": len(each),
                 **cells,
-                "the most faithful is the most right": f"{values[:, 2].sum():.0f} of {len(values)}",
+                "the most faithful is the most right": f"{each[:, 2].sum():.0f} of {len(each)}",
             }
 
 

@@ -148,10 +148,11 @@ def saliency_findings(t: Tables) -> Sentences:
         fields = {"answer": answer, "goes": goes, "tau": tau, "rho": rho, "lost": lost}
         yield say("right", **{**row, **fields})
     yield from _plausible(t)
-    tau, own = "tau of erasure and deletion", "hidden token attribution"
+    names = ("tau of erasure and deletion", "hidden token attribution", "chance")
     each = [
-        f"{row['corpus']}, {row['encoder']}: {Cell(row[tau]).number} and {Cell(row[own]).number} "
-        f"(chance {Cell(row['chance']).number})"
+        "{}, {}: {} and {} (chance {})".format(
+            row["corpus"], row["encoder"], *(Cell(row[name]).number for name in names)
+        )
         for row in t.rows("saliency_states")
     ]
     yield say("states", each="; ".join(each))
@@ -195,17 +196,20 @@ def _plausible(t: Tables) -> Sentences:
         methods = [name for name in areas if name not in ("chance", "another person", "random")]
         best = max(methods, key=lambda name: areas[name].value)
         people = areas.get("another person")
-        fields = {"best": best, "auprc": areas[best], "chance": areas["chance"]}
-        fields["people"] = f", another person {people}" if people else ""
         less = Cell(by_name[best]["AUPRC less attention's"])
         shown = "more" if less.above else "not shown to be more"
-        words = f" It is {shown} plausible than attention (difference {less})."
         other = best != "attention"
-        fields["attention"] = f" attention {areas['attention']}," if other else ""
-        words = {"corpus": models[0]["corpus"], "encoder": models[0]["encoder"]} | {
-            "less": words if other else ""
-        }
-        yield say("plausible", **fields, **words)
+        yield say(
+            "plausible",
+            corpus=models[0]["corpus"],
+            encoder=models[0]["encoder"],
+            best=best,
+            auprc=areas[best],
+            chance=areas["chance"],
+            people=f", another person {people}" if people else "",
+            attention=f" attention {areas['attention']}," if other else "",
+            less=f" It is {shown} plausible than attention (difference {less})." if other else "",
+        )
 
 
 def pruthi_findings(t: Tables) -> Sentences:

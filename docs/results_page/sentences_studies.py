@@ -174,9 +174,9 @@ def minilm_findings(t: Tables) -> Sentences:
     for words in ("gradient", "leave-one-out"):
         tau = by_model(t, f"tau with {words}")
         holds = max(x.high for x in tau[1:]) < 0.5 and tau[0].value < 0.5
-        each = [beside(x, tau[0]) for x in tau]
+        compared_each = [beside(x, tau[0]) for x in tau]
         words = "the gradient" if words == "gradient" else words
-        yield say("agreement", holds, words=words, tau=tau, compared=each)
+        yield say("agreement", holds, words=words, tau=tau, compared=compared_each)
     tvd, flips = by_model(t, "median TVD"), by_model(t, "decisions flipped")
     names = ("attention above the frozen MiniLM", "attention above the fine-tuned MiniLM")
     for model, moved, flipped in zip(
@@ -206,19 +206,19 @@ def minilm_findings(t: Tables) -> Sentences:
     tables = ("minilm_pooled_table4", "wiegreffe_pinter_sst_table4")
     best, then = (best_adversary(t, table) for table in tables)
     price, paid = (t.cell(table, "TVD", "best less λ = 0") for table in tables)
-    fields = {"best": best, "then": then, "price": price, "paid": paid}
-    twin = t.cell(tables[0], "TVD", "imitation control (λ = 0)")
-    yield say("price", price.low > paid.high and paid.open, twin=twin, **fields)
+    holds, twin = price.low > paid.high and paid.open, "imitation control (λ = 0)"
+    imitation = {"price": price, "paid": paid, "twin": t.cell(tables[0], "TVD", twin)}
+    yield say("price", holds, best=best, then=then, **imitation)
     own, theirs = (t.cell(table, "JS", "other seeds") for table in tables)
     yield say("seeds", own.high < theirs.low, own=own, theirs=theirs)
-    pushed, twin = (
+    pushed, alone = (
         {column: Cell(text) for column, text in t.rows("minilm_last_lambdas", x)[0].items()}
         for x in ("KL, λ = 0.01", "KL, λ = 0")
     )
-    holds = pushed["JS"].low > twin["JS"].high and pushed["seeds"].number == "1"
-    farther = beside(pushed["TVD"], twin["TVD"], "more than", "less than")
-    lost = beside(pushed["F1 of positive"], twin["F1 of positive"])
-    yield say("pushed", holds, pushed=pushed, twin=twin, farther=farther, lost=lost)
+    holds = pushed["JS"].low > alone["JS"].high and pushed["seeds"].number == "1"
+    farther = beside(pushed["TVD"], alone["TVD"], "more than", "less than")
+    lost = beside(pushed["F1 of positive"], alone["F1 of positive"])
+    yield say("pushed", holds, pushed=pushed, twin=alone, farther=farther, lost=lost)
 
 
 def minilm_control_findings(t: Tables) -> Sentences:

@@ -6,7 +6,7 @@ study.parquet, so that `attnlight report` can read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import verdicts
-from results_page.tables import DASH
+from results_page.tables import DASH, Row
 
 FOLDER = "studies"  # below docs/results
 # The published corpus by prefix of the experiment's name.
@@ -34,6 +34,7 @@ _TABLE2 = {
     "uniform": "uniform attention",
     "reported": "trained attention as Jain & Wallace report it",
 }
+Answers = Mapping[str, Sequence[str]]
 
 
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
@@ -45,23 +46,8 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    reports: dict[str, tuple[Mapping[str, Table], Mapping[str, Sequence[str]]]] = {}
-    compared: dict[str, dict[str, Path]] = {}
-    for path in sorted(path.parent for path in folder.glob("*/study.json")):
-        study = read_study(path)
-        condition = study.facts["options"]
-        if condition is None:
-            estimates = Estimates(study)
-            tables = with_published(study, study_tables(estimates), published)
-            reports[path.name] = tables, verdicts(estimates)
-        else:
-            compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
-    for name, folders in compared.items():
-        collected = conditions.read_conditions(folders)
-        answers = conditions.exclusivity_verdicts(collected)
-        reports[name] = conditions.exclusivity_tables(collected), answers
     blocks: dict[str, str] = {}
-    for name, (tables, answers) in reports.items():
+    for name, tables, answers in _reports(folder, published):
         place = name.replace("-", "_")
         for stem, table in tables.items():
             note = f"\n{table.note}\n" if table.note else ""
@@ -69,6 +55,25 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
         verdict = (f"* **{question}** {' '.join(answer)}\n" for question, answer in answers.items())
         blocks[f"{place}_verdict"] = "".join(verdict)
     return blocks
+
+
+def _reports(
+    folder: Path, published: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Table], Answers]]:
+    """Name, tables and answers of each study, and of the conditions of one together."""
+    compared: dict[str, dict[str, Path]] = {}
+    for path in sorted(path.parent for path in folder.glob("*/study.json")):
+        study = read_study(path)
+        if (condition := study.facts["options"]) is None:
+            estimates = Estimates(study)
+            tables = with_published(study, study_tables(estimates), published)
+            yield path.name, tables, verdicts(estimates)
+        else:
+            compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
+    for name, folders in compared.items():
+        found = conditions.read_conditions(folders)
+        answers = conditions.exclusivity_verdicts(found)
+        yield name, conditions.exclusivity_tables(found), answers
 
 
 def with_published(
@@ -85,7 +90,7 @@ def with_published(
     uniform, guide_f1, best = (
         pinter[part].get(corpus, {}) for part in ("base_uniform", "guides", "adversary")
     )
-    below = [  # the table, the first cell and the others by heading
+    below: list[tuple[str, str, Row]] = [  # the table, the first cell and the others by heading
         ("table2", f"{name} ({source})", {quality: uniform[key]})
         for key, name in _TABLE2.items()
         if key in uniform
@@ -103,12 +108,10 @@ def with_published(
     for stem, table in tables.items():
         frame = pd.DataFrame(table.rows, columns=table.head)
         if stem == "table3" and guide_f1:
-            frame = frame.assign(
-                **{source: [guide_f1.get(name, DASH) for name in guides(study).get(None, {})]}
-            )
+            frame[source] = [guide_f1.get(name, DASH) for name in guides(study).get(None, {})]
         for place, label, figures in below:
             if place == stem:
                 frame.loc[len(frame)] = [label, *(figures.get(x, DASH) for x in frame.columns[1:])]
         place = "lambdas" if stem == "adversaries" and not study.losses else stem
-        result[place] = Table(table.title, [*frame.columns], frame.to_numpy().tolist(), table.note)
+        result[place] = table._replace(head=[*frame.columns], rows=frame.to_numpy().tolist())
     return result

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.figures.tables import estimate, markdown_table
@@ -25,7 +24,7 @@ DASH = "–"  # noqa: RUF001
 CLASSES = ("negative", "positive")
 # Jain & Wallace's bins of maximum attention.
 BINS = ("[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]")
-Row = Mapping[str, object]  # cells by heading
+Row = dict[str, Any]  # cells by heading
 
 
 def table(rows: Iterable[Row], left: int = 1) -> str:
@@ -58,7 +57,9 @@ def _text(cell: object) -> str:
 
 def number(value: float | None, places: int = 3) -> str:
     """The value with so many decimals, zero without a sign; a dash if undefined."""
-    return DASH if pd.isna(value) else f"{round(value, places) + 0.0:.{places}f}"
+    if value is None or np.isnan(value):
+        return DASH
+    return f"{round(value, places) + 0.0:.{places}f}"
 
 
 def interval(mean: MeanInterval | SeedInterval, places: int = 2) -> str:

@@ -14,7 +14,6 @@ import torch
 import attnlight
 from attnlight.__main__ import main
 from attnlight.callbacks import DecisionFlip, Predictions
-from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask
@@ -32,13 +31,6 @@ ALL = [*every("random networks")]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "best.ckpt", Planted())
-
-
-def by_trainer(task: AttentionTask, data: CorpusDataModule, folder: Path, names: list[str]) -> Path:
-    """The records that Lightning's Trainer writes of a task."""
-    tests = [getattr(attnlight.callbacks, name)(figures=False) for name in names]
-    trainer(folder, *tests).test(task, data, verbose=False)
-    return folder / "records/test"
 
 
 def assert_equal_records(first: Path, second: Path, names: set[str]) -> None:
@@ -73,40 +65,31 @@ def planted_rows(checkpoint: Path) -> tuple[AttentionTask, Planted, list[tuple[s
 
 def test_records_are_those_of_the_trainer(checkpoint: Path, tmp_path: Path) -> None:
     task, data, rows = planted_rows(checkpoint)
-    first = by_trainer(task, data, tmp_path, ALL)
+    tests = [getattr(attnlight.callbacks, name)(figures=False) for name in ALL]
+    trainer(tmp_path, *tests).test(task, data, verbose=False)
     results = attnlight.run(checkpoint, rows, tests=ALL, batch_size=5)
-    assert_equal_records(
-        first, results.folder / "records/test", {path.stem for path in first.glob("*.parquet")}
-    )
-    assert len(list(first.glob("*.parquet"))) == len(ALL)
+    folders = (folder / "records/test" for folder in (tmp_path, results.folder))
+    assert_equal_records(*folders, {test.name for test in tests})
 
 
-@pytest.mark.parametrize("form", ["texts", "mappings", "dataset", "batches", "task"])
+@pytest.mark.parametrize("form", ["texts", "batches", "task"])
 def test_all_forms_of_data_give_one_record(checkpoint: Path, form: str) -> None:
     task, data, rows = planted_rows(checkpoint)
-    named = [{"text": text, "label": label} for text, label in rows]
+    texts = data.dataset("test")
     given: dict[str, Any] = {
         "texts": [text for text, _ in rows],
-        "mappings": [row | {"label": task.classes.index(row["label"])} for row in named],
-        "dataset": datasets.Dataset.from_list(named),
-        "batches": [
-            data.dataset("test")[list(range(10))],
-            data.dataset("test")[list(range(10, 23))],
-        ],
+        "batches": [texts[list(range(10))], texts[list(range(10, 23))]],
         "task": rows,
     }
     expected = attnlight.run(checkpoint, rows, [DecisionFlip(), "Predictions"])
-    model = task if form in ("batches", "task") else attnlight.load(checkpoint)
+    model = attnlight.load(checkpoint) if form == "texts" else task
     found = attnlight.run(model, given[form], [DecisionFlip(), "Predictions"])
     for test in ("decision_flip", "predictions"):
         one, other = found.table(test), expected.table(test)
         assert ("label" in one) == (test == "predictions" and form != "texts")
         for column in one:
-            np.testing.assert_allclose(
-                np.array(list(one[column]), float),
-                np.array(list(other[column]), float),
-                atol=1e-6,
-            )
+            values = (np.array(list(table[column]), float) for table in (one, other))
+            np.testing.assert_allclose(*values, atol=1e-6)
 
 
 def test_a_model_from_outside_reads_batches() -> None:

@@ -236,18 +236,13 @@ def test_taggers_conserve_relevance(readout: str, encoding: str, layers: int) ->
 class Unusual(nn.Module):
     """An encoder of one layer that may have no rule."""
 
-    def __init__(self, layer: nn.Module) -> None:
+    def __init__(self, layer: Callable[[Tensor], Any]) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, embeddings: Tensor, _: Tensor) -> Tensor:
         states = self.layer(embeddings)
         return states[0] if isinstance(states, tuple) else states
-
-
-class Squared(nn.Module):
-    def forward(self, values: Tensor) -> Tensor:
-        return values * values
 
 
 @pytest.mark.parametrize(
@@ -258,13 +253,16 @@ class Squared(nn.Module):
         (nn.LSTM(12, 12, 2, batch_first=True), "encoder.layer (LSTM), which computes 'lstm'"),
         (nn.GRU(12, 6, bidirectional=True), "encoder.layer (GRU), which computes 'gru'"),
         (nn.RNN(12, 12, batch_first=True), "encoder.layer (RNN), which computes 'rnn_tanh'"),
-        (Squared(), "encoder.layer (Squared), which computes 'mul'"),
+        (lambda states: states * states, "encoder (Unusual), which computes 'mul'"),
+        (lambda states: 1 / states + torch.ones(1) / states, "encoder (Unusual), which computes"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_unknown_layer_is_refused_by_its_name(layer: nn.Module, named: str) -> None:
+def test_an_unknown_layer_is_refused_by_its_name(
+    layer: Callable[[Tensor], Any], named: str
+) -> None:
     model, batch = flat.model("none"), flat.collate(flat.corpus()[:3])
-    model.encoder = Unusual(layer.double())  # type: ignore[assignment]
+    model.encoder = Unusual(layer).double()  # type: ignore[assignment]
     output = model(batch)
     with pytest.raises(InputError) as error:
         LRP()(model, batch, output, output.logits.argmax(-1))

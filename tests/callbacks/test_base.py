@@ -99,25 +99,6 @@ def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None
         assert list((tmp_path / "figures/test").glob(f"{test.name}.*")), test.name
 
 
-def test_shuffles_cover_all_orders_of_a_short_text(tmp_path: Path) -> None:
-    """Three items have six orders: the median over many shuffles is that over the six."""
-    task = OutsideTask()
-    texts = Texts(1)
-    texts.tokens[0] = torch.tensor([5, 9, 14])
-    run_test(tmp_path, AttentionPermutation(draws=3001), task=task, texts=texts)
-    record = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
-    with torch.no_grad():
-        output = task.model(collate([texts[0]]))
-        orders = torch.tensor([[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
-        candidates = output.weights[:, :, orders]  # (1, H, 6, N)
-        shuffled = task.model.readout(output, candidates).softmax(-1)[0]
-    moved = (shuffled - output.logits.softmax(-1)).abs().sum(-1) / 2
-    middle = moved.sort().values[2:4].numpy()
-    assert middle[0] - 1e-6 <= record["median_tvd"][0] <= middle[1] + 1e-6
-    flips = (shuffled.argmax(-1) != output.logits.argmax(-1)).float().mean()
-    assert record["flip_rate"][0] == pytest.approx(float(flips), abs=0.05)
-
-
 def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:
     run_test(tmp_path, Predictions(max_instances=7, seed=5))
     record = read_record(tmp_path / "records/test/predictions.parquet")

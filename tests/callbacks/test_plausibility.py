@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 
-from attnlight.attribution import DEFAULT_METHODS, build_attribution
+from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Plausibility
 from attnlight.data.rationales import RATIONALE
@@ -95,15 +95,6 @@ def test_chance_is_what_random_orders_give_on_average() -> None:
     )
 
 
-def test_masked_items_and_marks_off_the_mask_do_not_count() -> None:
-    output = random_output(zeros=0.0)
-    batch = marked(output)
-    found = measured(batch, output)
-    batch.extras[RATIONALE][~output.mask] = 1
-    for name, values in measured(batch, output).items():
-        torch.testing.assert_close(values, found[name], equal_nan=True)
-
-
 @pytest.mark.parametrize("length", [None, 6])
 def test_from_corpus_to_record(tmp_path: Path, length: int | None) -> None:
     """Words and sentences, three methods, each text by itself against the record."""
@@ -166,15 +157,6 @@ def test_people_are_measured_where_several_marked(tmp_path: Path) -> None:
     np.testing.assert_allclose(record.columns["human_iou_f1"][:4], [1, 1, nan, 1])
     assert record.columns["rationale_items"][:4].tolist() == [1, 1, 0, 1]
     assert "test/plausibility/human_auprc_low" in started.callback_metrics
-
-
-def test_the_default_methods_are_defined(tmp_path: Path) -> None:
-    data = several(tmp_path)
-    started = trainer(tmp_path, Plausibility())
-    started.test(SentenceTask(data.vocab_size).double(), datamodule=data, verbose=False)
-    columns = read_record(tmp_path / "records/test/plausibility.parquet").columns
-    for name in DEFAULT_METHODS:
-        assert np.isnan(columns[f"auprc_{name}"]).tolist() == [False, False, True, False] * 3
 
 
 class TestRefusals:

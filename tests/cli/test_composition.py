@@ -252,24 +252,6 @@ class TestMistakes:
         assert main(["test", *SST, f"--ckpt_path={tmp_path}/bst.ckpt"]) == 2
         assert "did you mean 'best.ckpt'?" in capsys.readouterr().err
 
-    @pytest.mark.parametrize(
-        ("content", "told"),
-        [
-            ("trainer.max_epochs: 3", "trainer.max_epochs"),
-            ("- a list", "mapping"),
-            ("model: [1]", "model"),
-            ("model: nowhere/model.yaml", "nowhere/model.yaml"),
-            ("a: {b", "not readable YAML"),
-            ("data: os.path", "os.path"),
-        ],
-    )
-    def test_in_a_file(self, content: str, told: str, tmp_path: Path) -> None:
-        file = tmp_path / "wrong.yaml"
-        file.write_text(content)
-        with pytest.raises(InputError, match=r"wrong\.yaml|nowhere") as error:
-            composed("-c", str(file))
-        assert told in str(error.value)
-
     def test_an_option_without_its_value(self) -> None:
         with pytest.raises(InputError, match="--data"):
             composed("--data")

@@ -198,27 +198,3 @@ def test_bare_verb_prints_its_usage(
     what = "NAME" if verb == "fit" else "RUN"
     assert capsys.readouterr().err.startswith(f"usage: attnlight {verb} {what} ")
     assert not list(here.iterdir())
-
-
-class TestBadInput:
-    """One clear sentence, exit status 2, no traceback."""
-
-    def refused(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-        assert main(list(arguments)) == 2
-        message = capsys.readouterr().err.strip().splitlines()[-1]
-        assert message.startswith("attnlight: ")
-        return message
-
-    def test_resume_with_nothing_there(
-        self, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert "last.ckpt" in self.refused(capsys, *FIT, *SMALL, "--ckpt_path", "last")
-
-    def test_test_without_checkpoint(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "--ckpt_path" in self.refused(capsys, "test", *FIT[1:], *SMALL)
-
-    def test_training_goes_on_with_another_vocabulary(
-        self, fitted: Path, here: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        more = ["--data.vocabulary=333", f"--ckpt_path={fitted}/last.ckpt"]
-        assert "vocabulary" in self.refused(capsys, *FIT, *SMALL, *more)

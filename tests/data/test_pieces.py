@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attnlight.batch import BOS, EOS, PAD, UNK
-from attnlight.data.pieces import find_file, longest_text, read_tokenizer
+from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.errors import InputError
 
 pytest.importorskip("transformers")
@@ -57,23 +57,23 @@ class TestReadTokenizer:
         assert len(ids) == 5
         assert (ids[0], ids[-1]) == (BOS, EOS)
 
-    def test_nothing_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"no tokenizer.json in .*expected a model's folder"):
-            find_file(str(tmp_path))
-        with pytest.raises(InputError, match="expected a model's folder"):
-            find_file(str(tmp_path / "missing"))
-
-    def test_hub_that_is_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("path", "words"),
+        [
+            (".", "no tokenizer.json in .*expected a model's folder"),
+            ("missing", "no tokenizer.json in .*expected a model's folder"),
+            ("nobody/nothing", "'nobody/nothing', neither in a folder .* nor on the"),
+            ("damaged", "is not a tokenizer that can be read"),
+        ],
+    )
+    def test_none_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, words: str
+    ) -> None:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        with pytest.raises(
-            InputError, match=r"'nobody/nothing', neither in a folder .* nor on the"
-        ):
-            find_file("nobody/nothing")
-
-    def test_a_damaged_file(self, tmp_path: Path) -> None:
-        (tmp_path / "tokenizer.json").write_text("{}")
-        with pytest.raises(InputError, match="is not a tokenizer that can be read"):
-            read_tokenizer(str(tmp_path))
+        (tmp_path / "damaged").mkdir()
+        (tmp_path / "damaged" / "tokenizer.json").write_text("{}")
+        with pytest.raises(InputError, match=words):
+            read_tokenizer(path if "nobody" in path else str(tmp_path / path))
 
     def test_two_special_tokens_before_a_text(self, tmp_path: Path) -> None:
         from tokenizers import processors

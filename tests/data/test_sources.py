@@ -52,15 +52,23 @@ def test_a_changed_folder_is_read_anew_whatever_its_times(tmp_path: Path, folder
     assert source.identity() != identity
 
 
-def test_runs_in_the_folder_are_no_part_of_the_corpus(tmp_path: Path, folder: Path) -> None:
-    (folder / "link").symlink_to(write_corpus(tmp_path / "more", train=ROWS))
+@pytest.mark.parametrize(
+    "place", ["checkpoints/mine/first/records", "checkpoints/mine/report", "wandb"]
+)
+def test_runs_in_the_folder_are_no_part_of_the_corpus(tmp_path: Path, place: str) -> None:
+    folder = tmp_path / "corpus"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("train.csv", "test.csv", "inner/train.csv"):
+        (folder / name).write_text(f"text,label\n{name},0\n")
+    (folder / "link").symlink_to(folder / "inner")
     source = Source(path=str(folder), split="train")
     before = source.identity(), source.splits(), source.load(tmp_path / "before")[:]
+    assert before[2]["text"] == ["inner/train.csv", "train.csv"]
     run = Run(folder / "checkpoints", "mine", "first")
     run.folder.mkdir(parents=True)
     run.begin("id", clear=False)
-    for place in (run.folder / "records", run.folder.parent / "report", folder / "wandb"):
-        write_corpus(place, train={"index": [1]}, validation={"index": [1]})
+    (folder / place).mkdir(exist_ok=True)
+    (folder / place / "train.csv").write_text("index\n1\n")
     assert (source.identity(), source.splits(), source.load(tmp_path / "now")[:]) == before
 
 

@@ -154,19 +154,6 @@ def test_a_run_on_generated_stories_is_tested_on_real_ones(
         np.testing.assert_allclose(record["probabilities"][:100], probabilities, atol=2e-6)
 
 
-def test_what_decides_the_content_decides_the_fingerprint(corpora: Path) -> None:
-    real = questions_of(corpora, 1)
-    options: list[dict[str, Any]] = [
-        *({}, {"task": 2}, {"corpus_seed": 1}, {"released": True}),
-        *({f"{split}_size": 7} for split in SPLITS),
-        *({"test": real, "released": True}, {"test": questions_of(corpora, 2)}, {"test": real}),
-    ]
-    prints = [BabiStories(**given).fingerprint for given in options]
-    assert len(set(prints)) == len(options)
-    assert BabiStories(seed=1, batch_size=7).fingerprint == prints[0]
-    assert BabiStories(test=real, test_size=7).fingerprint == prints[-1]
-
-
 def test_classes_are_all_places_however_few_are_asked_about() -> None:
     data = BabiStories(1, train_size=10, validation_size=10, test_size=10)
     assert len(set(data.dataset("train").table["label"].to_pylist())) < 6

@@ -1,12 +1,86 @@
-"""What of a local folder a corpus's fingerprint covers."""
+"""What a corpus's fingerprint covers: options that change its content, and the files of a folder."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attnlight.datamodules import ChunkingDataModule
+from attnlight.data.sources import Source
+from attnlight.datamodules import (
+    BabiStories,
+    ChunkingDataModule,
+    PairDataModule,
+    PlantedEvidence,
+    TextDataModule,
+)
 from attnlight.errors import InputError
 from tests.datamodules.reading import module
+
+HUB: dict[str, Any] = {"path": "a/b", "validation": "v"}
+SENTENCES = HUB | {"sentences": "flat", "boundary_tokens": False, "max_sentence_tokens": 9}
+REAL = Source("c/d", split="train+test")
+# Of each kind of corpus, common options, and options that change its content, each by itself.
+OF_TEXTS: dict[str, Any] = {"lowercase": False, "digits": "qqq", "splitting": "words"}
+OF_TEXTS |= {"markup": True, "boundary_tokens": False, "truncate": 3, "min_tokens": 1}
+OF_TEXTS |= {"max_tokens": 3, "min_document_frequency": 2, "max_vocabulary": 3, "test": None}
+OF_TEXTS |= {"test_fraction": 0.5, "subset": {"test": 1}, "split_seed": 1, "train": "train[:3]"}
+OF_TEXTS |= {"path": "a/c", "text": "body", "label": "y", "line_breaks": True}
+OPTIONS: dict[str, tuple[type[Any], dict[str, Any], dict[str, Any]]] = {
+    "texts": (TextDataModule, HUB, OF_TEXTS | {"marks": {"x": ["y"]}}),
+    "classes": (TextDataModule, HUB | {"classes": {"a": 0, "b": 1}}, {"classes": {"b": 1, "a": 0}}),
+    "tokens": (
+        TextDataModule,
+        HUB | {"tokens": "tokens", "rationale": "marks"},
+        {"rationale": None, "rationale_labels": True, "remove": "x", "extras": ["y"]},
+    ),
+    "sentences": (
+        TextDataModule,
+        SENTENCES,
+        {"language": "de", "max_sentences": 2, "max_sentence_tokens": 2, "cap_test": True},
+    ),
+    "pairs": (
+        PairDataModule,
+        HUB | {"evidence": "facts"},
+        {"evidence": None, "candidates": "options", "query": "answer", "passage": "story"},
+    ),
+    "tagged": (ChunkingDataModule, HUB, {"target": "marked", "suffixes": [2], "pos": True}),
+    "marked": (ChunkingDataModule, HUB | {"target": "marked"}, {"mark_seed": 1}),
+    "clauses": (ChunkingDataModule, HUB | {"target": "sentence"}, {"sentence_chunk": "NP"}),
+    "planted": (PlantedEvidence, {}, {"corpus_seed": 1, "sentence_length": 4, "negation": 0.1}),
+    "stories": (
+        BabiStories,
+        {},
+        {"task": 2, "corpus_seed": 1, "released": True, "test": REAL, "test_size": 7},
+    ),
+    "released": (BabiStories, {"test": REAL}, {"released": True, "test": Source("c/e")}),
+}
+# Options that change nothing, where others are not given.
+SAME: dict[str, dict[str, Any]] = {
+    "sentences": {"sentences": "nested"},
+    "tagged": {"mark_seed": 1, "sentence_chunk": "NP"},
+    "released": {"test_size": 7},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_that_change_the_content_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, common, changes = OPTIONS[name]
+    first = kind(**common).fingerprint
+    prints = {kind(**(common | {option: changes[option]})).fingerprint for option in changes}
+    assert len(prints - {first}) == len(changes)
+    batches = {"batch_size": 7, "seed": 3, "num_workers": 1, "marks": {}}
+    for option, value in (batches | SAME.get(name, {})).items():
+        assert kind(**(common | {option: value})).fingerprint == first, option
+    monkeypatch.setattr("attnlight.data.sentences.version", lambda name: "9.9")
+    assert (kind(**common).fingerprint != first) == (name == "sentences")
+
+
+def test_options_that_are_not_used_are_not_part_of_the_recipe() -> None:
+    """So that corpora prepared before there were such options stay."""
+    known = ["sources", "extras", "selection", "vocabulary", "rules"]
+    assert list(TextDataModule(**HUB).recipe()) == known
+    assert "target" not in ChunkingDataModule(**HUB).recipe()
+    assert "sentence_length" not in PlantedEvidence().recipe()
 
 
 @pytest.fixture

@@ -153,14 +153,6 @@ class TestPreparedPairs:
         data = module(corpus, test=None, max_tokens=7)
         assert data.dataset("train").index.tolist() == [0, 2, 3]
 
-    def test_fingerprints(self, corpus: Path) -> None:
-        options: list[dict[str, Any]] = [
-            *({}, {"evidence": None}, {"candidates": None}, {"query": "answer"}),
-            {"passage": "query", "evidence": None},
-        ]
-        assert len({module(corpus, **some).fingerprint for some in options}) == len(options)
-        assert module(corpus, batch_size=3).fingerprint == module(corpus).fingerprint
-
 
 class TestAnotherCorpus:
     def test_is_encoded_as_that_of_the_model(self, corpus: Path, tmp_path: Path) -> None:

@@ -81,18 +81,6 @@ def test_sentences_are_the_words_of_the_text_in_their_order(length: int) -> None
         assert (data.negated(split) == plain.negated(split)).all()
 
 
-def test_seeds_of_corpus_and_training_and_sentences_are_apart() -> None:
-    options: list[dict[str, Any]] = [
-        *({}, {"corpus_seed": 1}, {"sentence_length": 4}, {"sentence_length": 5}),
-    ]
-    assert len({PlantedEvidence(**given).fingerprint for given in options}) == len(options)
-    assert "sentence_length" not in PlantedEvidence().recipe()
-    one, other = (PlantedEvidence(**SIZES, seed=seed) for seed in (0, 1))
-    assert one.fingerprint == other.fingerprint
-    first = [next(iter(data.train_dataloader())).index.tolist() for data in (one, other)]
-    assert first[0] != first[1]
-
-
 def test_nothing_read_before_stays_once_the_corpus_is_encoded_as_another() -> None:
     data, other = (
         PlantedEvidence(**SIZES, vocabulary=size, corpus_seed=seed)

@@ -101,13 +101,6 @@ def test_a_split_of_raw_text_or_without_the_column_has_no_rationale(tmp_path: Pa
         assert data.dataset("test").extras == [RATIONALE]
 
 
-def test_the_rationale_changes_the_fingerprint_and_only_if_used(tmp_path: Path) -> None:
-    path = corpus(tmp_path, marks=MARKS)
-    plain, marked = module(path, rationale=None), module(path)
-    assert "rationale" not in plain.recipe()
-    assert plain.fingerprint != marked.fingerprint
-
-
 def test_pairs_have_the_rationale_of_their_passage(tmp_path: Path) -> None:
     path = corpus(tmp_path, marks=MARKS, query=["x", "y", "x", "y"])
     data = PairDataModule(str(path), "tokens", rationale="marks", cache_dir=str(tmp_path / "cache"))

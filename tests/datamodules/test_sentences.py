@@ -139,21 +139,6 @@ def test_columns_and_written_line_breaks_end_sentences(
     assert spelled(data, data.dataset("train")[[0, 1]]) == expected
 
 
-def test_options_and_the_version_of_the_splitter_change_the_fingerprint(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes: list[dict[str, Any]] = [
-        *({}, {"sentences": "none"}, {"language": "de"}, {"line_breaks": True}),
-        *({"max_sentences": 2}, {"max_sentence_tokens": 2}, {"max_sentences": 2, "cap_test": True}),
-    ]
-    prints = {module(corpus, **change).fingerprint for change in changes}
-    monkeypatch.setattr("attnlight.data.sentences.version", lambda name: "9.9")
-    prints.add(module(corpus).fingerprint)
-    assert len(prints) == len(changes) + 1
-    recipe = module(corpus, sentences="none").recipe()
-    assert list(recipe) == ["sources", "extras", "selection", "vocabulary", "rules"]
-
-
 def test_columns_of_token_lists_follow_sentences_and_their_limits(tmp_path: Path) -> None:
     tokens = ["Good", "film", ".", "A", "bad", "don't", "plot", "!", "Late", ".", "Good", "."]
     columns: dict[str, Any] = {"tokens": [tokens, [], ["No", "stop"]] * 2, "label": [1, 0, 1] * 2}

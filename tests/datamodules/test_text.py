@@ -87,31 +87,6 @@ def test_every_split_may_have_a_source_of_its_own(corpus: Path, tmp_path: Path) 
     assert data.vocab_size == len(SPECIAL_TOKENS) + 3
 
 
-def test_options_change_the_fingerprint_and_batches_do_not(corpus: Path) -> None:
-    base = module(corpus).fingerprint
-    assert module(corpus, batch_size=7, seed=3, num_workers=1).fingerprint == base
-    changes: list[dict[str, Any]] = [
-        {"lowercase": False},
-        {"digits": "qqq"},
-        {"splitting": "words"},
-        {"markup": True},
-        {"boundary_tokens": False},
-        {"truncate": 3},
-        {"min_tokens": 1},
-        {"max_tokens": 3},
-        {"min_document_frequency": 2},
-        {"max_vocabulary": 3},
-        {"validation_fraction": 0.5},
-        {"subset": {"test": 1}},
-        {"split_seed": 1},
-        {"test": None},
-        {"train": "train[:3]"},
-        {"classes": {"neg": [0], "pos": [1]}},
-        {"classes": {"pos": [1], "neg": [0]}},
-    ]
-    assert len({module(corpus, **change).fingerprint for change in changes} | {base}) == 18
-
-
 ONE: Any = Source(classes={"neg": [0]}, split="test[:1]")
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text": "body"}, "split train of .* has no column 'body'; it has text, label"),
@@ -185,21 +160,41 @@ def test_a_corpus_with_removed_tokens_equals_one_without_them(
     assert removed.recipe().keys() - plain.recipe().keys() == {"remove"}
 
 
+MARKED: dict[str, list[Any]] = {"tokens": [["a", "b"], ["c"]], "text": ["a b", "c"]}
+MARKED |= {"label": [0, 1], "marks": [[0, 1], [0]], "short": [[0], [0]], "large": [[1, 300], [1]]}
+MARKED |= {"none": [[0, None], [0]], "missing": [[0, 0], None], "strings": [["1", "0"], ["1"]]}
+TOKENS = {"tokens": "tokens"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tokens": "tokens", "remove": "mraks"}, "mraks.*did you mean 'marks'"),
-        ({"text": "text", "remove": "marks"}, "remove needs token lists"),
-        ({"tokens": "tokens", "remove": "short"}, "row 0 of .* has 2 tokens; short must have"),
-        ({"tokens": "tokens", "remove": "text"}, "column text of .* expected a list of numbers"),
+        ({**TOKENS, "remove": "mraks"}, "mraks.*did you mean 'marks'"),
+        ({"remove": "marks"}, "remove needs token lists"),
+        ({**TOKENS, "remove": "short"}, "row 0 of .* has 2 tokens; short must have"),
+        ({**TOKENS, "extras": ["none"]}, "row 0 of .* has 2 tokens; none must have"),
+        ({**TOKENS, "extras": ["missing"]}, "row 1 of .* has 1 tokens; missing must have"),
+        ({**TOKENS, "extras": ["large"]}, "column large of .* cannot be stored as int8"),
+        ({**TOKENS, "remove": "text"}, "column text of .* expected a list of numbers"),
+        ({**TOKENS, "extras": ["strings"]}, "column strings of .* expected a list of numbers"),
+        ({"tokens": "text"}, "column text of .* expected a list of strings"),
+        ({"tokens": "marks"}, "column marks of .* expected a list of strings"),
+        ({"text": "label"}, "column label of .* holds int64; expected text"),
     ],
 )
-def test_mistakes_in_remove(options: dict[str, Any], words: str, tmp_path: Path) -> None:
-    columns: dict[str, list[Any]] = {"tokens": [["a", "b"], ["c"]], "text": ["a b", "c"]}
-    columns |= {"label": [0, 1], "marks": [[0, 1], [0]], "short": [[0], [0]]}
-    path = write_corpus(tmp_path / "corpus", train=columns, test=columns)
+def test_mistakes_in_columns(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "corpus", train=MARKED, test=MARKED)
     with pytest.raises(InputError, match=words):
         module(path, **options).prepare()
+
+
+def test_only_frequent_words_and_no_special_tokens_have_ids(tmp_path: Path) -> None:
+    texts = ["x [UNK] [PAD] [BOS]", "y x y y", "z x"]
+    rows = {"text": texts, "label": [0, 1, 0]}
+    path = write_corpus(tmp_path / "corpus", train=rows, test=rows)
+    data = module(path, lowercase=False, max_vocabulary=2)
+    assert list(vocabulary_of(data)) == [*SPECIAL_TOKENS, "x", "y"]
+    check_vocabulary(module(path, truncate=2), [["x", "[unk]"], ["y", "x"], ["z", "x"]])
 
 
 # The real corpora, read again with pandas and a regular expression.

@@ -260,20 +260,6 @@ class TestSanity:
             assert ticks(axes, "x") == ["decoder", "word attention", "embedding"]
         assert [t.get_text() for t in figure.legends[0].get_texts()] == ["with signs", "of sizes"]
 
-    @pytest.mark.parametrize("methods", [1, 4, 7])
-    def test_parts_are_named_below_the_last_panel_of_each_column(self, methods: int) -> None:
-        rows, many = rows_of("sanity"), {}
-        for name, values in rows.items():
-            kind, _, rest = name.partition("_")
-            if kind not in ("signed", "sizes"):
-                many[name] = values
-            elif rest.endswith("_attention") and "gradient" not in rest:
-                step = rest.removesuffix("_attention")
-                many |= {f"{kind}_{step}_m{number}": values for number in range(methods)}
-        figure = drawn("sanity", many, metadata={"parts": PARTS})
-        named = [bool(ticks(axes, "x")[0]) for axes in figure.axes if axes.axison]
-        assert named == [number >= methods - 3 for number in range(methods)]
-
     def test_verdicts(self) -> None:
         rows = rows_of("sanity", n=60)
         rows["signed_3_attention"] = np.full(60, 0.1)

@@ -21,12 +21,6 @@ def test_a_name_keeps_its_memory_until_more_is_asked_for() -> None:
     assert scratch.take("a", (5, 5), torch.int64, CPU).data_ptr() == more.data_ptr()
 
 
-def test_another_type_gets_other_memory() -> None:
-    scratch = Scratch()
-    scratch.take("a", (8,), torch.int64, CPU)
-    assert scratch.take("a", (4,), torch.int32, CPU).dtype == torch.int32
-
-
 def test_threads_share_nothing() -> None:
     scratch = Scratch()
     mine = scratch.take("a", (4,), torch.int64, CPU).fill_(1)

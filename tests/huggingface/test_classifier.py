@@ -175,17 +175,6 @@ class TestProtocol:
         expected, _ = full_pass(model, batch, row * ~output.mask[:, None])
         torch.testing.assert_close(output.bias, expected, atol=1e-5, rtol=1e-5)
 
-    def test_layers(self, name: str) -> None:
-        model, batch = classifier(name, layers=True), texts()
-        layers = model(batch).layers
-        assert layers is not None
-        assert len(layers) == len(model.attention_layers)
-        with intercept(record="all") as found:
-            model.transformer(input_ids=batch.tokens, attention_mask=batch.mask.long())
-        for number, weights in enumerate(layers):
-            real = batch.mask[:, None, :, None]
-            torch.testing.assert_close(weights * real, found[number].weights * real)
-
     def test_uniform_heads(self, name: str) -> None:
         model, batch = classifier(name, uniform_heads=[1]), texts()
         output, own = model(batch), classifier(name)(batch)
@@ -209,17 +198,6 @@ class TestProtocol:
             assert len(reached & top) > 2
             assert bool(reached & lower) is not freeze
             assert not freeze or reached <= top
-
-
-class TestAllTests:
-    def test_run_unchanged(self) -> None:
-        """On a decoder; `test_shipped_tests` has an encoder."""
-        batch = texts()
-        batch.labels = torch.tensor([0, 1, 2, 0, 1])
-        results = attnlight.run(classifier("gemma3"), [batch], tests="card")
-        table = results.table()
-        assert len(table) > 5
-        assert table["mean"].notna().any()
 
 
 TOO_LONG = TextBatch(torch.zeros(1).long(), torch.full((1, 70), 5), torch.ones(1, 70).bool())

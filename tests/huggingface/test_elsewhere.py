@@ -176,21 +176,3 @@ class TestPython:
         rows = [{"text": text, "query": "is it good ?"} for text in TEXTS]
         with pytest.raises(InputError, match="the model reads texts without `queries`"):
             attnlight.run("films", rows)
-
-    def test_the_digest_is_of_the_weights(self) -> None:
-        def digest(model: Any) -> str:
-            texts = model.raw.encode(list(TEXTS))
-            results = attnlight.run(model, [texts], tests="predictions")
-            (record,) = results.folder.rglob("predictions.parquet")
-            return str(read_metadata(record)["weights"])
-
-        first, second = HuggingFaceClassifier("films"), HuggingFaceClassifier("films")
-        before = digest(first)
-        assert digest(first) == digest(second) == before
-        assert len(bytes.fromhex(before)) == 8
-        with torch.no_grad():
-            second.transformer.classifier.bias[0] += 0.001
-        assert digest(second) != before
-        with torch.no_grad():
-            second.transformer.classifier.bias.copy_(first.transformer.classifier.bias)
-        assert digest(second) == before

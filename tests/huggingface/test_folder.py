@@ -148,7 +148,6 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "config-architectures": (lambda f: edit(f, architectures=[[1]]), ("describes no model", "architectures")),
     "config-problem": (lambda f: edit(f, problem_type={}), ("describes no model", "problem_type")),
     "config-layers": (lambda f: edit(f, num_hidden_layers=2**40), ("describes no model", "num_hidden_layers")),
-    "config-labels": (lambda f: edit(f, num_labels=2**40), ("describes no model", "num_labels")),
     "config-chunks": (lambda f: edit(f, chunk_size_feed_forward=5), ("no model that classifies texts", "chunk size 5")),
     "config-negative": (lambda f: edit(f, num_attention_heads=-3), ("no model that classifies texts",)),
     "config-unknown": (lambda f: edit(f, model_type="nothing"), ("no model_type 'nothing'", "transformers")),
@@ -183,10 +182,6 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("may assign several classes to a text", "multi_label_classification"),
     ),
     "tokens": (token_tagger, ("was trained to tag tokens (BertForTokenClassification)",)),
-    "tokens-of-llama": (
-        lambda f: token_tagger(f, "llama"),
-        ("was trained to tag tokens (LlamaForTokenClassification)",),
-    ),
     "tokens-same-names": (
         lambda f: token_tagger(f, "modernbert"),
         ("was trained to tag tokens (ModernBertForTokenClassification)",),

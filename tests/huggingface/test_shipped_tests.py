@@ -33,6 +33,7 @@ REFUSED = {
     "saliency_tokens": AFFINE,
     "sanity": "for which HuggingFaceClassifier lacks the options: it needs a task",
 }
+SEARCHING = ("adversarial_search", "jain_wallace_pairs", "jain_wallace_texts")  # seconds a text
 MARKED = {  # by the column that they need
     "evidence_mass": "evidence",
     "evidence_swap": "evidence",
@@ -61,7 +62,8 @@ def test_it_runs_or_is_refused_in_one_sentence(
     name: str, kind: str, items: Any, folders: dict[str, str]
 ) -> None:
     model = HuggingFaceClassifier(folders[kind], items=items)
-    data: list[Any] = [(text, ("pos", "neg")[number % 2]) for number, text in enumerate(TEXTS)]
+    texts = TEXTS[:2] if name in SEARCHING else TEXTS
+    data: list[Any] = [(text, ("pos", "neg")[number % 2]) for number, text in enumerate(texts)]
     if name in MARKED:
         batch = model.raw.encode(list(TEXTS))
         marked = (batch.attendable() & (batch.tokens % 3 == 0)).to(torch.float32)
@@ -93,3 +95,32 @@ def test_it_runs_or_is_refused_in_one_sentence(
 
 def test_every_refusal_is_of_a_file() -> None:
     assert set(FILES) >= {*REFUSED, *MARKED}
+
+
+TESTS = "all,texts,faithfulness,attention_sinks,head_ablation,state_token_agreement"
+SPECIAL = {"bert": ("[CLS] [SEP]", "[SEP]", "[SEP] " * 70), "llama": ("<s>",)}
+MIXED = {"bert": "a [SEP] film", "llama": "a <s> film"}
+DRAWN = ("random", "shuffled", "draws", "permut")  # at random, by the index of the text
+
+
+@pytest.mark.parametrize(("name", "items"), [("bert", "words"), ("llama", "pieces")])
+def test_texts_without_tokens_are_read_as_one_unknown_token(
+    name: str, items: Any, folders: dict[str, str]
+) -> None:
+    """Or with special tokens alone, by all tests."""
+    model = HuggingFaceClassifier(folders[name], items=items)
+    texts = ["", *SPECIAL[name], MIXED[name], "a funny film"]
+    results = attnlight.run(model, [(text, "pos") for text in texts], tests=TESTS)
+    assert (results.table("predictions")["length"] >= 1).all()
+    for test in results.table()["test"].unique():
+        rows = results.table(test).drop(columns="index")
+        for column in (name for name in rows if not any(word in name for word in DRAWN)):
+            first, *others = (np.asarray(value, float) for value in rows[column])
+            for other in others[: len(SPECIAL[name])]:
+                np.testing.assert_allclose(other, first, atol=1e-6, err_msg=f"{test} {column}")
+    explained = attnlight.explain(model, texts[1:])
+    for one in explained:
+        assert len(one.items) == len(one.attention) >= 1
+    words = "".join(explained[-2].items)
+    assert words.endswith("film")
+    assert MIXED[name].split()[1] not in words

@@ -1,9 +1,6 @@
-import math
-
 import pytest
 import torch
 from scipy.stats import kstest
-from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
@@ -12,8 +9,6 @@ from attnlight.models import (
     AdditiveAttention,
     DotAttention,
     HierarchicalClassifier,
-    ScaledDotAttention,
-    UniformAttention,
 )
 from attnlight.models.attention import RANDOM_ATTENTIONS, RandomAttention
 
@@ -24,69 +19,6 @@ STATES = torch.tensor(
     ]
 )
 MASK = torch.tensor([[True, True, False], [True, True, True]])
-
-
-def weights_of(scores: list[list[float]]) -> Tensor:
-    exponents = torch.tensor(scores).exp() * MASK
-    return exponents / exponents.sum(-1, keepdim=True)
-
-
-def fill(parameter: Tensor, value: list[list[float]] | list[float]) -> None:
-    parameter.data.copy_(torch.tensor(value))
-
-
-def additive(query_size: int | None = None) -> AdditiveAttention:
-    attention = AdditiveAttention(4, query_size)
-    fill(attention.key.weight, [[1.0, 2.0, 0.0, 0.0], [0.0, -1.0, 1.0, 0.0]])
-    fill(attention.key.bias, [0.5, 0.0])
-    fill(attention.value.weight, [[2.0, -1.0]])
-    return attention
-
-
-@pytest.mark.parametrize("query", [None, [0.2, -0.4]])
-def test_additive_by_hand(query: list[float] | None) -> None:
-    attention = AdditiveAttention(4, None if query is None else 1)
-    fill(attention.key.weight, [[1.0, 2.0, 0.0, 0.0], [0.0, -1.0, 1.0, 0.0]])
-    fill(attention.key.bias, [0.5, 0.0])
-    fill(attention.value.weight, [[2.0, -1.0]])
-    given = []
-    if query is not None and attention.query is not None:
-        fill(attention.query.weight, [[1.0], [3.0]])
-        fill(attention.query.bias, [0.0, -1.0])
-        given = [torch.tensor(query).unsqueeze(1)]
-
-    def score(text: int, first: float, second: float) -> float:
-        moved = (0.0, 0.0) if query is None else (query[text], 3 * query[text] - 1)
-        return 2 * math.tanh(first + moved[0]) - math.tanh(second + moved[1])
-
-    first = [score(0, 1.5, 0), score(0, 2.5, -1), 0]
-    second = [score(1, 3.5, -1), score(1, 0.5, 0), score(1, 0.5, 2)]
-    weights, _ = attention(STATES, MASK, *given)
-    torch.testing.assert_close(weights, weights_of([first, second]))
-    assert weights[0, 2] == 0
-
-
-@pytest.mark.parametrize(("kind", "root"), [(DotAttention, 1), (ScaledDotAttention, 2)])
-def test_dot_by_hand(kind: type[DotAttention], root: int) -> None:
-    attention = kind(4)
-    assert attention.key is not None
-    fill(attention.key.weight, [[1.0, -1.0, 0.5, 3.0]])
-    expected = weights_of([[1 / root, -1 / root, 0], [0, 0, 1 / root]])
-    torch.testing.assert_close(attention(STATES, MASK)[0], expected)
-    attention = kind(4, query_size=4)
-    assert list(attention.parameters()) == []
-    query = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 1.0, -1.0, 5.0]])
-    expected = weights_of([[1 / root, 2 / root, 0], [1 / root, 0, -2 / root]])
-    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
-
-
-@pytest.mark.parametrize("query_size", [None, 3])
-def test_uniform_by_hand(query_size: int | None) -> None:
-    attention = UniformAttention(4, query_size)
-    assert list(attention.parameters()) == []
-    query = None if query_size is None else torch.randn(2, query_size)
-    expected = torch.tensor([[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])
-    torch.testing.assert_close(attention(STATES, MASK, query)[0], expected)
 
 
 @pytest.mark.parametrize(("given", "size"), [(None, 128), (1, 1), (100, 100)])

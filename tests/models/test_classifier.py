@@ -83,24 +83,6 @@ def test_equals_a_naive_loop_over_texts(encoder: str, attention: str, classes: i
         np.testing.assert_allclose(output.weights[row, 0, : len(text)], weights, atol=1e-10)
 
 
-@torch.no_grad()
-def test_two_classes_have_one_logit() -> None:
-    output = model(classes=2)(collate(corpus()))
-    assert output.item_logits is not None
-    for logits in (output.logits, output.item_logits, output.bias):
-        assert (logits[..., 0] == 0).all()
-        assert (logits[..., 1] != 0).all()
-
-
-@torch.no_grad()
-def test_boundary_tokens_are_read_but_not_attended_to() -> None:
-    made = model()
-    text = corpus(boundaries=False)[2]
-    with_boundaries, without = made(collate([[BOS, *text, EOS]])), made(collate([text]))
-    assert with_boundaries.weights[0, 0, [0, -1]].tolist() == [0, 0]
-    assert (with_boundaries.states[:, 1:-1] - without.states).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize("classes", [2, 12])
 def test_dropout_on_the_logits_leaves_attention_alone(classes: int) -> None:
     made, batch = (

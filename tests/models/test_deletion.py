@@ -17,7 +17,7 @@ from attnlight.probing.leave_one_out import leave_one_out, left_out_logits, reen
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
-from tests.models.oracles import words_of
+from tests.probing.oracles import left_out
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-6}
 KINDS = {"flat": flat, "hierarchical": hierarchical, "pair": pair}
@@ -57,39 +57,11 @@ def agree(found: Tensor, expected: Tensor) -> None:
     )
 
 
-def shortened(text: Any, place: int) -> Any:
-    """A text without a word or a sentence; a pair without a word of its passage."""
-    if isinstance(text, tuple):
-        return (shortened(text[0], place), *text[1:])
-    return text[:place] + text[place + 1 :]
-
-
-def items_of(text: Any) -> list[int]:
-    if isinstance(text, tuple):
-        return items_of(text[0])
-    return (
-        words_of(text)
-        if isinstance(text[0], int)
-        else [n for n, s in enumerate(text) if words_of(s)]
-    )
-
-
-def by_loop(kind: Any, model: Any, texts: list[Any], output: AttentionOutput) -> Tensor:
-    """Logits (B, N, C) without each item of each text, one forward pass each."""
-    shape = (*output.mask.shape, output.logits.shape[1])
-    logits = torch.full(shape, torch.nan, dtype=output.logits.dtype)
-    for row, text in enumerate(texts):
-        places = items_of(text)
-        for place in places if len(places) > 1 else []:
-            logits[row, place] = read(model, kind.collate([shortened(text, place)])).logits[0]
-    return logits
-
-
 @pytest.mark.parametrize(
     ("dtype", "boundaries"), [(torch.float64, True), (torch.float64, False), (torch.float32, True)]
 )
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_equals_a_loop_over_lists(
+def test_equals_a_loop_over_texts_and_items(
     name: str, options: dict[str, str], dtype: torch.dtype, boundaries: bool
 ) -> None:
     kind: Any = KINDS[name]
@@ -102,7 +74,7 @@ def test_equals_a_loop_over_lists(
         texts = kind.corpus(boundaries)
         batch = kind.collate(texts, 3 if name == "flat" else (3, 2))
     output = read(model, batch)
-    expected = by_loop(kind, model, texts, output)
+    expected = left_out(model, batch, output, of_items=False)
     agree(left_out_logits(model, batch, output, budget=40), expected)
     with torch.no_grad():
         agree(reencode(model, batch, output, budget=90), expected)
@@ -115,18 +87,6 @@ def test_equals_a_loop_over_lists(
         found[items].double(), moved[items], rtol=0, atol=atol, equal_nan=True
     )
     assert moved.nan_to_num().max() > 0.02
-
-
-@pytest.mark.parametrize("boundaries", [True, False])
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_equals_encoding_anew_at_every_length(encoder: str, boundaries: bool) -> None:
-    model, batch = flat.model(encoder), every_length(boundaries)
-    output = read(model, batch)
-    found = left_out_logits(model, batch, output, budget=700)
-    with torch.no_grad():
-        expected = reencode(model, batch, output, budget=5000)
-    assert expected.isnan().any(-1).equal(~output.mask | (output.mask.sum(-1, True) == 1))
-    agree(found, expected)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

@@ -1,63 +1,9 @@
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlight.errors import InputError
 from attnlight.models import ENCODERS, Conv
-from tests.models.oracles import encoded, parameters
-
-LENGTHS = (7, 1, 4, 2)
-
-
-def texts(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    random = torch.Generator().manual_seed(0)
-    mask = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
-    # Padding is not zero here: given embeddings may hold anything there.
-    return torch.randn(4, 7, 5, dtype=dtype, generator=random), mask
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_states_are_those_of_each_text_by_definition(name: str) -> None:
-    torch.manual_seed(0)
-    model = ENCODERS[name](5, 8).double().eval()
-    embeddings, mask = texts()
-    states = model(embeddings, mask).detach()
-    assert states.shape == (4, 7, model.output_size)
-    for row, length in enumerate(LENGTHS):
-        expected = encoded(name, parameters(model), embeddings[row, :length].numpy())
-        np.testing.assert_allclose(states[row, :length], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_states_and_gradients_do_not_depend_on_padding(name: str) -> None:
-    torch.manual_seed(0)
-    model = ENCODERS[name](5, 8).double().eval()
-    embeddings, mask = texts()
-    embeddings.requires_grad_()
-    wide = nn.functional.pad(embeddings.detach(), (0, 0, 0, 6), value=3.0).requires_grad_()
-    states = model(embeddings, mask)
-    wide_states = model(wide, nn.functional.pad(mask, (0, 6)))
-    assert wide_states.isfinite().all()
-    torch.testing.assert_close(wide_states[:, :7][mask], states[mask], rtol=1e-12, atol=1e-12)
-    states[mask].square().sum().backward()
-    wide_states[:, :7][mask].square().sum().backward()
-    assert embeddings.grad is not None
-    assert wide.grad is not None
-    assert (embeddings.grad[~mask] == 0).all()
-    assert (embeddings.grad[mask] != 0).all()
-    torch.testing.assert_close(wide.grad[:, :7], embeddings.grad, rtol=1e-12, atol=1e-12)
-    assert (wide.grad[:, 7:] == 0).all()
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_an_empty_text_beside_others(name: str) -> None:
-    model = ENCODERS[name](5, 8).double().eval()
-    embeddings, mask = texts()
-    mask[1] = False
-    states = model(embeddings, mask)
-    assert states.isfinite().all()
-    torch.testing.assert_close(states[2, :4], model(embeddings[2:3, :4], mask[2:3, :4])[0])
 
 
 def test_conv_has_the_sizes_of_serrano_and_smith() -> None:

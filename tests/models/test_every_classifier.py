@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBa
 from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS
-from attnlight.models.options import ClassifierNet
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
@@ -210,13 +209,28 @@ def test_given_embeddings_replace_the_model_s_own_and_have_gradients(
     assert embeddings.shape == (*batch.tokens.shape, 12)
     assert (embeddings[~batch.mask] == 0).all()
     output = made(batch, embeddings=embeddings)
-    torch.testing.assert_close(output.logits, made(batch).logits, rtol=1e-12, atol=1e-12)
+    noise = torch.where(batch.mask.unsqueeze(-1), embeddings, 3.0)  # padding may hold anything
+    for other in (made(batch), made(batch, embeddings=noise)):
+        torch.testing.assert_close(output.logits, other.logits, rtol=1e-12, atol=1e-12)
     output.probabilities[:, 1].sum().backward()
     assert embeddings.grad is not None
     assert embeddings.grad.isfinite().all()
     assert (embeddings.grad[~batch.mask] == 0).all()
     assert (embeddings.grad[batch.attendable()].abs().sum(-1) > 0).all()
     assert not torch.equal(made(batch, embeddings=embeddings * 2).logits, output.logits)
+
+
+@encoded
+def test_gradients_do_not_depend_on_padding(kind: Kind, encoder: str) -> None:
+    made, found = kind.model(encoder, classes=3), []
+    for wide in (False, True):
+        made.zero_grad()
+        batch = replace(kind.batch(wide), allowed_classes=None)
+        made(batch).logits.square().sum().backward()
+        found.append([parameter.grad.clone() for parameter in made.parameters()])
+    for tight, wider in zip(*found, strict=True):
+        assert wider.isfinite().all()
+        torch.testing.assert_close(wider, tight, rtol=1e-10, atol=1e-9)
 
 
 @encoded
@@ -313,13 +327,6 @@ def test_dropouts_of_pairs_act_in_training_only(kind: Kind, name: str) -> None:
 def test_options_out_of_range_are_refused(kind: Kind, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         kind.model(**options)
-
-
-@pytest.mark.parametrize("kind", SINGLE, indirect=True)
-def test_options_are_those_of_the_group(kind: Kind) -> None:
-    options = asdict(ClassifierNet(embedding_size=6, hidden_size=4))
-    made = type(kind.model())(20, 3, **options)
-    assert made.embedding.weight.shape == (20, 6)
 
 
 def test_a_flat_classifier_has_no_sentences_to_drop() -> None:

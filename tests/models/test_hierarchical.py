@@ -129,18 +129,6 @@ def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> No
     assert (vectors[~counted] == 0).all()
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_gradients_do_not_depend_on_padding(encoder: str) -> None:
-    made, found = model(encoder), []
-    for sentences, words in ((0, 0), (3, 5)):
-        made.zero_grad()
-        made(collate(corpus(), sentences, words)).logits.square().sum().backward()
-        found.append([parameter.grad.clone() for parameter in made.parameters()])
-    for tight, wide in zip(*found, strict=True):
-        assert wide.isfinite().all()
-        torch.testing.assert_close(wide, tight, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("padding", [0, 40])
 @torch.no_grad()
 def test_words_are_read_of_real_sentences_and_with_little_padding(padding: int) -> None:

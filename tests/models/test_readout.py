@@ -9,13 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import BOS, EOS, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import js_divergence, random_rankings, total_variation
+from attnlight.functional.readout.heads import CandidateReadout
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
 from tests.callbacks.handmade import Hidden, batch_of, random_output
-from tests.models.taggers import sentences, tagger
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
+from tests.models.taggers import READOUTS, sentences, tagger
 
 Scene = tuple[TextBatch, AttentionOutput, AttentionModel]
 
@@ -25,22 +28,8 @@ def handmade(heads: int, classes: int) -> Scene:
     return batch_of(output), output, Hidden(output)
 
 
-def texts(nested: bool = False) -> TextBatch:
-    random = torch.Generator().manual_seed(4)
-    tokens = torch.randint(4, 30, (9, 6), generator=random)
-    lengths = torch.tensor([6, 1, 4, 2, 6, 3, 5, 6, 2])
-    tokens = tokens.masked_fill(torch.arange(6) >= lengths[:, None], 0)
-    tokens = tokens.unflatten(1, (3, 2)) if nested else tokens
-    return TextBatch(torch.arange(9) + 40, tokens, tokens != 0)
-
-
-def classifier(classes: int, nested: bool = False) -> FlatClassifier | HierarchicalClassifier:
-    torch.manual_seed(classes)
-    kind = HierarchicalClassifier if nested else FlatClassifier
-    sizes = {"embedding_size": 6, "hidden_size": 5, "embedding_scale": 1.0}
-    model = kind(30, classes, **sizes)  # type: ignore[arg-type]
-    model.decoder.weight.data.mul_(6)
-    return model.double().eval()
+FLAT = flat.collate([[BOS, *text[1:6], EOS] for text in flat.corpus()[:-3]])
+NESTED = hierarchical.collate(hierarchical.corpus()[:6])
 
 
 def of_model(model: AttentionModel, batch: TextBatch) -> Scene:
@@ -52,8 +41,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "one head, two classes": lambda: handmade(1, 2),
     "one head, four classes": lambda: handmade(1, 4),
     "three heads": lambda: handmade(3, 3),
-    "flat": lambda: of_model(classifier(2), texts()),
-    "hierarchical": lambda: of_model(classifier(3, nested=True), texts(nested=True)),
+    "flat": lambda: of_model(flat.model(), FLAT),
+    "hierarchical": lambda: of_model(hierarchical.model(), NESTED),
     "tagger": lambda: of_model(tagger("residual").double(), sentences()),
 }
 
@@ -201,14 +190,38 @@ def test_columns_of_rows_of_like_length(
         agree(asked[name], column)
 
 
-@pytest.mark.parametrize("kind", ["flat", "nested", "study", "text", "residual"])
+def test_erasures_of_an_opaque_readout_are_read_in_pieces(
+    both: tuple[Readout, Readout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readout, sizes = both[1], []
+    orders = random_rankings(readout.output.mask, readout.output.rows, 3, 0)
+    whole, flips = readout.erase(), readout.first_flips(orders)
+    own = CandidateReadout.read
+
+    def counted(self: CandidateReadout, rows: Tensor, attentions: Tensor) -> Tensor:
+        sizes.append(len(rows))
+        return own(self, rows, attentions)
+
+    monkeypatch.setattr(CandidateReadout, "read", counted)
+    size = readout.output.weights[0].numel()
+    monkeypatch.setattr("attnlight.functional.readout.opaque._WEIGHTS", 2 * size + 1)
+    agree(readout.erase(), whole)
+    assert max(sizes) == 2
+    assert torch.equal(readout.first_flips(orders), flips)
+
+
+MODELS: dict[str, Callable[[], tuple[AttentionModel, TextBatch]]] = {
+    "flat": lambda: (flat.model(), FLAT),
+    "nested": lambda: (hierarchical.model(), NESTED),
+    **{name: lambda name=name: (tagger(name).double(), sentences()) for name in READOUTS},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
 @torch.no_grad()
 def test_nothing_is_left_on_a_model_between_batches(kind: str) -> None:
-    if kind in ("flat", "nested"):
-        first = texts(kind == "nested")
-        model, second = classifier(3, kind == "nested"), first.select(torch.arange(9) > 3)
-    else:
-        model, first, second = tagger(kind).double(), sentences(), sentences((3, 7), seed=1)
+    model, first = MODELS[kind]()
+    second = first.select(torch.arange(len(first)) > 1)
     output = model(first)
     candidates = attentions(readout_of(first, output, model)).to(output.weights.dtype)
     before = model.readout(output, candidates)

@@ -5,7 +5,7 @@ import torch
 
 from attnlight.errors import InputError
 from attnlight.models.tokens import CharacterCNN, TokenFeatures
-from tests.models.taggers import FEATURES, one, sentences
+from tests.models.taggers import FEATURES, sentences
 
 
 def test_characters_by_a_naive_loop() -> None:
@@ -41,17 +41,6 @@ def test_the_highest_byte_is_a_character_too() -> None:
     for place, letter in enumerate((254, 255)):
         expected = middle @ layer.embedding.weight[letter] + layer.convolution.bias
         torch.testing.assert_close(found[place], expected)
-
-
-def test_features_are_zero_on_padding_and_alike_in_any_batch() -> None:
-    torch.manual_seed(0)
-    features, batch = TokenFeatures(FEATURES, 3, 1.0), sentences(extra=2)
-    together = torch.cat(features(batch), dim=-1)
-    assert together.shape == (4, 11, features.output_size)
-    assert (together[~batch.mask] == 0).all()
-    for row in range(4):
-        alone = torch.cat(features(one(batch, row)), dim=-1)
-        torch.testing.assert_close(together[row][batch.mask[row]], alone[0])
 
 
 def test_a_missing_feature_is_named() -> None:

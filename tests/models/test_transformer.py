@@ -65,14 +65,6 @@ def test_a_layer_by_a_naive_loop() -> None:
         torch.testing.assert_close(result[0, query], expected)
 
 
-def test_queries_outside_of_the_text_have_no_attention() -> None:
-    layer = EncoderLayer(8, 2, 6)
-    mask = torch.tensor([[True, True, False]])
-    _, weights = layer(torch.randn(1, 3, 8), mask)
-    assert weights[0, :, 2].abs().sum() == 0
-    torch.testing.assert_close(weights[0, :, :2].sum(-1), torch.ones(2, 2))
-
-
 def test_heads_must_divide_the_size() -> None:
     with pytest.raises(InputError, match="hidden_size 10 is not a multiple of heads 4"):
         SelfAttention(10, 4)

@@ -15,7 +15,6 @@ from attnlight.probing.input_gradient import input_gradient
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
-from tests.outside import Texts, TwoHeads, collate
 
 
 def published(
@@ -69,18 +68,6 @@ def test_a_sentence_has_the_sum_of_its_words(classes: int, detached: bool) -> No
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("affine", [True, False])
-def test_outside_model(affine: bool) -> None:
-    torch.manual_seed(0)
-    model, texts = TwoHeads(affine), Texts()
-    batch = collate([texts[i] for i in range(len(texts))])
-    output = model(batch)
-    found = input_gradient(model, batch, output, detached=False)
-    torch.testing.assert_close(
-        found, published(model, batch, output, False).double(), rtol=1e-3, atol=1e-5
-    )
-
-
 def test_finite_differences_of_the_log_odds() -> None:
     """For two classes: each item's share of the derivative as its embedding is scaled."""
     model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:4])
@@ -119,36 +106,6 @@ def test_a_certain_prediction_is_ranked_as_one_in_doubt(classes: int) -> None:
         torch.testing.assert_close(*scaled, rtol=1e-4, atol=1e-6)
 
 
-def test_by_hand() -> None:
-    """Logits 2 e1 and 0 e1 + e2, item by item: the effects are the items' parts of the lead."""
-    model = flat.model("none", "uniform", classes=3)
-    with torch.no_grad():
-        model.embedding.weight.zero_()
-        model.embedding.weight[4, 0], model.embedding.weight[5, 1] = 3.0, 1.0
-        model.decoder.weight.zero_()
-        model.decoder.bias.zero_()
-        model.decoder.weight[0, 0], model.decoder.weight[1, 1] = 2.0, 4.0
-    batch = flat.collate([[4, 5]])  # logits (3, 2, 0) from halves (6, 0, 0) and (0, 4, 0)
-    found = input_gradient(model, batch, model(batch), detached=True)
-    p = torch.tensor([3.0, 2.0, 0.0]).double().softmax(-1)
-    first = 3 * p[0] * torch.stack([1 - p[0], -p[1], -p[2]])  # times |d z_0|; p_c (delta - p_0)
-    first = torch.stack([3 * p[0] * (1 - p[0]), 3 * p[1] * p[0], 3 * p[2] * p[0]]).sum()
-    second = torch.stack([2 * p[0] * p[1], 2 * p[1] * (1 - p[1]), 2 * p[2] * p[1]]).sum()
-    expected = torch.stack([first, second]) / (1 - p[0])
-    torch.testing.assert_close(found[0], expected, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("encoder", ["bigru", "cnn"])
-def test_batch_padding_and_order_change_nothing(encoder: str) -> None:
-    model, texts = flat.model(encoder, classes=3), flat.corpus()
-    whole = flat.collate(texts)
-    found = input_gradient(model, whole, model(whole))
-    for row, text in enumerate(texts):
-        alone = flat.collate([text], padding=3)
-        other = input_gradient(model, alone, model(alone))
-        torch.testing.assert_close(other[0, : len(text)], found[row, : len(text)])
-
-
 def test_logits_that_are_not_finite_are_undefined_for_their_text_alone() -> None:
     model, texts = flat.model("bilstm", classes=3), flat.corpus()
     clean = input_gradient(model, flat.collate(texts), model(flat.collate(texts)))
@@ -161,14 +118,6 @@ def test_logits_that_are_not_finite_are_undefined_for_their_text_alone() -> None
     found = input_gradient(model, batch, output)
     assert found[bad].isnan().equal(output.mask[bad])
     torch.testing.assert_close(found[~bad], clean[~bad])
-
-
-def test_parameters_get_no_gradient_and_none_is_needed_around() -> None:
-    model, batch = flat.model("bilstm"), flat.collate(flat.corpus())
-    with torch.no_grad():
-        found = input_gradient(model, batch, model(batch))
-    assert found.max() > 0
-    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_rows_that_are_not_texts_are_refused() -> None:

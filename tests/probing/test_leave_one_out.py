@@ -116,13 +116,6 @@ def test_sentences_of_any_model() -> None:
     assert found[:, -1].isnan().all()
 
 
-def test_change_of_two_classes_is_the_difference_of_probability() -> None:
-    logits = torch.tensor([[[0.0, 1.0], [0.0, -2.0], [5.0, 5.0]]])
-    moved = prediction_change(logits, torch.tensor([[0.0, 1.0]]))
-    own = 1 / (1 + math.exp(-1))
-    assert moved.tolist()[0] == pytest.approx([0, own - 1 / (1 + math.exp(2)), own - 0.5])
-
-
 def test_change_keeps_its_digits_near_certainty() -> None:
     moved = prediction_change(torch.tensor([[[0.0, 61.0], [60.0, 0.0]]]), torch.tensor([[0.0, 60]]))
     lost = math.exp(-60) - math.exp(-61)  # up to a factor 1 - exp(-60)

@@ -73,12 +73,6 @@ class TestSummary:
         (apart,) = summary(tmp_path, apart_rows, ["median_tvd"], by_class=False).values()
         assert found.high - found.low > 1.5 * (apart.high - apart.low)
 
-    def test_a_class_that_was_never_predicted_has_no_line(self, tmp_path: Path) -> None:
-        rows = rows_of("attention_permutation")
-        rows["prediction"][:] = 1
-        found = summary(tmp_path, rows, ["flip_rate"])
-        assert list(found) == [("flip_rate", None), ("flip_rate", 1)]
-
 
 class TestSummarise:
     def test_a_record_says_which_columns_are_measures(self, tmp_path: Path) -> None:

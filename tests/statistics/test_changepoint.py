@@ -93,13 +93,6 @@ def test_what_is_planted_is_found(shape: str, noise: float) -> None:
     assert found.preferred.change == pytest.approx(1.5 if shape == "kink" else 0.25, rel=0.2)
 
 
-def test_two_levels_are_a_jump_without_slope() -> None:
-    x = np.linspace(0, 1, 30)
-    found = fit_segments(x, np.where(x > 0.62, 0.48, 0.24))
-    assert found.preferred.shape == "jump"
-    assert (found.jump.slope, found.jump.change) == pytest.approx((0, 0.24), abs=1e-12)
-
-
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 0.02, 1.0])
 def test_no_bend_is_named_on_a_line(noise: float) -> None:
     for seed in range(25):

@@ -48,15 +48,6 @@ def of_seed(runs: Runs, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return runs.lambdas[own], runs.tvd[own], runs.share[own]
 
 
-def test_the_curve_by_hand() -> None:
-    tvd = np.array([0.10, 0.09, 0.12, 0.15, 0.30])
-    share = np.array([0.2, 0.3, 0.25, 0.6, 0.5])
-    curve = exclusivity_curve(LAMBDAS, tvd, share)
-    np.testing.assert_allclose(curve.cost, [0.0, 0.05])  # the second run costs less than lambda 0
-    assert curve.share.tolist() == [0.3, 0.6]
-    assert curve.end == pytest.approx(0.2)
-
-
 def test_runs_of_lambda_0_are_averaged() -> None:
     curve = exclusivity_curve(
         np.array([0.0, 0.0, 1.0]), np.array([0.1, 0.2, 0.25]), np.array([0.1, 0.3, 0.9])

@@ -5,10 +5,6 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlight.statistics.f1 import resampled_f1
-from attnlight.statistics.seed_bootstrap import (
-    seed_interval,
-)
-from tests.statistics.naive_seeds import half_width
 
 Integers = NDArray[np.int64]
 DRAWS = {"resamples": 60, "seed": 8}
@@ -70,18 +66,6 @@ def test_resamples_are_those_of_brute_force(label: Integers, classes: int) -> No
     runs = predicted(label, classes, 3, seed=1)
     _, drawn = resampled_f1(runs, label, classes, **DRAWS)
     np.testing.assert_allclose(drawn, brute_force(runs, label, classes), rtol=1e-12)
-
-
-def test_intervals_are_those_of_loops(label: Integers, classes: int) -> None:
-    a, b = predicted(label, classes, 3, seed=1), predicted(label, classes, 4, seed=2)
-    parts = [resampled_f1(runs, label, classes, **DRAWS) for runs in (a, b)]
-    loops = [
-        ([naive_f1(label, run, classes) for run in runs], brute_force(runs, label, classes))
-        for runs in (a, b)
-    ]
-    for count in (1, 2):
-        found, half = seed_interval(*parts[:count]), half_width(*loops[:count])
-        assert found[1:3] == pytest.approx((found.mean - half, found.mean + half))
 
 
 def test_a_class_that_is_nowhere_has_no_f1() -> None:

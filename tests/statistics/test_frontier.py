@@ -74,11 +74,6 @@ def test_undefined_rows_are_left_out() -> None:
     assert all(not len(part) for part in frontier(js[1:2], epsilons))
 
 
-def test_a_grid_of_one_edge_is_a_point() -> None:
-    tvd, mean = frontier(np.array([[0.2], [0.4]]), np.array([1.0]))
-    assert (tvd.tolist(), mean.tolist()) == ([0.0], [pytest.approx(0.3)])
-
-
 @pytest.mark.parametrize("epsilons", [[0.1], [0.2, 0.1], [0.0, 0.1]])
 def test_the_grid_must_fit(epsilons: list[float]) -> None:
     with pytest.raises(InputError, match=r"JS \(n, K\) at K epsilons that ascend"):

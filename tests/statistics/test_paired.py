@@ -1,7 +1,6 @@
 """Paired comparisons against SciPy, naive restatements, hand-computed cases and known truths."""
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -44,18 +43,6 @@ class TestWilcoxon:
         assert found.p_value == pytest.approx(expected.pvalue, rel=1e-12)
         assert found.n == kept.sum()
 
-    def test_equals_all_signs_of_a_few_ranks(self) -> None:
-        differences = np.array([3.0, -1.0, 4.0, 5.5, 9.0])
-        ranks = stats.rankdata(np.abs(differences))
-        positive = [
-            sum(r for r, s in zip(ranks, signs, strict=True) if s)
-            for signs in product([0, 1], repeat=5)
-        ]
-        smaller = np.minimum(positive, ranks.sum() - np.array(positive))
-        found = paired_wilcoxon(differences, np.zeros(5))
-        assert found.statistic == 1.0
-        assert found.p_value == pytest.approx(np.mean(smaller <= 1.0))
-
     def test_without_a_difference_p_is_one(self) -> None:
         assert paired_wilcoxon([1.0, 2.0, NAN], [1.0, 2.0, 5.0]) == (0.0, 1.0, 2)
 
@@ -79,12 +66,6 @@ class TestMcNemar:
         second = [0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, NAN]
         # Six of seven discordant pairs for the first: 2 (C(7,0) + C(7,1)) / 2^7.
         assert mcnemar(first, second) == (1.0, pytest.approx(2 * 8 / 128), 10)
-
-    def test_takes_bool_columns(self) -> None:
-        first, second = np.random.default_rng(0).random((2, 300)) < [[0.5], [0.35]]
-        only_first, only_second = (first & ~second).sum(), (second & ~first).sum()
-        expected = stats.binomtest(int(only_first), int(only_first + only_second))
-        assert mcnemar(first, second).p_value == pytest.approx(expected.pvalue, rel=1e-12)
 
     def test_balanced_and_concordant_pairs(self) -> None:
         assert mcnemar([1, 0], [0, 1]) == (1.0, 1.0, 2)

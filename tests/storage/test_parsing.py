@@ -1,6 +1,5 @@
 import pytest
 
-from attnlight.__main__ import main
 from attnlight.storage.parsing import one_sentence
 
 ATTEMPTS = """\
@@ -43,23 +42,3 @@ Parser key "model":
 )
 def test_one_sentence(message: str, sentence: str) -> None:
     assert one_sentence(message) == sentence
-
-
-@pytest.mark.parametrize(
-    ("option", "told"),
-    [
-        ("--model.encodr=bilstm", "'encodr'"),
-        ("--data.init_args.vocabulry=3", "vocabulry"),
-        ("--trainer.max_epochs=abc", "trainer.max_epochs"),
-        ("--nonsense=3", "--nonsense"),
-        ("--config=nowhere.yaml", "nowhere.yaml"),
-    ],
-)
-def test_a_mistake_in_an_option_is_told_in_one_line(
-    option: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["fit", option]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("attnlight: ")
-    assert error.count("\n") == 1
-    assert told in error

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import pytest
 
-from attnlight.studies import cli, run_study
+from attnlight.studies import cli, plan, run_study
 from attnlight.studies.job import Job
+from attnlight.studies.plan import PlannedRun
+from attnlight.studies.spec import Study
 from tests.studies import fake
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
@@ -254,9 +257,17 @@ def test_a_package_without_torch_and_without_other_names() -> None:
         "import sys, attnlight.studies as studies\n"
         "assert not {'torch', 'attnlight.studies.job'} & set(sys.modules)\n"
         "assert not hasattr(studies, 'run_studies')\n"
-        "from attnlight.studies import run_study as first\n"
-        "import attnlight.studies.cli, attnlight.studies.scheduling\n"
-        "from attnlight.studies import run_study as second\n"
-        "assert first is second is attnlight.studies.scheduling.run_study\n"
     )
     subprocess.run([sys.executable, "-c", command], check=True)
+
+
+def test_digests_of_a_study_are_computed_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Study] = []
+
+    def counted(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
+        calls.append(study)
+        return plan.digests(study, runs)
+
+    monkeypatch.setattr("attnlight.studies.state.digests", counted)
+    run_study(lab.write(MINIMAL), lab.root, roles=())
+    assert len(calls) == 1

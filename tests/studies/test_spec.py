@@ -121,19 +121,13 @@ def test_paths_are_relative_to_the_file(lab: Lab) -> None:
 
 
 def test_lambdas_ascend_and_may_be_text_to_yaml(lab: Lab) -> None:
-    lab.write(MINIMAL)
-    path = lab.folder / "tiny.yaml"
-    path.write_text(path.read_text() + "adversaries: {lambdas: {js: [5e-3, 1e-3, 0]}, seeds: [2]}")
+    path = lab.write(MINIMAL)
+    told = "{lambdas: {js: [5e-3, 1e-3, 0], kl: [1]}, seeds: {kl: [0, 1], js: [2]}}"
+    path.write_text(f"{path.read_text()}adversaries: {told}")
     (study,) = read_studies(path)
     held = study.adversaries
-    assert held.lambdas == {"js": (0.0, 1e-3, 5e-3)}
-    assert (held.term, held.seeds, held.bases) == ("js", {"js": (2,)}, (0,))
-
-
-def test_seeds_by_term(lab: Lab) -> None:
-    told = {"lambdas": {"js": [1], "kl": [1]}, "seeds": {"kl": [0, 1], "js": [2]}}
-    held = lab.study(MINIMAL | {"adversaries": told}).adversaries
-    assert (held.term, held.seeds) == ("kl", {"kl": (0, 1), "js": (2,)})
+    assert held.lambdas == {"js": (0.0, 1e-3, 5e-3), "kl": (1.0,)}
+    assert (held.term, held.seeds, held.bases) == ("kl", {"kl": (0, 1), "js": (2,)}, (0,))
 
 
 def test_options_become_those_of_fit() -> None:
@@ -177,24 +171,6 @@ def test_an_experiment_is_read_with_what_it_names(
     if "m.yaml" in said:
         classes = {"model": "a.b.ChunkTagger", "data": "a.b.Corpus"}
         assert found.content == {key: {"class_path": name} for key, name in classes.items()}
-
-
-def test_conditions_add_to_what_all_are_told(lab: Lab) -> None:
-    told = {
-        "options": {"trainer": {"max_epochs": 2}},
-        "base": {"options": {"model": {"net": {"heads": 2}}}},
-    }
-    content = MINIMAL | {
-        "options": {"trainer": {"max_epochs": 1}},
-        "uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 3}}},
-        "conditions": {"plain": None, "longer": told},
-    }
-    plain, longer = read_studies(lab.write(content))
-    assert plain.condition == "plain"
-    assert plain.base.options == ("--trainer.max_epochs=1",)
-    epochs = ("--trainer.max_epochs=1", "--trainer.max_epochs=2")
-    assert longer.base.options == (*epochs, "--model.net.heads=2")
-    assert longer.uniform.options == (*epochs, "--trainer.max_epochs=3")
 
 
 def test_a_condition_has_adversaries_of_its_own(lab: Lab) -> None:

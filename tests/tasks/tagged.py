@@ -27,7 +27,6 @@ FILES: dict[str, Any] = {
 SMALL = {"hidden_size": 16, "heads": 2, "filter_size": 8, "embedding_size": 8, "feature_size": 4}
 SEES = {"suffixes": [2], "case": True, "characters": 8, "pos": True}
 COLUMNS = [f"--data.{name}={value}" for name, value in FILES.items()]
-TINY = [f"--model.net.{name}={value}" for name, value in SMALL.items()]
 
 
 def written(folder: Path, train: int = 80, test: int = 21) -> Path:

@@ -16,7 +16,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.reference import read_base
 from attnlight.tasks import AdversarialVariant
-from attnlight.tasks.adversarial import attention_term, prediction_term
+from attnlight.tasks.adversarial import attention_term
 from tests.bases import attach_stub_trainer, batch_of, trainer
 from tests.tasks.conftest import Scene
 
@@ -38,37 +38,6 @@ def adversary(scene: Scene, base: Path, lambda_: float = 0.1, **options: Any) ->
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     return task
-
-
-TERMS = {  # of p = (1/2, 1/2) from q = (3/4, 1/4), by hand
-    "kl": 0.5 * math.log(2 / 3) + 0.5 * math.log(2),
-    "js": jensenshannon([0.5, 0.5], [0.75, 0.25]) ** 2,
-    "tvd": 0.25,
-}
-
-
-@pytest.mark.parametrize("term", TERMS)
-def test_attention_terms_by_hand_are_means_over_heads(term: Any) -> None:
-    p, q = torch.tensor([[[0.5, 0.5, 0.0]]]), torch.tensor([[[0.75, 0.25, 0.0]]])
-    assert float(attention_term(p, q, term)) == pytest.approx(TERMS[term], rel=1e-6)
-    both = attention_term(torch.cat([p, q], 1), torch.cat([q, q], 1), term)
-    assert float(both) == pytest.approx(TERMS[term] / 2, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("logits", "base", "term", "by_hand"),
-    [
-        # (1, 4, 1) / 6 against (1, 1, 2) / 4
-        ([0.0, math.log(4), 0.0], [0.0, 0.0, math.log(2)], "nll", math.log(6)),
-        ([0.0, math.log(4), 0.0], [0.0, 0.0, math.log(2)], "tvd", (1 / 12 + 5 / 12 + 1 / 3) / 2),
-        ([0.0, 2.0], [0.0, -1.0], "tvd", 1 / (1 + math.exp(-2)) - 1 / (1 + math.exp(1))),
-    ],
-)
-def test_prediction_terms_by_hand(
-    logits: list[float], base: list[float], term: Any, by_hand: float
-) -> None:
-    found = prediction_term(torch.tensor([logits]), torch.tensor([base]), term)
-    assert float(found) == pytest.approx(by_hand, rel=1e-6)
 
 
 @pytest.mark.parametrize("term", ["kl", "js", "tvd"])

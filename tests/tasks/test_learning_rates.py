@@ -61,17 +61,6 @@ class TestLayerwise:
             assert rate == pytest.approx(0.1 * 0.5 ** (layers + 1 - number)), key
         assert len(set(found.values())) == layers + 2
 
-    @pytest.mark.parametrize("layers", [1, 3])
-    def test_of_a_tagger(self, layers: int) -> None:
-        model = tagger(layers=layers)
-        found = rates(model, layerwise_lr_decay=0.5, weight_decay={"embedding": 0.3})
-        names = list(found)
-        assert found[names[0]] == pytest.approx(0.1 * 0.5 ** (layers + 1))
-        assert found["decoder.decoder.weight"] == 0.1
-        assert found["attention.key.weight"] == 0.05
-        assert len(set(found.values())) == layers + 2
-        assert list(found.values()) == sorted(found.values())
-
     @pytest.mark.parametrize("decay", [0.0, 1.5, -1.0])
     def test_out_of_range(self, decay: float) -> None:
         with pytest.raises(InputError, match=f"layerwise_lr_decay is {decay}; it must be above 0"):
@@ -153,6 +142,7 @@ class TestWarmup:
             ),
             ({"warmup_steps": 3, "plateau_factor": 0.5}, "exclude each other"),
             ({"warmup_steps": 0}, "warmup_steps is 0"),
+            *(({"plateau_factor": x}, f"plateau_factor is {x}") for x in (0.0, 1.0, 2.0)),
         ],
     )
     def test_refusals(self, options: dict[str, Any], words: str) -> None:

@@ -117,13 +117,6 @@ def test_training_keeps_attention_off_and_logs_the_loss_without_it(tmp_path: Pat
     assert mean < 0.8 * float(before[has].mean())
 
 
-def test_the_epoch_is_chosen_by_the_objective() -> None:
-    plain, on = ("val/accuracy", "max"), {"lambda_deceive": 0.1}
-    for objective, expected in ((None, plain), (asdict(Objective()), plain), (on, OBJECTIVES)):
-        assert AttentionClassifier.monitor({"objective": objective}) == expected
-    assert AttentionClassifier.monitor({}) == plain
-
-
 def test_texts_without_one_kind_are_counted_and_have_no_penalty() -> None:
     penalties, data = Penalties(replace(OBJECTIVE, lambda_deceive=2.0)), Planted()
     batch = data.dataset("train")[list(range(8))]

@@ -11,9 +11,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionTask, ChunkTagger
 from attnlight.tasks.options import Optimizer
-from tests.bases import arguments, classifier, spec
+from tests.bases import SMALL, Planted, arguments, classifier, spec, trainer
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
-from tests.tasks.test_classification import HAN, SMALL, fit
 from tests.tasks.test_learning_rates import Rates
 
 
@@ -22,7 +21,7 @@ def flat(**options: Any) -> AttentionTask:
 
 
 def hierarchical(**options: Any) -> AttentionTask:
-    return classifier(spec(40, 2), **HAN, **options)
+    return classifier(spec(40, 2), **SMALL, hierarchical=True, **options)
 
 
 def tagger(**options: Any) -> AttentionTask:
@@ -33,36 +32,23 @@ Make = Callable[..., AttentionTask]
 PARTS: dict[Make, list[str]] = {
     flat: ["embedding", "encoder", "attention", "decoder"],
     hierarchical: [
-        "embedding",
-        "word_encoder",
-        "word_attention",
-        "sentence_encoder",
-        "sentence_attention",
-        "decoder",
+        *("embedding", "word_encoder", "word_attention"),
+        *("sentence_encoder", "sentence_attention", "decoder"),
     ],
     tagger: ["embedding", "projection", "attention", "decoder"],
 }
 EACH = pytest.mark.parametrize("make", PARTS)
 
 
-@pytest.mark.parametrize(("option", "value"), [("dropout_on", "logits"), ("attention_size", 3)])
-def test_options_reach_the_model(option: str, value: object) -> None:
-    for hierarchical in (False, True):
-        task = classifier(spec(40, 3), **SMALL, hierarchical=hierarchical, **{option: value})
-        if option == "dropout_on":
-            assert task.model.dropout_on == value
-        else:
-            keys = [p for name, p in task.model.named_parameters() if name.endswith("key.bias")]
-            assert [len(key) for key in keys] == [3] * (1 + hierarchical)
-
-
 @EACH
 class TestOptimizer:
     def test_parts_have_weight_decays_by_name(self, make: Make) -> None:
         names = PARTS[make]
-        task = make(optimizer={"weight_decay": {name: n for n, name in enumerate(names, start=1)}})
+        decays = {name: n for n, name in enumerate(names, start=1)}
+        task = make(optimizer={"weight_decay": decays, "betas": (0.8, 0.98)})
         optimizer = task.configure_optimizers()
         assert isinstance(optimizer, torch.optim.Adam)
+        assert {tuple(group["betas"]) for group in optimizer.param_groups} == {(0.8, 0.98)}
         held = [(group["weight_decay"], group["params"]) for group in optimizer.param_groups]
         decayed = [(decay, parameters) for decay, parameters in held if decay]
         for number, (name, found) in enumerate(zip(names, decayed, strict=True), start=1):
@@ -77,22 +63,14 @@ class TestOptimizer:
         with pytest.raises(InputError, match=f"'readout'; the model has {', '.join(parts)}"):
             make(optimizer={"weight_decay": {"readout": 0.1}}).configure_optimizers()
 
-    @pytest.mark.parametrize(
-        ("options", "betas"), [({}, (0.9, 0.999)), ({"betas": (0.8, 0.98)}, (0.8, 0.98))]
-    )
-    def test_has_the_given_betas(
-        self, make: Make, options: dict[str, Any], betas: tuple[float, float]
-    ) -> None:
-        groups = make(optimizer=options).configure_optimizers().param_groups  # type: ignore[union-attr]
-        assert {tuple(group["betas"]) for group in groups} == {betas}
-
-    @pytest.mark.parametrize("factor", [0.0, 1.0, 2.0])
-    def test_a_plateau_that_does_not_reduce_is_refused(self, make: Make, factor: float) -> None:
-        with pytest.raises(InputError, match=f"plateau_factor is {factor}"):
-            make(optimizer={"plateau_factor": factor}).configure_optimizers()
-
 
 PLATEAU = {"learning_rate": 1e-6, "plateau_factor": 0.5}
+
+
+def planted(nested: bool, **options: Any) -> tuple[AttentionTask, Planted]:
+    torch.manual_seed(0)
+    data = Planted(nested)
+    return classifier(data.spec, **SMALL, hierarchical=nested, **options), data
 
 
 class TestPlateau:
@@ -101,25 +79,25 @@ class TestPlateau:
         [(PLATEAU, [1e-6, 1e-6, 0.5e-6, 0.25e-6]), ({"learning_rate": 1e-6}, [1e-6] * 4)],
     )
     def test_rate_is_halved_after_each_epoch_without_a_new_best(
-        self, options: dict[str, float], expected: list[float]
+        self, options: dict[str, float], expected: list[float], tmp_path: Path
     ) -> None:
         """The rate is too small to change a prediction: the first epoch is the best."""
         rates = Rates()
-        fit(classifier(spec(40, 2), **HAN, optimizer=options), 4, callbacks=[rates])
-        assert [rates.rates[step][0] for step in range(0, 16, 4)] == expected
+        task, data = planted(True, optimizer=options)
+        trainer(tmp_path, rates, max_epochs=4).fit(task, data)
+        assert [rates.rates[step][0] for step in range(0, 32, 8)] == expected
 
     def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
         def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
-            torch.manual_seed(0)
-            task = classifier(spec(40, 2), **HAN, optimizer=PLATEAU)
+            task, data = planted(True, optimizer=PLATEAU)
             keep = ModelCheckpoint(
                 tmp_path / folder,
                 filename="last",
                 save_on_train_epoch_end=True,
                 enable_version_counter=False,
             )
-            options = {"callbacks": [keep], "enable_checkpointing": True}
-            fit(task, epochs, ckpt_path, **options)
+            started = trainer(tmp_path, keep, max_epochs=epochs, enable_checkpointing=True)
+            started.fit(task, data, ckpt_path=ckpt_path)
             held: dict[str, Any] = torch.load(tmp_path / folder / "last.ckpt", weights_only=True)
             return held
 
@@ -136,14 +114,17 @@ class TestPlateau:
             assert torch.equal(resumed["state_dict"][name], tensor), name
 
 
-@pytest.mark.parametrize("hierarchical", [False, True])
-def test_gradients_are_clipped_with_those_of_embeddings_among_them(hierarchical: bool) -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_gradients_are_clipped_with_those_of_embeddings_among_them(
+    nested: bool, tmp_path: Path
+) -> None:
     """On a CPU these are sparse until just before the step."""
-    options = SMALL | {"hierarchical": hierarchical, "initialization": "xavier"}
-    task = classifier(spec(40, 2), **options, optimizer={"name": "sgd", "learning_rate": 1.0})
-    before = [parameter.detach().clone() for parameter in task.model.parameters()]
-    fit(task, 1, gradient_clip_val=1e-3, limit_train_batches=1)
-    pairs = zip(before, task.model.parameters(), strict=True)
+    options: dict[str, Any] = {"initialization": "xavier"}
+    options["optimizer"] = {"name": "sgd", "learning_rate": 1.0}
+    (task, data), (before, _) = (planted(nested, **options) for _ in range(2))
+    clipped = trainer(tmp_path, max_epochs=1, gradient_clip_val=1e-3, limit_train_batches=1)
+    clipped.fit(task, data)
+    pairs = zip(before.model.parameters(), task.model.parameters(), strict=True)
     moved = torch.cat([(own - other).flatten() for own, other in pairs]).norm()
     assert task.model.embedding.sparse
     assert moved.item() == pytest.approx(1e-3, rel=1e-2)

@@ -9,15 +9,15 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import read_record
 from attnlight.reference import read_base
 from attnlight.storage.foreign_classes import foreign_names
-from attnlight.tasks import AdversarialVariant, AttentionTask
+from attnlight.tasks import AttentionTask
 from tests.commands import CPU, QUIET, without_figures
+from tests.probing.oracles import moved
 from tests.tasks.sentences import SentenceCorpus, SentenceNet
 
 MODULE = "tests.tasks.sentences"
@@ -60,15 +60,6 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_command_changes_options_of_the_network(here: Path) -> None:
-    changed = ["--model.net.init_args.size=5", "--run=changed", *PLACE]
-    assert main(["fit", "-c", "own.yaml", *changed, *CPU, *QUIET]) == 0
-    said = yaml.safe_load(Path("runs/e/changed/fit.yaml").read_text())["model"]["init_args"]
-    assert said["net"]["init_args"] == {"size": 5}
-    unknown = ["--model.net.init_args.sise=5", "--run=unknown", *PLACE]
-    assert main(["fit", "-c", "own.yaml", *unknown, *CPU, *QUIET]) == 2
-
-
 def records_of(run: str, *tests: str) -> Path:
     """The records of `test` on a run with some files of tests."""
     attached = without_figures("tests.yaml", *tests)
@@ -83,7 +74,8 @@ def test_importance_of_sentences_to_sentences_by_hand() -> None:
     batch = data.dataset("test")[list(range(8))]
     output = model(batch)
     found = [input_gradient(model, batch, output, detached=kind) for kind in (True, False)]
-    deleted = leave_one_out(model, batch, output)
+    deleted, expected = leave_one_out(model, batch, output), moved(model, batch, output, True)
+    torch.testing.assert_close(deleted[output.mask], expected[output.mask], equal_nan=True)
     row = 0
     for text in range(len(batch)):
         alone = batch.select(torch.arange(8) == text)
@@ -103,15 +95,6 @@ def test_importance_of_sentences_to_sentences_by_hand() -> None:
                 )
                 torch.testing.assert_close(scores[row + place, :sentences], expected.abs())
                 assert not scores[row + place, sentences:].any()
-            own = output.probabilities[row + place]
-            for gone in range(sentences):
-                if gone == place:
-                    assert deleted[row + place, gone].isnan()
-                    continue
-                left = [s for s in range(sentences) if s != gone]
-                short = TextBatch(alone.index, alone.tokens[:, left], alone.mask[:, left])
-                moved = model(short).probabilities[left.index(place)] - own
-                torch.testing.assert_close(deleted[row + place, gone], moved.abs().sum() / 2)
         row += sentences
     assert row == len(output.rows)
 
@@ -124,11 +107,6 @@ def test_variants(here: Path, kind: str) -> None:
     if kind == "uniform":
         assert rows["attention_js"].max() > 0
     assert len(rows["index"]) > 20
-
-
-def test_no_adversary_of_it_was_released(here: Path) -> None:
-    with pytest.raises(InputError, match="no loss was released for sentences"):
-        AdversarialVariant(SentenceCorpus().spec, "runs/e/base", 0.1, released=True)
 
 
 class TestCheckpoint:

@@ -11,7 +11,6 @@ import torch
 from seqeval.metrics import f1_score, precision_score, recall_score
 from sklearn.metrics import f1_score as f1_of_classes
 
-from attnlight.__main__ import main
 from attnlight.batch import BOS, TextBatch
 from attnlight.callbacks import (
     AttentionPermutation,
@@ -24,13 +23,12 @@ from attnlight.callbacks import (
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
-from attnlight.functional import permutations, total_variation
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import Record, read_record
 from attnlight.tasks import ChunkTagger
-from tests.commands import CONFIGS, CPU, QUIET
-from tests.tasks.tagged import COLUMNS, SMALL, TINY, corpus, task_of, trainer, written
+from tests.probing.oracles import moved
+from tests.tasks.tagged import SMALL, corpus, task_of, trainer, written
 
 READOUTS = ("study", "text", "residual")
 Data = Callable[..., ChunkingDataModule]
@@ -170,32 +168,6 @@ def test_batch_size_changes_no_record(
             np.testing.assert_allclose(values, other, atol=atol, err_msg=f"{name}.{column}")
 
 
-@pytest.mark.parametrize("readout", ["study", "residual"])
-def test_tokens_and_heads_of_a_sentence_share_their_shuffles(
-    folder: Path, tmp_path: Path, readout: str
-) -> None:
-    data = corpus(folder)
-    task = task_of(data, readout=readout).double()
-    _, records = evaluated(tmp_path, task, data)
-    permuted = records["attention_permutation"].columns
-    index = int(np.argmax(data.dataset("test").lengths))
-    task.eval()
-    batch = data.dataset("test")[[index]]
-    with torch.no_grad():
-        output = task.model(batch)
-        length = len(output.rows)
-        key, size = torch.tensor([[index, 0]]), torch.tensor([length])
-        moved = []
-        for order in permutations(size, key, 20, seed=0)[0]:
-            given = task.model(batch, weights=output.weights[..., order])
-            moved.append((given.probabilities - output.probabilities).abs().sum(-1) / 2)
-    expected = torch.quantile(torch.stack(moved), 0.5, dim=0)
-    here = permuted["index"] == index
-    np.testing.assert_allclose(permuted["median_tvd"][here], expected, atol=1e-9)
-    alone = permuted["index"] == 0  # a sentence of one token
-    assert permuted["median_tvd"][alone].tolist() == pytest.approx([0.0], abs=1e-9)
-
-
 @pytest.mark.parametrize("readout", READOUTS)
 def test_a_marked_token_is_read_as_among_all(data_of: Data, readout: str) -> None:
     """The same weights say of a marked token what they say of it where all are asked for."""
@@ -221,31 +193,28 @@ def test_a_marked_token_is_read_as_among_all(data_of: Data, readout: str) -> Non
 
 
 @pytest.mark.parametrize("readout", READOUTS)
+@torch.no_grad()
 def test_a_boundary_token_reads_the_sentence_and_is_not_read(data_of: Data, readout: str) -> None:
     data = data_of("sentence")
     model = task_of(data, readout=readout, layers=2).eval().double().model
     batch = whole(data)
-    with torch.no_grad():
-        output = model(batch)
-        assert output.rows[:, 1].tolist() == [0] * len(batch)
-        assert not output.weights[:, :, 0].any()
-        torch.testing.assert_close(
-            output.weights.sum(-1), torch.ones(len(batch), 4).double()[:, :2]
-        )
-        assert not output.weights.masked_select(~batch.mask[:, None]).any()
-        if output.item_logits is not None:
-            read = torch.einsum("rhn,rhnc->rc", output.weights, output.item_logits)
-            torch.testing.assert_close(read, output.logits)
-        again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
-        torch.testing.assert_close(again, output.logits)
-        for row in range(len(batch)):
-            length = int(batch.mask[row].sum())
-            alone = model(data.dataset("test")[[row]])
-            torch.testing.assert_close(alone.logits[0], output.logits[row])
-            torch.testing.assert_close(alone.weights[0], output.weights[row, :, :length])
+    output = model(batch)
+    assert output.rows[:, 1].tolist() == [0] * len(batch)
+    assert not output.weights[:, :, 0].any()
+    torch.testing.assert_close(output.weights.sum(-1), torch.ones(len(batch), 2).double())
+    if output.item_logits is not None:
+        read = torch.einsum("rhn,rhnc->rc", output.weights, output.item_logits)
+        torch.testing.assert_close(read, output.logits)
+    again = model.readout(output, output.weights.unsqueeze(2)).squeeze(1)
+    torch.testing.assert_close(again, output.logits)
+    for row, length in enumerate(batch.mask.sum(-1).tolist()):
+        alone = model(data.dataset("test")[[row]])
+        torch.testing.assert_close(alone.logits[0], output.logits[row])
+        torch.testing.assert_close(alone.weights[0], output.weights[row, :, :length])
 
 
 @pytest.mark.parametrize("target", ["marked", "sentence"])
+@torch.no_grad()
 def test_leave_one_out_by_a_loop(data_of: Data, target: str) -> None:
     data = data_of(target)
     model = task_of(data, readout="study").eval().double().model
@@ -253,24 +222,9 @@ def test_leave_one_out_by_a_loop(data_of: Data, target: str) -> None:
     with torch.no_grad():
         output = model(batch)
         found = leave_one_out(model, batch, output, budget=40)
-    items = batch.attendable()
-    for row in range(len(batch)):
-        own = int(output.rows[row, 1])
-        for place in items[row].nonzero().squeeze(-1).tolist():
-            kept = [p for p in range(int(batch.mask[row].sum())) if p != place]
-            if place == own or not items[row, kept].any():
-                assert found[row, place].isnan()
-                continue
-            shortened = TextBatch(
-                index=batch.index[row : row + 1],
-                tokens=batch.tokens[row : row + 1, kept],
-                mask=batch.mask[row : row + 1, kept],
-                extras={name: values[row : row + 1, kept] for name, values in batch.extras.items()},
-            )
-            with torch.no_grad():
-                after = model(shortened).probabilities[0]
-            expected = total_variation(after, output.probabilities[row])
-            torch.testing.assert_close(found[row, place], expected, atol=1e-9, rtol=1e-6)
+    expected = moved(model, batch, output, of_items=True)
+    items = output.mask
+    torch.testing.assert_close(found[items], expected[items], atol=1e-9, rtol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize(("target", "pos"), [("tokens", True), ("sentence", False)])
@@ -340,24 +294,3 @@ def test_a_checkpoint_of_another_model_is_refused(
     given = ChunkTagger(data.spec | spec, SMALL | options)
     with pytest.raises(InputError, match=told):
         trainer(tmp_path).test(given, data, ckpt_path=tmp_path / "last.ckpt", verbose=False)
-
-
-def test_the_command_line(data_of: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-    data = data_of("sentence")
-    model = f"--model={CONFIGS}/models/tagger_residual.yaml"
-    given = ["-c", f"{CONFIGS}/trainer.yaml", model, *TINY, "--data=ChunkingDataModule", *COLUMNS]
-    given += [f"--data.path={data.path}", "--data.case=true", "--data.target=sentence"]
-    place = [f"--root={tmp_path}", "--experiment=e", "--run=r", "--trainer.logger=false"]
-    assert main(["fit", *given, *place, "--trainer.max_epochs=1", *CPU, *QUIET]) == 0
-    run = tmp_path / "e" / "r"
-    names = ("predictions", "attention_permutation")
-    assert main(["test", str(run), f"--tests={','.join(names)}", *QUIET]) == 0
-    records = [read_record(run / f"records/test/{name}.parquet") for name in names]
-    assert records[0].metadata["classes"] == ["no SBAR", "SBAR"]
-    rows = int(whole(data).instances().sum())
-    assert [len(record.columns["index"]) for record in records] == [rows, rows]
-    assert [*(run / "figures").rglob("*.svg")]
-    assert main(["predict", str(run), *QUIET]) == 0
-    assert (run / "predictions.parquet").exists()

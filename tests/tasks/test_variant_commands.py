@@ -1,6 +1,5 @@
 """`fit` and `test` of variants as a user gives them."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,6 @@ SIZES = {"train_size": 60, "validation_size": 30, "test_size": 31}
 class TestCommands:
     sizes = tuple(f"--data.{name}={size}" for name, size in SIZES.items())
     divergence = ("-c", f"{CONFIGS}/tests/base_divergence.yaml")
-
-    @pytest.fixture
-    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["attnlight"])
-        monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-        return tmp_path
 
     @pytest.fixture
     def base(self, here: Path) -> Path:

@@ -115,24 +115,30 @@ def test_fit_and_test_reach_every_parameter(
     trainer(tmp_path, limit_test_batches=2).test(task, scene.corpus, verbose=False)
 
 
-class TestArchitecture:
-    @pytest.mark.parametrize("architecture", ARCHITECTURES)
-    def test_is_the_base_s(
-        self, architecture: str, scenes: dict[str, Scene], tmp_path: Path
-    ) -> None:
-        name, options = ARCHITECTURES[architecture]
-        scene = scenes[name]
-        path = scene.base(
-            tmp_path, optimizer={"weight_decay": 0.5, "betas": (0.9, 0.98)}, **options
-        )
-        own = read_base(path)
-        held = own.identity.options
-        for kind in ("seed", "adversary"):
-            task = make(kind, scene, path)
-            assert shapes(task) == shapes(own)
-            assert held["net"].items() <= task.hparams["net"].items()
-            assert task.hparams["optimizer"]["weight_decay"] == 0.5
-            assert list(task.hparams["optimizer"]["betas"]) == [0.9, 0.98]
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_architecture_is_the_base_s_but_for_attention_that_is_not_learned(
+    architecture: str, scenes: dict[str, Scene], tmp_path: Path
+) -> None:
+    name, options = ARCHITECTURES[architecture]
+    scene = scenes[name]
+    path = scene.base(tmp_path, optimizer={"weight_decay": 0.5, "betas": (0.9, 0.98)}, **options)
+    own = read_base(path)
+    held = own.identity.options
+    for kind in ("seed", "adversary"):
+        task = make(kind, scene, path)
+        assert shapes(task) == shapes(own)
+        assert held["net"].items() <= task.hparams["net"].items()
+        assert task.hparams["optimizer"]["weight_decay"] == 0.5
+        assert list(task.hparams["optimizer"]["betas"]) == [0.9, 0.98]
+    task = make("uniform", scene, path)
+    scores = ("query", "key") if name == "tokens" else ("attention",)
+    names = [key for key in shapes(own) if not any(score in key for score in scores)]
+    assert shapes(task) == {key: shapes(own)[key] for key in names}
+    for model in (task.model, make("uniform guide", scene, path).model):
+        output = model(batch_of(scene.corpus))
+        expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
+        torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
+        assert torch.equal(output.weights[:, 0] > 0, output.mask)
 
 
 class TestTrainingOptions:
@@ -177,23 +183,6 @@ def test_seed_decides_the_start_alone(scene: Scene, base: Path) -> None:
 
 
 class TestUniform:
-    @pytest.mark.parametrize("architecture", ARCHITECTURES)
-    def test_last_attention_has_no_parameters(
-        self, architecture: str, scenes: dict[str, Scene], tmp_path: Path
-    ) -> None:
-        name, options = ARCHITECTURES[architecture]
-        scene = scenes[name]
-        path = scene.base(tmp_path, **options)
-        task, own = make("uniform", scene, path), read_base(path)
-        scores = ("query", "key") if name == "tokens" else ("attention",)
-        names = [key for key in shapes(own) if not any(score in key for score in scores)]
-        assert shapes(task) == {key: shapes(own)[key] for key in names}
-        for model in (task.model, make("uniform guide", scene, path).model):
-            output = model(batch_of(scene.corpus))
-            expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
-            torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
-            assert torch.equal(output.weights[:, 0] > 0, output.mask)
-
     @TOKENS
     def test_layers_below_are_uniform_too(self, scene: Scene, tmp_path: Path) -> None:
         task = make("uniform", scene, scene.base(tmp_path, layers=2))
@@ -276,36 +265,30 @@ class TestRefusal:
         with pytest.raises(InputError, match=r"base\.ckpt was trained on another corpus"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=other)
 
-    @THREE
-    @pytest.mark.parametrize("options", [{"num_classes": 2}, {"num_classes": 3, "vocabulary": 7}])
-    def test_another_vocabulary(
-        self, scene: Scene, tmp_path: Path, options: dict[str, int]
-    ) -> None:
-        path = save_base(tmp_path / "base.ckpt", Planted(**options))
-        with pytest.raises(InputError, match=r"base\.ckpt has \d+ (token ids|classes), the corpus"):
-            make("seed", scene, path)
-
-    @TOKENS
     @pytest.mark.parametrize(
-        ("change", "sentence"),
+        ("own", "other", "words"),
         [
-            ({"min_document_frequency": 30}, "token ids, the corpus in `data`"),
-            ({"chunks": ["VP", "NP"]}, "trained with other tags"),
-            ({"case": False}, "reads the features .*case.*, the corpus in `data` has"),
+            ("three", "two", r"base\.ckpt has \d+ (token ids|classes), the corpus"),
+            ("three", Planted(num_classes=3, vocabulary=7), r"base\.ckpt has \d+ token ids, the"),
+            ("three", "tokens", r"base\.ckpt has \d+ token ids, the corpus"),
+            ("tokens", "three", r"base\.ckpt has \d+ token ids, the corpus"),
+            ("tokens", {"min_document_frequency": 30}, "token ids, the corpus in `data`"),
+            ("tokens", {"chunks": ["VP", "NP"]}, "trained with other tags"),
+            ("tokens", {"case": False}, "reads the features .*case.*, the corpus in `data` has"),
         ],
     )
-    def test_other_tags_or_features(
-        self, scene: Scene, base: Path, change: dict[str, Any], sentence: str
+    def test_a_base_of_other_texts(
+        self, scenes: dict[str, Scene], own: str, other: Any, words: str, tmp_path: Path
     ) -> None:
-        other = corpus(Path(scene.corpus.path), **change)  # type: ignore[attr-defined]
-        with pytest.raises(InputError, match=sentence):
-            make("seed", Scene(other, save_tagger), base)
-
-    def test_another_problem(self, scenes: dict[str, Scene], tmp_path: Path) -> None:
-        for own, other in (("three", "tokens"), ("tokens", "three")):
-            path = scenes[other].base(tmp_path)
-            with pytest.raises(InputError, match=r"base\.ckpt has \d+ token ids, the corpus"):
-                make("uniform", scenes[own], path)
+        scene = scenes[own]
+        if isinstance(other, dict):
+            base, data = scene.base(tmp_path), corpus(Path(scene.corpus.path), **other)  # type: ignore[attr-defined]
+            scene = Scene(data, save_tagger)
+        else:
+            texts = scenes[other] if isinstance(other, str) else Scene(other, save_base)
+            base = texts.base(tmp_path)
+        with pytest.raises(InputError, match=words):
+            make("seed", scene, base)
 
     @BOTH
     def test_another_base_than_the_known(self, scene: Scene, base: Path, tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.callbacks import AttentionPermutation, Predictions
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.datamodules import PairDataModule, PlantedEvidence
 from attnlight.functional import masked_softmax
-from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.callbacks.test_base import trainer
 
@@ -87,10 +85,6 @@ def predicted(folder: Path, data: PlantedEvidence) -> list[dict[str, Any]]:
     started.predict(task_of(data), datamodule=data, return_predictions=False)
     rows = pq.read_table(folder / "predictions.parquet").to_pylist()
     return sorted(rows, key=lambda row: row["index"])
-
-
-def test_the_hand_made_model_meets_the_protocol() -> None:
-    assert isinstance(OverSentences(9), AttentionModel)
 
 
 @pytest.mark.parametrize("length", [LENGTH, None])
@@ -171,24 +165,6 @@ def test_predictions_do_not_depend_on_batches(tmp_path: Path) -> None:
             k: other[k] for k in ("index", "tokens", "items", "evidence")
         }
         np.testing.assert_allclose(one["attention"], other["attention"], atol=2e-6)
-
-
-def test_records_count_sentences(tmp_path: Path) -> None:
-    data = corpus()
-    tests = (Predictions(), AttentionPermutation(draws=5))
-    started = trainer(tmp_path, *tests)
-    started.test(task_of(data), datamodule=data, verbose=False)
-    columns = read_record(tmp_path / "records/test/predictions.parquet").columns
-    lengths = corpus(None).dataset("test").lengths
-    order = np.argsort(columns["index"])
-    assert columns["length"][order].tolist() == (-(-lengths // LENGTH)).tolist()
-    model = task_of(data).model
-    for row in order[:5]:
-        output = model(data.dataset("test")[[int(columns["index"][row])]])
-        assert columns["max_attention"][row] == pytest.approx(output.weights.max().item(), abs=2e-6)
-    permuted = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
-    assert np.isfinite(permuted["median_tvd"]).all()
-    assert (permuted["median_tvd"] > 0).any()
 
 
 def test_what_an_interruption_leaves_is_removed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Worst-case attention by linear programs, against many starts of SciPy's SLSQP and by its bounds."""
+"""Worst-case attention of several classes and its bound, against SciPy and pairs solved one by one."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from torch import Tensor
 
-from attnlight.functional import worst_case_attention
-from attnlight.functional.adversary.linear_programs import Instance, linear_program_attention
-from attnlight.functional.adversary.multiclass import best_two_item_mixture
+from attnlight.functional import read, worst_case_attention
+from attnlight.functional.adversary.exact import max_js_attention
+from attnlight.functional.adversary.multiclass import best_two_item_mixture, log_ratio_bounds
+from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
 Vector = NDArray[np.float64]
@@ -90,69 +92,21 @@ def test_many_classes_leave_attention_free(classes: int, least: float) -> None:
     torch.testing.assert_close(without, edges, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.01, 0.3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_keeps_the_prediction(kind: str, epsilon: float) -> None:
-    weights, logits, mask = case(kind, rows=12, items=7, classes=5)
-    found = linear_program_attention(weights, logits, mask, epsilon)
-    assert (found >= 0).all()
-    assert (found[~mask] == 0).all()
-    torch.testing.assert_close(found.sum(-1), torch.ones(12).double(), rtol=1e-12, atol=0)
-    assert (moved(found, weights, logits) <= epsilon + 1e-12).all()
-    assert torch.equal(found[mask.sum(-1) == 1], weights[mask.sum(-1) == 1])
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 0.2])
-def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
-    """What a program spends of epsilon against both sums, by their definition."""
-    random = np.random.default_rng(0)
-    places = 0
-    for _ in range(20):
-        weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
-        instance = Instance(weights, logits, weights @ logits, epsilon)
-        prediction = np.exp(instance.log_prediction)
-        at = np.minimum(random.standard_normal(6), instance.highest)
-        (first, last), rise, fall, spent = instance.bounds(at)
-        np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
-        for x in [at, *np.linspace(-6, instance.highest, 200)]:
-            one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
-            rest = np.clip(x - first, 0, None)
-            risen = epsilon * (rise[0] @ one + rise[1] @ rest)
-            fallen = epsilon * (spent + fall[0] @ one + fall[1] @ below)
-            exact = prediction * np.expm1(x)
-            assert risen >= exact.clip(min=0).sum() - 1e-12
-            assert fallen >= (-exact).clip(min=0).sum() - 1e-12
-            if x is at:
-                np.testing.assert_allclose(risen, exact.clip(min=0).sum(), atol=1e-12)
-                np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
-                places += 1
-    assert places == 20
-
-
-def test_a_climb_never_descends() -> None:
-    weights, logits, _ = readouts(6, 30, 8)
-    for row in range(6):
-        own, items = weights[row].numpy(), logits[row].numpy()
-        instance = Instance(own, items, own @ items, 0.02)
-        attention, costs, reached = instance.weights, instance.weights, []
-        for _ in range(4):
-            attention = instance.solve(
-                costs, instance.shift(attention), (np.zeros(len(own)), np.ones(len(own)))
-            )
-            reached.append(instance.js(attention))
-            assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
-            costs = -instance.slope(attention)
-        assert reached[-1] > 0.3
-        # Up to the weight at which the gradient of items without any is taken.
-        assert (np.diff(reached) > -5e-3).all()
-
-
-def test_search_and_edges_are_never_lost() -> None:
-    weights, logits, mask = case("sharp", rows=24, items=8, classes=3)
-    edges = best_two_item_mixture(
-        weights, logits, mask, 0.05, torch.zeros(24, dtype=torch.float64)
-    )[1]
-    programs = jensen_shannon(linear_program_attention(weights, logits, mask, 0.05), weights)
-    js = worst_case_attention(weights, logits, mask, 0.05)[1]
-    assert (js >= torch.maximum(edges, programs) - 1e-12).all()
-    assert (programs > edges + 1e-6).any()
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_is_the_least_over_all_pairs(
+    kind: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, logits, mask = case(kind, rows=16, items=8, classes=5)
+    prediction = read(weights, logits).softmax(-1)
+    upper = torch.full((16,), math.inf, dtype=torch.float64)
+    for c, d in itertools.combinations(range(5), 2):
+        low, high = log_ratio_bounds(prediction[:, c], prediction[:, d], epsilon)
+        e, bounds = logits[..., c] - logits[..., d], (low[:, None], high[:, None])
+        vertex, _ = max_js_attention(weights, e, *bounds, mask)
+        upper = torch.minimum(upper, jensen_shannon(vertex, weights))
+    found = pairwise_upper_bound(weights, logits, mask, epsilon)
+    torch.testing.assert_close(found, upper, rtol=1e-10, atol=1e-12)
+    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._SOLVED", 3)
+    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._CHECKED", 20)
+    torch.testing.assert_close(pairwise_upper_bound(weights, logits, mask, epsilon), found)

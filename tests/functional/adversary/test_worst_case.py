@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -66,7 +65,7 @@ def check_attained(
     require_kept(found, weights, mask, lambda attention: read(attention, logits), epsilon)
 
 
-@pytest.mark.parametrize(("epsilon", "pairs"), [(0.01, 5), (0.3, 1 << 20)])
+@pytest.mark.parametrize(("epsilon", "pairs"), [(0.01, 5), (0.3, 1 << 20), (1.0, 5)])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "extreme"])
 def test_two_classes_equal_the_best_of_all_vertices(
     kind: str, epsilon: float, pairs: int, monkeypatch: pytest.MonkeyPatch
@@ -118,25 +117,6 @@ def test_no_search_is_further(classes: int) -> None:
     check_attained(joined, weights, logits, mask, 0.01)
     assert (joined[1] >= torch.maximum(js, alone[1])).all()
     assert torch.equal(joined[2], torch.maximum(alone[2], joined[1]))
-
-
-def test_by_hand() -> None:
-    # p = 1/2; with 1/5 more the logit is ln(7/3), and every item is a tenth of that or more away.
-    weights = torch.tensor([[0.5, 0.5]])
-    logits = torch.tensor([[[0.0, -5.0], [0.0, 5.0]]])
-    adversary, js, _ = worst_case_attention(weights, logits, torch.ones(1, 2).bool(), 0.2)
-    share = 0.5 + math.log(7 / 3) / 10
-    expected = sorted([share, 1 - share])
-    assert sorted(adversary[0].tolist()) == pytest.approx(expected)
-    assert js.item() == pytest.approx(jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2)
-
-
-def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
-    weights, logits, mask = case("random", rows=24, items=12)
-    adversary, _, _ = worst_case_attention(weights, logits, mask, 1.0)
-    least = weights.masked_fill(~mask, 2.0).argmin(-1)
-    assert torch.equal(adversary.argmax(-1), least)
-    assert (adversary.amax(-1) == 1).all()
 
 
 @pytest.mark.parametrize("bounds", [(-math.inf, 0.5), (0.5, math.inf)])

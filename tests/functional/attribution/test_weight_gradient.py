@@ -2,18 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.functional import masked_softmax, read, weight_gradient
-
-
-def case(heads: int | None, classes: int, shared: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Weights, item logits with the bias folded in, bias, mask."""
-    random = torch.Generator().manual_seed(classes)
-    shape = (20, 7) if heads is None else (20, heads, 7)
-    mask = torch.arange(7) < torch.randint(1, 8, (20, 1), generator=random)
-    scores = torch.randn(shape, dtype=torch.float64, generator=random)
-    items = 3 * torch.randn(*shape, classes, dtype=torch.float64, generator=random)
-    bias = torch.randn(classes if shared else (20, classes), dtype=torch.float64, generator=random)  # type: ignore[call-overload]
-    return masked_softmax(scores, mask), items, bias, mask
+from attnlight.functional import read, weight_gradient
+from tests.functional.erasure.test_erase import Case
 
 
 def by_autograd(weights: Tensor, items: Tensor, bias: Tensor) -> Tensor:
@@ -33,7 +23,9 @@ def by_autograd(weights: Tensor, items: Tensor, bias: Tensor) -> Tensor:
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("heads", [None, 1, 3])
 def test_equals_autograd(heads: int | None, classes: int, shared: bool) -> None:
-    weights, items, bias, mask = case(heads, classes, shared)
+    case = Case(heads, classes)
+    weights, items, mask = case.weights, case.item_logits, case.mask
+    bias = case.bias[0] if shared else case.bias
     off = ~(mask if heads is None else mask.unsqueeze(1))
     expected = by_autograd(weights, items, bias).masked_fill(off, 0.0)
     found = weight_gradient(weights, items, bias, mask)
@@ -42,18 +34,11 @@ def test_equals_autograd(heads: int | None, classes: int, shared: bool) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_by_hand() -> None:
-    weights = torch.tensor([[0.5, 0.5]])
-    items = torch.tensor([[[1.0, 0.0], [1.0, 2.0]]])  # logits (1, 1): the lower class wins
-    gradient = weight_gradient(weights, items, torch.tensor([0.5, -0.5]), torch.ones(1, 2).bool())
-    # p (1 - p) times the difference of the effects (0.5, 0.5) and (0.5, 2.5)
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, -0.5]]).double())
-
-
 def test_a_sure_prediction_keeps_its_digits() -> None:
-    weights, items, bias, mask = case(None, 2, True)
-    items = items + torch.tensor([60.0, 0.0])
-    bias = bias + torch.tensor([60.0, 0.0])
+    case = Case(None, 2)
+    weights, mask = case.weights, case.mask
+    items = case.item_logits + torch.tensor([60.0, 0.0])
+    bias = case.bias[0] + torch.tensor([60.0, 0.0])
     gradient = weight_gradient(weights, items, bias, mask)
     logits = read(weights, items)
     lost = (logits[:, 1] - logits[:, 0]).exp()  # 1 - p_y, up to a factor 1 + exp(-50)

@@ -40,20 +40,6 @@ def test_one_head_changed_beside_the_others(heads: int) -> None:
                 torch.testing.assert_close(one, expected)
 
 
-def test_without_a_head_dimension() -> None:
-    mask = torch.tensor([[True, True, False], [True, False, False]])
-    weights = torch.tensor([[0.5, 0.25, 9.0], [2.0, 0.0, 0.0]])
-    logits = torch.arange(12.0).reshape(2, 3, 2)
-    own, reach = flatten_heads(weights, mask)
-    third = 1 / 3
-    torch.testing.assert_close(
-        own, torch.tensor([[2 * third, third, 0], [1, 0, 0]], dtype=torch.float64)
-    )
-    items = flatten_item_logits(own, logits, reach)
-    assert torch.equal(items[reach], logits.double()[mask])
-    assert (items[~reach] == 0).all()
-
-
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("ascending", [False, True])
 def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> None:

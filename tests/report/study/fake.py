@@ -300,8 +300,8 @@ def add_probes(
                 mark = "" if context == "full" else f"-{context}"
                 told = {"guide": guide, "context": context, "seed": seed}
                 told["told_by"] = f"{guide}-s{seed}" if guide in ("adversary", "other") else None
-                name, f1 = f"guide-{guide}{mark}-s{seed}", right + 0.003 * (seed - 1)
-                study.add(name, "guide", f1, 0.25, 0.2, **told)
+                name, near = f"guide-{guide}{mark}-s{seed}", right + 0.003 * (seed - 1)
+                study.add(name, "guide", near, 0.25, 0.2, **told)
 
 
 def on_a_line(
@@ -315,13 +315,10 @@ def on_a_line(
     return study
 
 
-def add_adversary(
-    study: FakeTagging, term: str, lam: float, seed: int, base: str = "base-s0"
-) -> None:
+def add_adversary(study: FakeTagging, term: str, lam: float, seed: int) -> None:
     """An adversary that gets farther from its base with lambda, or collapsed."""
-    told: dict[str, Any] = {"seed": seed, "term": term, "lambda": lam, "base": base}
-    mark = "" if base == "base-s0" else f"b{base[-1]}-"
-    name = f"adversary-{mark}{term}-l{lam:g}-s{seed}"
+    told: dict[str, Any] = {"seed": seed, "term": term, "lambda": lam, "base": "base-s0"}
+    name = f"adversary-{term}-l{lam:g}-s{seed}"
     random = np.random.default_rng([int(1e4 * lam), seed, len(term)])
     weight = lam if term == "kl" else lam / 8
     far = 0.0 if lam == 0 else 1 / (1 + (0.08 / weight) ** 1.1)

@@ -1,0 +1,53 @@
+"""Leave-one-out by loops: each shortened text is encoded anew, by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.functional import total_variation
+
+
+def without(batch: TextBatch, text: int, item: int) -> TextBatch:
+    """One text of a batch without padding and without one of its words or sentences."""
+    alone = batch.select(torch.arange(len(batch)) == text)
+    real = alone.mask[0] if alone.mask.ndim == 2 else alone.mask[0].any(-1)
+    kept = [place for place in real.nonzero().flatten().tolist() if place != item]
+    extras = {name: values[:, kept] for name, values in alone.extras.items()}
+    tokens, mask = alone.tokens[:, kept], alone.mask[:, kept]
+    return replace(alone, tokens=tokens, mask=mask, labels=None, extras=extras)
+
+
+@torch.no_grad()
+def left_out(model: Any, batch: TextBatch, output: AttentionOutput, of_items: bool) -> Tensor:
+    """Logits (R, N, C) without each item; NaN off the mask and where no prediction is left.
+
+    Args:
+        model: The model.
+        batch: Its texts.
+        output: What it says of them.
+        of_items: Each row is of an item, its position, and not of a whole text.
+    """
+    logits = output.logits.new_full((*output.mask.shape, output.logits.shape[1]), torch.nan)
+    for text, index in enumerate(batch.index.tolist()):
+        rows = (output.rows[:, 0] == index).nonzero().flatten().tolist()
+        items = output.mask[rows[0]].nonzero().flatten().tolist()
+        for item in items if len(items) > 1 else []:
+            after = model(without(batch, text, item))
+            places = after.rows[:, 1].tolist()
+            for row, place in zip(rows, output.rows[rows, 1].tolist(), strict=True):
+                if not of_items:
+                    logits[row, item] = after.logits[0]
+                elif place != item:
+                    logits[row, item] = after.logits[places.index(place - (place > item))]
+    return logits
+
+
+def moved(model: Any, batch: TextBatch, output: AttentionOutput, of_items: bool) -> Tensor:
+    """Total variation distance (R, N) of the predictions without each item."""
+    after = left_out(model, batch, output, of_items).double().softmax(-1)
+    return total_variation(after, output.logits.double().softmax(-1).unsqueeze(1).expand_as(after))
