@@ -71,8 +71,8 @@ def _shapes(model: AttentionModel, batch: TextBatch, output: AttentionOutput) ->
     for name, shapes in expected.items():
         values = getattr(output, name)
         if values is not None and tuple(values.shape) not in shapes:
-            wanted = " or ".join(map(str, shapes))
-            yield f"shapes: `{name}` is {tuple(values.shape)}; expected {wanted}."
+            either = " or ".join(map(str, shapes))
+            yield f"shapes: `{name}` is {tuple(values.shape)}; expected {either}."
     if output.mask.dtype != torch.bool or output.rows.dtype != torch.long:
         yield f"shapes: `mask` is {output.mask.dtype}, `rows` {output.rows.dtype}; expected bool, long."
     if not torch.isin(output.rows[:, :1], batch.index).all():
@@ -82,13 +82,9 @@ def _shapes(model: AttentionModel, batch: TextBatch, output: AttentionOutput) ->
         yield f"shapes: `embed` gives {tuple(embedded.shape)}; expected (*batch.tokens.shape, E)."
     if output.weights.ndim != 3:
         return
-    candidates = output.weights.unsqueeze(2).expand(-1, -1, 2, -1)
-    read = model.readout(output, candidates)
-    if tuple(read.shape) != (count, 2, classes):
-        yield (
-            f"shapes: `readout` of 2 candidates gives {tuple(read.shape)}; expected "
-            f"{(count, 2, classes)}."
-        )
+    read = tuple(model.readout(output, output.weights.unsqueeze(2).expand(-1, -1, 2, -1)).shape)
+    if read != (wanted := (count, 2, classes)):
+        yield f"shapes: `readout` of 2 candidates gives {read}; expected {wanted}."
 
 
 def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[str]:  # noqa: ANN401
@@ -123,11 +119,10 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         attention = again.weights[..., :items], weights[at][..., :items]
         return equal(again.logits, output.logits[at]) and equal(*attention)
 
-    def remembers() -> bool:
-        """Whether the readout of this output changes when the model reads another batch."""
+    def keeps_state() -> bool:
         before = read(other)
         model(flipped)
-        return not equal(read(other), before)
+        return equal(read(other), before)
 
     sums = weights.sum(-1)[output.mask.any(-1)]
     several = output.mask.sum(-1) > 1
@@ -162,9 +157,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
             and equal(read(other), model(batch, weights=other).logits)
             and not (several.any() and torch.equal(read(other)[several], read(weights)[several]))
         ),
-        "state: the readout of an output changes when the model reads another batch": lambda: (
-            not remembers()
-        ),
+        "state: the readout of an output changes when the model reads another batch": keeps_state,
     }
     for sentence, kept in promises.items():
         try:
@@ -176,17 +169,6 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
 
 
 def _padded(batch: TextBatch) -> TextBatch:
-    """The batch with more padding after each text, sentence and query."""
-
-    def wider(values: Tensor) -> Tensor:
-        """Values (B, N) or (B, S, N), padded at the end."""
-        return pad(values, (0, _PADDING) * (values.ndim - 1), value=PAD)
-
-    return replace(
-        batch,
-        tokens=wider(batch.tokens),
-        mask=wider(batch.mask),
-        query=None if batch.query is None else wider(batch.query),
-        query_mask=None if batch.query_mask is None else wider(batch.query_mask),
-        extras={name: wider(values) for name, values in batch.extras.items()},
-    )
+    """The batch, which has no labels, with more padding after each text, sentence and query."""
+    wider = batch.apply(lambda values: pad(values, (0, _PADDING) * (values.ndim - 1), value=PAD))
+    return replace(wider, allowed_classes=batch.allowed_classes)

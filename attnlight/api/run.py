@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnlight.callbacks import InterpretabilityTest
-    from attnlight.report.run import StoredRecord
     from attnlight.report.verdict.card import Verdict
 
 
@@ -34,12 +33,6 @@ class Results:
 
     folder: Path
     _temporary: Any = field(default=None, repr=False)
-
-    @property
-    def _records(self) -> dict[str, StoredRecord]:
-        from attnlight.report.run import stored_records
-
-        return {record.test: record for record in stored_records(self.folder / "records")}
 
     def _record(self, name: str) -> Path:
         paths = {path.stem: path for path in sorted(self.folder.glob("records/test/*.parquet"))}
@@ -57,14 +50,15 @@ class Results:
         import pandas as pd
 
         from attnlight.records import read_record
+        from attnlight.report.run import stored_records
         from attnlight.report.summary import summarise
 
         if test is not None:
             columns = read_record(self._record(test)).columns
             return pd.DataFrame({name: list(values) for name, values in columns.items()})
         rows = [
-            (name, measure, mean.mean, mean.low, mean.high, mean.defined)
-            for name, record in self._records.items()
+            (record.test, measure, mean.mean, mean.low, mean.high, mean.defined)
+            for record in stored_records(self.folder / "records")
             for (measure, _), mean in summarise(record, by_class=False).means.items()
         ]
         return pd.DataFrame(rows, columns=["test", "measure", "mean", "low", "high", "n"])

@@ -171,13 +171,9 @@ def _extract(
 def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
     """Read a configuration file and the files that it names as `model`, `data` or `trainer`.
 
-    Args:
-        path: The file.
-        keys: The keys that it may have, dotted; None: any.
-
     Raises:
-        InputError: A file is missing or not YAML, has a dotted or unknown key, or names a class
-            that does not exist or, where a run stored the file, is not trusted.
+        InputError: A file is missing or not YAML, has a dotted key or one that is not among `keys`,
+            or names a class that does not exist or, where a run stored the file, is not trusted.
     """
     config = _read(path)
     if STORED.fullmatch(path.name):

@@ -10,11 +10,7 @@ from attnlight.storage.shipped import shipped_configs
 
 
 def main(argv: Sequence[str]) -> int:
-    """List the shipped configuration files, or print those of one name.
-
-    Raises:
-        InputError: There is none of that name.
-    """
+    """List the shipped configuration files, or print those of one name."""
     parser = VerbParser(
         "configs", description="List the shipped configuration files, or print one."
     )

@@ -76,13 +76,7 @@ def use_wandb_run(
 ) -> None:
     """Change the configuration of a `WandbLogger` into that of a `WandbRun`, which resumes its id.
 
-    Args:
-        logger: The configuration.
-        role: The job type, unless that or `WANDB_JOB_TYPE` is given.
-        tags: The tags, unless those or `WANDB_TAGS` are given.
-        monitor: An argument of `WandbRun`.
-        mode: Likewise.
-        step: Likewise.
+    Job type and tags are `role` and `tags` unless the configuration or the environment gives them.
     """
     logger.class_path = f"{WandbRun.__module__}.{WandbRun.__qualname__}"
     given = logger.init_args

@@ -25,11 +25,7 @@ Without TEXT and --file, lines of standard input are read."""
 
 
 def main(argv: list[str]) -> int:
-    """Print the explanation of each text.
-
-    Raises:
-        InputError: There is no such run, a file cannot be read, or `explain` refuses the texts.
-    """
+    """Print the explanation of each text."""
     parser = VerbParser("explain", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument(
         "run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,7 @@ attnlight export RUN --ids doc_id"""
 
 
 def main(argv: list[str]) -> int:
-    """Write the files and print their paths.
-
-    Raises:
-        InputError: The record is missing or lacks what is needed, a method or a column is unknown,
-            `--share` is out of range, or a file cannot be written.
-    """
+    """Write the files and print their paths."""
     parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
     parser.add_argument(
@@ -99,12 +94,7 @@ def main(argv: list[str]) -> int:
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
-    """The ids of the documents of a split, by row of its source.
-
-    Args:
-        file: A run's configuration, or a corpus file.
-        stage: `test` or `val`.
-        column: The column of the ids.
+    """The ids of a stage's documents, by row of its source, from a run's configuration or a corpus file.
 
     Raises:
         InputError: The file describes no corpus, or the corpus has no such column.
@@ -133,7 +123,7 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
 def explanations(
     path: Path, method: str, share: float | None = None, ids: NDArray[np.str_] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The explanation of each measured text of a record, as ERASER's JSON.
+    """The explanation of each measured text of a record by a method, as ERASER's JSON.
 
     Args:
         path: The record.
@@ -194,15 +184,12 @@ def _predictions(
         return {"docid": document, "soft_sentence_predictions": soft.tolist()}
     row = torch.from_numpy(soft)[None]
     order = ranking(row, torch.ones_like(row, dtype=torch.bool)).squeeze(0).numpy()
-    top = order[: max(1, int(np.ceil(share * len(soft) - 1e-9)))]
+    top = np.sort(order[: max(1, int(np.ceil(share * len(soft) - 1e-9)))])
+    runs = np.split(top, np.flatnonzero(np.diff(top) > 1) + 1) if len(top) else []
     return {
         "docid": document,
-        "hard_rationale_predictions": spans(np.sort(top)),
+        "hard_rationale_predictions": [
+            {"start_token": int(run[0]), "end_token": int(run[-1]) + 1} for run in runs
+        ],
         "soft_rationale_predictions": soft.tolist(),
     }
-
-
-def spans(places: Sequence[int] | NDArray[np.int64]) -> list[dict[str, int]]:
-    """Maximal runs of ascending places, as ERASER writes them."""
-    runs = np.split(np.asarray(places), np.flatnonzero(np.diff(places) > 1) + 1)
-    return [{"start_token": int(run[0]), "end_token": int(run[-1]) + 1} for run in runs if len(run)]

@@ -36,14 +36,11 @@ class ExitOnSignals(Callback):
 
 
 class JoinTimeout(Callback):
-    """End this process if the others of its job have not joined in time.
+    """End this process if the others of its job have not joined within some seconds.
 
     Time is measured from the construction of this callback, when model and corpus are ready, to the
     start of the verb. Collectives keep the timeout of the strategy (half an hour): a rank may take
     that long in a validation epoch, but not to start.
-
-    Args:
-        seconds: The time limit.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -160,11 +160,7 @@ class AttnlightCLI(LightningCLI):
         keep_wandb_offline_without_key(config.trainer.logger)
 
     def _trained_elsewhere(self, config: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
-        """Class and options of a network that was trained elsewhere; None: a checkpoint is read.
-
-        Raises:
-            InputError: It was, and no corpus is named.
-        """
+        """Class and options of a network that was trained elsewhere; None: a checkpoint is read."""
         named = config.ckpt_path
         if named is None and config.run is not None:
             named = next(Run.of_fit(config, "").folder.glob("*.ckpt"), None)
@@ -177,12 +173,7 @@ class AttnlightCLI(LightningCLI):
         return found
 
     def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
-        """The corpus, encoded for the model, with the splits that the verb reads.
-
-        Raises:
-            InputError: The corpus cannot be read as configured or lacks a split; or the checkpoint
-                cannot be read or has other classes.
-        """
+        """The corpus, encoded for the model, with the splits that the verb reads."""
         # Without links, since the model's spec depends on the encoding that is set below.
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
@@ -326,9 +317,6 @@ def run(arguments: Sequence[str] | None) -> None:
     Args:
         arguments: The verb and its options; None: those of the process, which DDP's launcher
             repeats for every rank.
-
-    Raises:
-        InputError: The input is invalid.
     """
     quieten()
     if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for

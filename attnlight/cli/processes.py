@@ -41,11 +41,7 @@ def signal_status() -> int:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel end this process when its parent ends; has no effect except on Linux.
-
-    Args:
-        parent: Process id of the parent, if available, to detect that it has already ended.
-    """
+    """Let the kernel end this process when its parent, of this id if given, ends; Linux only."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -60,11 +56,7 @@ def end_with_rank_zero() -> None:
 
 
 def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
-    """Check that the machine can run this many CPU processes, before any is started.
-
-    Args:
-        accelerator: The trainer's accelerator, by name or as an object.
-        devices: Its number of devices as given.
+    """Check the trainer's number of CPU processes, before any is started.
 
     Raises:
         InputError: There are more than four and more than two per core.

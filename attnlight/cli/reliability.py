@@ -29,12 +29,7 @@ with keep_scores: true."""
 
 
 def main(argv: list[str]) -> int:
-    """Print the agreement of the runs.
-
-    Raises:
-        InputError: A run lacks the scores, the runs do not have the same rows of one corpus, or the
-            file cannot be written.
-    """
+    """Print the agreement of the runs."""
     parser = VerbParser("reliability", description=DESCRIPTION)
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"

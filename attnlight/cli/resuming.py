@@ -44,15 +44,11 @@ _LENGTH = re.compile(r"trainer\.max_(epochs|steps)")
 def requeued(folder: Path, *, overwrite: bool) -> str | None:
     """The `last.ckpt` from which a requeued SLURM job continues; None: training starts anew.
 
-    Args:
-        folder: The run's folder.
-        overwrite: Whether the command replaces a run: it may, then, be another command of the job,
-            unless SLURM has restarted that.
-
     Raises:
         InputError: `last.ckpt` is damaged.
     """
     path = folder / "last.ckpt"
+    # A command that replaces a run may be another one of the job, unless SLURM has restarted that.
     restarted = os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
     if not SLURMEnvironment.detect() or (overwrite and not restarted):
         return None
@@ -63,13 +59,9 @@ def requeued(folder: Path, *, overwrite: bool) -> str | None:
 
 
 def forget_requeued(folder: Path, keep: str | None) -> None:
-    """Delete what Lightning saved before it requeued a job, and would continue from.
+    """Delete what Lightning saved before it requeued a job, but for the checkpoint to `keep`.
 
-    It saves within an epoch, whose remaining batches a resumed training does not find again.
-
-    Args:
-        folder: The run's folder.
-        keep: The checkpoint that this `fit` resumes.
+    It would continue from it, within an epoch whose remaining batches are not found again.
     """
     for path in folder.glob("hpc_ckpt_*.ckpt"):
         if path.resolve() != Path(keep or "").resolve():
@@ -86,10 +78,9 @@ def require_same_training(
     """Check that a run resumes the training that wrote a checkpoint.
 
     Args:
-        path: The checkpoint; the configuration of its training is in `fit.yaml` beside it.
+        path: The checkpoint, with the `fit.yaml` of its training beside it.
         config: The configuration as `fit.yaml` will hold it.
-        model: The hyperparameters of the task, which the checkpoint has too: a `fit.yaml` may have
-            been edited.
+        model: The task's hyperparameters, compared too since a `fit.yaml` may have been edited.
         corpus: The corpus.
         devices: Number of devices.
 
@@ -139,16 +130,9 @@ def require_same_training(
 
 
 def require_same_batches(path: object, before: int, size: int, devices: int) -> None:
-    """Check that all devices together read as many texts at a step as in the training so far.
+    """Raise `InputError` unless all devices together read `before` texts at a step.
 
-    Args:
-        path: The checkpoint.
-        before: Number of texts of a step so far.
-        size: The corpus's `batch_size`.
-        devices: Number of devices.
-
-    Raises:
-        InputError: They read another number.
+    Each reads `size` of them; as many were read in the training that wrote the checkpoint `path`.
     """
     if size * devices == before:
         return

@@ -40,9 +40,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
     `sanity RUN RUN2` is `test RUN` with that test alone.
 
     Raises:
-        InputError: A name is not that of a shipped file, a folder is neither a run's nor a model's, an option
-            lacks its value or has one that is not YAML, or there are more arguments that are not
-            options than the verb takes.
+        InputError: A name is not that of a shipped file, a folder is neither a run's nor a model's, a
+            value is missing or not YAML, or the verb takes fewer arguments.
     """
     verb, *words = arguments
     named: list[str] = []

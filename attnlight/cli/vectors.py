@@ -46,15 +46,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Train the vectors, write the file and print its size.
-
-    Args:
-        argv: The arguments after `vectors`.
-
-    Raises:
-        InputError: A data file is missing, a setting is out of range, gensim is not installed, no
-            word occurs often enough, or the file cannot be written.
-    """
+    """Train the vectors, write the file and print its size."""
     options = vars(parser().parse_args(argv))
     files, output = options.pop("configs"), options.pop("output")
     from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec

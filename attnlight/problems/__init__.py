@@ -1,11 +1,10 @@
 """Prediction problems: instances, labels, loss, metrics, and words for the pages."""
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.problems.base import Problem
+from attnlight.problems.base import Problem, Words
 from attnlight.problems.classification import Classification
 from attnlight.problems.pairs import Pairs
 from attnlight.problems.tagging import Tagging
-from attnlight.problems.words import Words
 from attnlight.storage.foreign_classes import import_class
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,13 +16,33 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.targets import prepend_boundary
 from attnlight.errors import InputError
 from attnlight.problems.released import ReleasedLoss
-from attnlight.problems.words import Words
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words by which pages name a problem's parts; `study.json` has them as a mapping.
+
+    Attributes:
+        problem: Name of the problem: `classification`, `tagging`.
+        instance: One prediction: `text`, `token`.
+        cluster: The resampling unit of confidence intervals: `text`, `sentence`.
+        quality: The measure of quality: `F1 of positive`, `macro F1`, `chunk F1`, `accuracy`.
+        criterion: The measure of model selection on validation.
+        guided: A guided model, with its article: `an MLP`, `a tagger`.
+    """
+
+    problem: str
+    instance: str
+    cluster: str
+    quality: str
+    criterion: str
+    guided: str
 
 
 class Problem(ABC):
@@ -120,8 +141,7 @@ class Problem(ABC):
             target: The target of the corpus's spec.
 
         Returns:
-            Whether a chunk of the labels, of the predictions, and of both starts at each instance,
-            (R,) each.
+            Whether a chunk of labels, of predictions, and of both starts at each instance, (R,) each.
         """
         return None
 

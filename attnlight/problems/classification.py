@@ -10,19 +10,11 @@ from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.problems.base import Problem
+from attnlight.problems.base import Problem, Words
 from attnlight.problems.released import WIEGREFFE_PINTER, ReleasedLoss
-from attnlight.problems.words import Words
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
-
-
-def attended_items(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (B, 2) of a classifier's batch, and the items of its last attention, (B, N) bool."""
-    mask = batch.attendable()
-    rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
-    return rows, mask if mask.ndim == 2 else mask.any(-1)
 
 
 class Classification(Problem):
@@ -33,7 +25,13 @@ class Classification(Problem):
 
     name = "classification"
     released: ClassVar[ReleasedLoss | None] = WIEGREFFE_PINTER
-    instances = staticmethod(attended_items)
+
+    @staticmethod
+    @override
+    def instances(batch: TextBatch) -> tuple[Tensor, Tensor]:
+        mask = batch.attendable()
+        rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
+        return rows, mask if mask.ndim == 2 else mask.any(-1)
 
     @override
     def labels(self, batch: TextBatch) -> Tensor:

@@ -40,12 +40,9 @@ class MacroF1(Metric):
 
     @override
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count the classes of R instances.
+        """Count the classes `target` (R,) long and the predicted ones of R instances.
 
-        Args:
-            preds: Their predicted classes, (R,) long, probabilities (R, C), or, of two classes,
-                probabilities of the second (R,).
-            target: Their classes, (R,) long.
+        The latter are (R,) long, probabilities (R, C), or of two classes those of the second (R,).
         """
         if preds.is_floating_point():
             preds = preds.argmax(dim=-1) if preds.ndim > 1 else (preds > 0.5).long()
@@ -92,12 +89,9 @@ class SpanMetric(Metric):
 
     @override
     def update(self, preds: Tensor, target: Tensor, begins: Tensor) -> None:
-        """Count the chunks of some sentences.
+        """Count the chunks of sentences, one after the other, by the classes (T,) long of tokens.
 
-        Args:
-            preds: Predicted classes of their tokens, one sentence after the other, (T,) long.
-            target: True classes, (T,) long.
-            begins: Whether a token is the first of its sentence, (T,) bool.
+        `begins` says whether a token is the first of its sentence, (T,) bool.
         """
         self.counts += count_chunks(preds, target, begins, self.scheme)
 

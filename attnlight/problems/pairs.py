@@ -8,8 +8,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput
+from attnlight.problems.base import Words
 from attnlight.problems.classification import Classification
-from attnlight.problems.words import Words
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection

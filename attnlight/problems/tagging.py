@@ -14,19 +14,12 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.chunks import find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.problems.base import Flags, Numbers, Problem
+from attnlight.problems.base import Flags, Numbers, Problem, Words
 from attnlight.problems.released import YANG
 from attnlight.problems.tag_scheme import tag_scheme
-from attnlight.problems.words import Words
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection
-
-
-def attended_tokens(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Rows (R, 2) of a tagger's batch, and the items each may attend to, (R, N) bool."""
-    text, position = batch.instances().nonzero().unbind(-1)
-    return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
 
 
 class Tagging(Problem):
@@ -41,7 +34,12 @@ class Tagging(Problem):
     adversary_terms = ("nll", "kl")
     released = YANG
     tags = True
-    instances = staticmethod(attended_tokens)
+
+    @staticmethod
+    @override
+    def instances(batch: TextBatch) -> tuple[Tensor, Tensor]:
+        text, position = batch.instances().nonzero().unbind(-1)
+        return torch.stack([batch.index[text], position], dim=1), batch.attendable()[text]
 
     @override
     def labels(self, batch: TextBatch) -> Tensor:

@@ -23,13 +23,7 @@ _SEAL = b"attnlight_crc32"
 
 
 def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:  # noqa: ANN401
-    """Open a parquet writer that adds checksums.
-
-    Args:
-        path: The file.
-        schema: Its columns, their types and its metadata.
-        options: Options of `pyarrow.parquet.ParquetWriter`.
-    """
+    """A `pyarrow.parquet.ParquetWriter` with these options, which adds checksums."""
     sealed = schema.with_metadata((schema.metadata or {}) | {_SEAL: b" ".join(_checksums(schema))})
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
 
@@ -59,11 +53,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 @contextmanager
 def reading_errors(path: Path) -> Iterator[None]:
-    """Name the file in what fails while the block opens or reads it.
-
-    Raises:
-        RecordError: The file is missing or damaged.
-    """
+    """Raise `RecordError`, which names the file, where the block cannot open or read it."""
     try:
         yield
     except RecordError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,9 @@ class RecordFile:
 
     Args:
         path: A parquet file that `merge_shards` wrote; it need not exist.
+
+    Raises:
+        RecordError: When it is first read, the file is missing, damaged or not a record.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,11 +53,7 @@ class RecordFile:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema.
-
-        Raises:
-            RecordError: The file is missing or damaged.
-        """
+        """The Arrow schema."""
         with reading_errors(self.path), open_parquet(self.path) as file:
             return file.schema_arrow
 
@@ -68,11 +67,7 @@ class RecordFile:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """The metadata.
-
-        Raises:
-            RecordError: The file is missing or is not a record.
-        """
+        """The metadata."""
         path, text = self.path, (self.schema.metadata or {}).get(METADATA)
         if text is None:
             raise RecordError(f"{path} is a parquet file but not an attnlight record.")
@@ -89,17 +84,14 @@ class RecordFile:
             )
         for name, value in metadata.items():
             names = value if name in ("classes", "measures") else ()
-            if not (isinstance(value, METADATA_TYPES.get(name, object)) and _is_text(names)):
+            typed = isinstance(value, METADATA_TYPES.get(name, object))
+            if not typed or not all(isinstance(text, str) for text in names):
                 raise RecordError(f"{path} is not a readable record: its {name} is {value!r}.")
         return metadata
 
     @contextmanager
     def rows(self) -> Iterator[pq.ParquetFile]:
-        """The open file.
-
-        Raises:
-            RecordError: The file is missing or damaged, detected here or when the block reads it.
-        """
+        """The open file."""
         with reading_errors(self.path):
             self._file = self._file or open_parquet(self.path)
             yield self._file
@@ -115,15 +107,7 @@ Source = Path | RecordFile  # of a path the file is opened for each question
 
 
 def read_record(source: Source, columns: Sequence[str] | None = None) -> Record:
-    """Read a record at once.
-
-    Args:
-        source: The record.
-        columns: The columns to read; None: all.
-
-    Raises:
-        RecordError: The file is missing or is not a record.
-    """
+    """Read some columns of a record at once; None: all. Raises as `RecordFile`."""
     record = RecordFile.of(source)
     metadata = record.metadata
     with record.rows() as file:
@@ -147,7 +131,7 @@ def read_pieces(
         texts: Only rows of these dataset indices; `index` must be among the columns. None: all.
 
     Raises:
-        RecordError: The file is missing, is not a record or lacks a column.
+        RecordError: As of `RecordFile`, or the file lacks a column.
     """
     record = RecordFile.of(source)
     _ = record.metadata  # raises where the file is not a record
@@ -173,9 +157,6 @@ def clustered_pieces(
     Intervals resample clusters. They are the dataset indices, unless the metadata name a column as
     `clusters`: then the record is one piece, without the rows that have no cluster because they were
     not measured.
-
-    Raises:
-        RecordError: As `read_pieces`.
     """
     record = RecordFile.of(source)
     column = record.metadata.get("clusters")
@@ -198,16 +179,8 @@ def record_columns(source: Source) -> dict[str, bool]:
 
 
 def read_metadata(source: Source) -> dict[str, Any]:
-    """A copy of the metadata of a record.
-
-    Raises:
-        RecordError: The file is missing or is not a record.
-    """
+    """A copy of the metadata of a record."""
     return dict(RecordFile.of(source).metadata)
-
-
-def _is_text(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -21,8 +21,7 @@ def kept_scores(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise InputError(f"there is no {path}: run `{_command(path)}`.")
-    columns = record_columns(path)
-    names = [name.removeprefix(SCORES) for name in columns if name.startswith(SCORES)]
+    names = [n.removeprefix(SCORES) for n in record_columns(path) if n.startswith(SCORES)]
     if not names:
         raise InputError(f"{path} holds no scores: run `{_command(path)} --overwrite`.")
     return names

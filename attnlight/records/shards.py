@@ -47,8 +47,7 @@ class ShardWriter:
 
         Args:
             rows: Keys (R, 2): dataset index and position.
-            columns: Columns of R values, (R,) or (R, K), or Arrow arrays of length R; NaN becomes
-                null.
+            columns: (R,) or (R, K), where NaN becomes null, or Arrow arrays of length R.
 
         Raises:
             RecordError: A column has an unsupported shape or type, or one that differs from earlier
@@ -75,11 +74,9 @@ class ShardWriter:
         self._append(pa.record_batch(arrays))
 
     def exclude(self, rows: NDArray[np.int64], columns: Sequence[str] = ()) -> None:
-        """Append R rows that were not measured: `prediction` is -1, all other columns are null.
+        """Append rows (R, 2) that were not measured: `prediction` is -1, other columns are null.
 
-        Args:
-            rows: Keys (R, 2).
-            columns: Columns to fill with nulls where no row of the shard is measured.
+        If no row of the shard is measured, these are `columns`.
         """
         self._excluded.append((rows, columns))
 

@@ -22,10 +22,6 @@ CHECKPOINT_FORMAT = 2
 def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, Any]:  # noqa: ANN401
     """The content of a checkpoint of attnlight.
 
-    Args:
-        path: The file.
-        map_location: As for `torch.load`.
-
     Raises:
         InputError: The file is missing or damaged, contains more than plain values and tensors, or
             was not written by attnlight.

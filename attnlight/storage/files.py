@@ -32,11 +32,9 @@ def named_errors(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path` that replaces it when the block succeeds.
 
-    The content is flushed to the disk before the file is renamed, so a crash at any moment leaves
-    either the old file or the new one. If the block fails, the temporary file is removed.
-
-    Args:
-        path: The file to write; its folder is created if it is missing.
+    The folder is created if it is missing. The content is flushed to the disk before the file is
+    renamed, so a crash at any moment leaves either the old file or the new one. If the block fails,
+    the temporary file is removed.
 
     Raises:
         InputError: The disk is full, a size limit is exceeded, or the folder cannot be written.
@@ -74,11 +72,7 @@ def require_no_links_out(folder: Path) -> None:
 
 
 def require_ordinary(path: Path) -> None:
-    """Check that a path, if anything is there, is a file: to read a pipe or a device may never end.
-
-    Raises:
-        OSError: It is something else.
-    """
+    """Raise `OSError` if a path is neither missing nor a file: reading a pipe may never end."""
     if path.exists() and not path.is_file():
         raise OSError("it is not an ordinary file")
 
@@ -101,15 +95,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """The content of a YAML file that holds a mapping of plain values.
-
-    Args:
-        path: The file.
-        load: Parser of the text; None: `yaml.safe_load`.
+    """The content of a YAML file that holds a mapping of plain values; `load` as of `parse_yaml`.
 
     Raises:
-        InputError: The file is missing, is no ordinary file, is not UTF-8, YAML or a mapping, is nested
-            too deeply, or expands to too many values by its aliases.
+        InputError: The file is missing, is no ordinary file, is not UTF-8 or a mapping, or `parse_yaml`
+            refuses it.
     """
     try:
         require_ordinary(path)
@@ -127,12 +117,7 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
 
 
 def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401
-    """The plain values that YAML holds.
-
-    Args:
-        text: The YAML.
-        place: Where it is, for messages.
-        load: Its parser; None: `yaml.safe_load`.
+    """The plain values that YAML holds, by the parser `load` (None: `yaml.safe_load`).
 
     Raises:
         InputError: It is not YAML, is nested too deeply, or expands to too many values by its aliases.
@@ -155,8 +140,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file that holds a mapping.
 
     Raises:
-        InputError: The file is missing, is a git-lfs pointer, is larger than 256 MB, or is not UTF-8,
-            JSON or a mapping.
+        InputError: The file is missing, a git-lfs pointer, larger than 256 MB, or not such JSON.
     """
     if not path.is_file():
         raise InputError(f"there is no file {path}{suggest_file(path)}.")
@@ -177,11 +161,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def refuse_pointer(path: Path, content: bytes) -> None:
-    """Check that the content of a file is not a git-lfs pointer to it.
-
-    Raises:
-        InputError: It is.
-    """
+    """Raise `InputError` if the content of a file is a git-lfs pointer to it."""
     if content.startswith(_POINTER):
         raise InputError(
             f"{path} is a git-lfs pointer, not the file itself: run `git lfs pull` in its folder."

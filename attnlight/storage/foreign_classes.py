@@ -24,10 +24,8 @@ _CLASS_KEYS = ("class_path", "problem", "network")
 _OWN = "attnlight."
 _TRUSTED = ("attnlight", "lightning", "torch")
 _SECTIONS = ("model", "data", "trainer")
-_IN_FULL = (
-    *_SECTIONS,
-    "model.init_args.net",
-)  # which jsonargparse or `compose` would read from a file
+# What jsonargparse or `compose` would read from a file.
+_IN_FULL = (*_SECTIONS, "model.init_args.net")
 TRUST = "ATTNLIGHT_TRUST"  # names of packages, separated by commas
 # What a run's folder stores: the configuration of a verb, perhaps with the name of a corpus.
 STORED = re.compile(r"(fit|validate|test|predict)(-.*)?\.yaml", re.DOTALL)
@@ -51,15 +49,10 @@ def import_class(path: str, base: type[T]) -> type[T]:
 
 
 def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
-    """The class that a configuration names, by its import path or by its name alone.
-
-    Args:
-        path: Import path, or the name of an imported subclass of `base`.
-        base: The base class.
-        where: The key, for the message.
+    """The class that a configuration names, by import path or as an imported subclass of `base`.
 
     Raises:
-        InputError: The class does not exist; the message names the closest one.
+        InputError: The class does not exist; the message names the key, `where`, and the closest one.
     """
     by_name: dict[str, type] = {}
     kinds: list[type] = base.__subclasses__()
@@ -132,11 +125,7 @@ def is_trusted(name: str) -> bool:
 
 
 def trusting(*named: object) -> str:
-    """`$ATTNLIGHT_TRUST` for processes that read what runs of these configurations store.
-
-    Args:
-        named: Configurations of the user's own, as text or values.
-    """
+    """`$ATTNLIGHT_TRUST` for processes that read what runs of the user's configurations store."""
     names = re.findall(r"[^\W\d]\w*(?:\.\w+)+", " ".join(map(str, named)))
     packages = {n.partition(".")[0] for n in names if _is_import_path(n) and not is_trusted(n)}
     return ",".join(sorted({*packages, *filter(None, os.environ.get(TRUST, "").split(","))}))
@@ -187,15 +176,10 @@ def _place(spec: ModuleSpec | None) -> list[str]:
 def require_trusted_classes(
     path: object, options: Mapping[str, Any], trusted: object = None
 ) -> None:
-    """Check that a checkpoint names no class from a module that the user has not named.
-
-    Args:
-        path: The checkpoint, for the message.
-        options: Its hyperparameters.
-        trusted: The user's configuration, whose modules may be imported.
+    """Check the hyperparameters of a checkpoint.
 
     Raises:
-        InputError: The checkpoint names such a class.
+        InputError: They name a class from a module that the user's configuration, `trusted`, does not.
     """
     modules = {name.rpartition(".")[0] for name in foreign_names(trusted)}
     unknown = sorted(n for n in foreign_names(options) if n.rpartition(".")[0] not in modules)

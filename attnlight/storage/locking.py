@@ -41,9 +41,6 @@ def sole_process(folder: Path) -> Iterator[None]:
     killed processes are removed first. A folder created here is removed again if an error ends the
     block before there is a result.
 
-    Args:
-        folder: The run's folder.
-
     Raises:
         InputError: Another process has locked it, the folder cannot be written or locked, or a
             folder or the lock in it is a link that leads out of it.

@@ -22,30 +22,15 @@ def unmigrated(path: Path) -> InputError:
 
 
 def require_migrated(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that a stored configuration has none of the options from before version 0.1.0.
-
-    Args:
-        path: The file.
-        config: Its content.
-
-    Raises:
-        InputError: It has one.
-    """
+    """Raise `InputError` if a stored configuration has an option of before version 0.1.0."""
     trainer = config.get("trainer")
     callbacks = trainer.get("callbacks") if isinstance(trainer, Mapping) else None
     sections = [config.get("model"), config.get("data")]
     sections += callbacks if isinstance(callbacks, list) else []
-    if any(map(_has_former, sections)):
-        raise unmigrated(path)
-
-
-def _has_former(section: object) -> bool:
-    """Whether a class of attnlight, or a group of its options, has an option of `_FORMER`."""
-    if not isinstance(section, Mapping):
-        return False
-    path, options = str(section.get("class_path", "")), section.get("init_args")
-    if ("." in path and not path.startswith("attnlight.")) or not isinstance(options, Mapping):
-        return False
-    net = options.get("net")
-    own = net.keys() if isinstance(net, Mapping) else ()
-    return bool(_FORMER & {*options, *own})
+    for section in (section for section in sections if isinstance(section, Mapping)):
+        kind, options = str(section.get("class_path", "")), section.get("init_args")
+        if ("." in kind and not kind.startswith("attnlight.")) or not isinstance(options, Mapping):
+            continue
+        net = options.get("net")
+        if _FORMER & {*options, *(net if isinstance(net, Mapping) else ())}:
+            raise unmigrated(path)

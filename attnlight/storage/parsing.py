@@ -69,11 +69,7 @@ class OneSentenceParser(LightningArgumentParser):
 
 
 def one_sentence(message: str, options: Iterable[str] = ()) -> str:
-    r"""An error message of jsonargparse as one sentence, without its internals.
-
-    Args:
-        message: The message.
-        options: The valid options, from which the closest one is suggested.
+    r"""An error message of jsonargparse as one sentence, which suggests the closest of `options`.
 
     Example:
         >>> one_sentence('Parser key "trainer.max_epochs":\n  Expected a <class \'int\'>')

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.fabric.utilities.rank_zero import _get_rank, rank_zero_only
-
 from attnlight.errors import InputError
 from attnlight.storage.files import named_errors, suggest_file, write_text
 
@@ -49,13 +47,7 @@ _LONGEST_NAME = 255  # bytes, on every common file system
 
 @dataclass(frozen=True)
 class Run:
-    """One run's folder and names.
-
-    Attributes:
-        root: Folder of all experiments.
-        experiment: Folder of the experiment.
-        name: Folder of the run.
-    """
+    """A run in `<root>/<experiment>/<name>`."""
 
     root: Path
     experiment: str
@@ -65,10 +57,7 @@ class Run:
     def of_fit(cls, config: Mapping[str, Any], hashed: str) -> Run:
         """The run of a `fit` configuration.
 
-        Args:
-            config: The parsed configuration of the verb.
-            hashed: The configuration as text without the keys in `NOT_HASHED`; its hash is a part
-                of the default name.
+        The default name contains a hash of `hashed`, its text without the keys in `NOT_HASHED`.
 
         Raises:
             InputError: A name is not a valid name of one folder.
@@ -122,24 +111,12 @@ class Run:
         return str(path)
 
     def verbs(self, corpus: str | None = None) -> list[str]:
-        """The verbs that have written their configuration into the folder.
-
-        Args:
-            corpus: Name of the corpus if the model was trained on another one.
-        """
+        """The verbs that have written their configuration for a corpus (None: of training) here."""
         suffix = "" if corpus is None else f"-{corpus}"
         return [verb for verb in _VERBS if (self.folder / f"{verb}{suffix}.yaml").is_file()]
 
     def begin(self, wandb_id: str, *, clear: bool) -> None:
-        """Prepare the locked folder for `fit`.
-
-        Args:
-            wandb_id: The run's id in Weights & Biases.
-            clear: Whether to remove the files of an earlier `fit`.
-
-        Raises:
-            InputError: The folder cannot be written.
-        """
+        """Store the id of Weights & Biases for `fit`, and `clear` the files of an earlier one."""
         if clear:
             with named_errors(self.folder):
                 for product in (path for pattern in PRODUCTS for path in self.folder.glob(pattern)):
@@ -151,27 +128,19 @@ class Run:
         if not path.is_file():
             write_text(path, wandb_id + "\n")
 
-    @rank_zero_only
     def finish(self, **details: Any) -> None:  # noqa: ANN401
-        """Record in `status.json` that `fit` has finished.
-
-        Args:
-            details: Other facts to store, such as `seconds` and `epochs`.
-        """
-        status = {"state": "finished"} | details
-        write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
+        """Record in `status.json` that `fit` has finished, and details such as its `seconds`."""
+        if is_rank_zero():
+            status = {"state": "finished"} | details
+            write_text(self.folder / "status.json", json.dumps(status, indent=1) + "\n")
 
     def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
-        """Values of `{run}`, `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
-
-        `{run}` is the path of the run's folder, and `{name}` is its name, with that of the corpus
-        if given.
+        """Values of `{run}` (its folder), `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
 
         Args:
-            corpus: Name of the corpus if the model was trained on another one; its curves then
-                belong to a separate run in Weights & Biases.
-            another_id: Whether to use a new id in Weights & Biases instead of the stored one, with
-                which a resumed run continues its curves.
+            corpus: Name of the corpus if the model was trained on another one: a part of the name, and
+                of the id, since its curves belong to a separate run in Weights & Biases.
+            another_id: Whether to replace the stored id, by which a resumed run continues its curves.
 
         Raises:
             InputError: The file of the id contains something else.
@@ -193,11 +162,7 @@ class Run:
         }
 
     def require_new(self) -> None:
-        """Check that the folder does not contain a run.
-
-        Raises:
-            InputError: It contains one, finished or not, or its status cannot be read.
-        """
+        """Raise `InputError` if the folder contains a run, or a status that cannot be read."""
         path = self.folder / "status.json"
         status: object = {}
         if path.is_file():
@@ -230,17 +195,18 @@ def is_run(folder: Path) -> bool:
 
 def is_rank_zero() -> bool:
     """Whether this process is rank 0 of its job, available before a trainer exists."""
+    # At use: who asks whether a folder is a run's need not wait for Lightning.
+    from lightning.fabric.utilities.rank_zero import _get_rank
+
     node = os.environ.get("NODE_RANK") or os.environ.get("GROUP_RANK") or "0"
     # Lightning's own launcher starts the first process of each node with no other variable.
     return not _get_rank() and int(node) == 0
 
 
 def corpus_name(name: str | None, default: str) -> str:
-    """Name, in records, of a corpus other than that of training.
+    """Name, in records, of a corpus other than that of training: that of `--corpus`, if given.
 
-    Args:
-        name: The value of `--corpus`.
-        default: A hub id, a path or a file stem; its last part is the name if none is given.
+    Else the last part of `default`, a hub id, a path or a file stem.
 
     Raises:
         InputError: The given name is not a valid folder name.
@@ -251,11 +217,7 @@ def corpus_name(name: str | None, default: str) -> str:
 
 
 def _folder_name(option: str, name: str) -> str:
-    """Return the name if it is a valid name of one folder.
-
-    Raises:
-        InputError: It is not a valid name of one folder.
-    """
+    """Return the name of one folder, or raise `InputError`."""
     if _INVALID_NAME.fullmatch(name) or len(os.fsencode(name)) > _LONGEST_NAME:
         raise InputError(
             f"--{option} is {name!r}; expected the name of one folder: no path, no leading dot, "

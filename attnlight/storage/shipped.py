@@ -23,10 +23,8 @@ def shipped_configs() -> dict[str, Path]:
 def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") -> str:
     """The path of a configuration file: `name` itself, or the shipped file that it names.
 
-    A path, a class or inline YAML is returned unchanged.
-
     Args:
-        name: A path, or the name of a shipped file: `sst_bilstm`, `tests/cheap`.
+        name: A path, a class, inline YAML, or the name of a shipped file: `sst_bilstm`, `tests/cheap`.
         kind: The folder of `configs/` that a name without a folder is looked up in.
         folder: The folder that paths are relative to.
         place: The file and key that give the name, for the message; empty on the command line.

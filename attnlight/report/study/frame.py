@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.problems.words import Words
+from attnlight.problems import Words
 from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
 from attnlight.storage.files import require_ordinary
