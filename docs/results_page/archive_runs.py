@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnlight.records import record_columns
+from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
@@ -165,8 +166,10 @@ def archive_run(run: Path, target: Path) -> None:
             write_text(target / source.relative_to(run), logged)
     places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
     places[serrano.WORST_CASE] = None
-    if (run / saliency.SANITY).exists():
-        places[saliency.SANITY] = (*KEYS, *saliency.sanity_columns(run / saliency.SANITY))
+    if (run / saliency.SANITY).exists():  # what its verdicts need
+        about = read_metadata(run / saliency.SANITY)
+        kinds = product(("signed", "sizes"), (len(about["parts"]), "seeds"), about["methods"])
+        places[saliency.SANITY] = (*KEYS, *("_".join(map(str, kind)) for kind in kinds))
     if name in planted.PREDICTED:
         places["predictions.parquet"] = planted.PREDICTED[name]
     root = f"{run.parent.parent}/".encode()  # in metadata, as irrelevant as that of fit.yaml

@@ -84,7 +84,8 @@ def correlation(archive: Archive) -> Iterator[Row]:
         row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            published = map(mean_of, archive.published["tau"][name][key])
+            # Without the figures of their spread.
+            published = ((x or DASH).split()[0] for x in archive.published["tau"][name][key])
             means: Iterable[float] = np.nanmean(columns[column], axis=1)
             row |= {
                 f"tau with {other}": column_mean(columns, column),
@@ -93,11 +94,6 @@ def correlation(archive: Archive) -> Iterator[Row]:
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
         yield row | {"tau of the two importances": column_mean(columns, "tau_input_gradient_loo")}
-
-
-def mean_of(figure: str | None) -> str:
-    """The mean of a published figure, without the figures of its spread; a dash if there is none."""
-    return figure.partition(" ")[0] if figure else DASH
 
 
 def significant(p: NDArray[np.float64]) -> str | None:
@@ -185,8 +181,8 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "BiLSTM": tau_over_seeds(bilstm),
                 "average encoder": tau_over_seeds(average),
                 "difference": difference_of_groups(average, bilstm, bounds=(-1, 1)),
-                "BiLSTM, published": mean_of(published["sst_bilstm"][key]),
-                "average, published": mean_of(published["sst_average"][key]),
+                "BiLSTM, published": (published["sst_bilstm"][key] or DASH).split()[0],
+                "average, published": (published["sst_average"][key] or DASH).split()[0],
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
         first, second = reliability(archive, {name: {} for name in names})

@@ -52,7 +52,10 @@ _SUFFIX = ".parquet"
 def pack(root: Path, records: Path) -> None:
     """Replace the packed files in `records` by the folders of runs and studies below `root`."""
     tables: dict[str, list[pa.Table]] = {}
-    for folder in _folders(root):
+    # Folders of runs and of studies, and those of experiments with a file of their own.
+    found = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
+    found |= {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
+    for folder in sorted(path.relative_to(root).as_posix() for path in found):
         page = next(page for start, page in PAGES.items() if folder.startswith(start))
         tables.setdefault(page, []).append(_folder_table(root, folder))
     for path in records.glob(f"*{_SUFFIX}"):
@@ -82,13 +85,6 @@ def unpacked(records: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as root:
         unpack(records, Path(root))
         yield Path(root)
-
-
-def _folders(root: Path) -> list[str]:
-    """Folders of runs and of studies, and those of experiments with a file of their own."""
-    runs = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
-    shared = {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
-    return sorted(path.relative_to(root).as_posix() for path in runs | shared)
 
 
 def _folder_table(root: Path, folder: str) -> pa.Table:

@@ -27,12 +27,6 @@ def near(rows: Iterable[Mapping[str, str]], ours: str, theirs: str, most: float)
     return sum(abs(Cell(row[ours]).value - Cell(row[theirs]).value) <= most for row in rows)
 
 
-def integrated(t: Tables) -> tuple[bool, str]:
-    """Whether integrated gradients are more faithful than attention, and in how many models."""
-    claim = t.starting("claims_saliency", "claim", "Integrated")
-    return claim["outcome"] == "agrees", claim["here"].partition(" (")[0]
-
-
 def answers(t: Tables) -> Sentences:
     """The six answers of the front page."""
     bilstm = ("SST", "BiLSTM", "additive")
@@ -95,8 +89,9 @@ def answers(t: Tables) -> Sentences:
     right = t.cell("planted", "all", "planted, BiLSTM")
     holds = alone.value > 0.99 and mixed.high < 0.5 and right.value > 0.99
     yield say("conclude", holds, alone=alone, mixed=mixed, right=right.value)
-    (agrees, count), tau = integrated(t), t.cell("saliency_right", "Kendall's tau", "all")
-    yield say("faithful", agrees and tau.above, count=count, tau=tau)
+    claim = t.starting("claims_saliency", "claim", "Integrated")
+    tau, count = t.cell("saliency_right", "Kendall's tau", "all"), claim["here"].partition(" (")[0]
+    yield say("faithful", claim["outcome"] == "agrees" and tau.above, count=count, tau=tau)
     yield say("card")
 
 
@@ -108,12 +103,16 @@ def best_adversary(t: Tables, name: str) -> dict[str, Cell]:
 
 def cards_finding(t: Tables) -> Sentences:
     """How the cards and the comparison of methods go together."""
-    column, (agrees, count) = "does it rank by importance?", integrated(t)
+    column, claim = (
+        "does it rank by importance?",
+        t.starting("claims_saliency", "claim", "Integrated"),
+    )
     yes = sum(row[column].startswith("yes") for row in t.rows("cards"))
     card, words = t.cell("cards", column, "IMDb, BiLSTM"), ("IMDb", "integrated gradients")
     less = t.cell("saliency_faithfulness", "less attention's", *words)
-    holds = agrees and card.low > 1 and less.above
-    yield say("cards", holds, yes=yes, all=len(t.rows("cards")), count=count, card=card, less=less)
+    holds = claim["outcome"] == "agrees" and card.low > 1 and less.above
+    fields = {"count": claim["here"].partition(" (")[0], "all": len(t.rows("cards"))}
+    yield say("cards", holds, yes=yes, card=card, less=less, **fields)
 
 
 def epochs_finding(t: Tables) -> Sentences:
