@@ -111,14 +111,6 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
     assert list((tmp_path / "figures/test").glob("base_divergence.*"))
 
 
-def test_a_base_is_no_distance_from_itself(tmp_path: Path, corpus: Planted) -> None:
-    base = save_base(tmp_path / "base.ckpt", corpus)
-    task = AttentionClassifier.load_from_checkpoint(base)
-    rows, _ = record_of(tmp_path, task, corpus, base)
-    for name in BaseDivergence.measures:
-        np.testing.assert_allclose(rows[name], 0, atol=1e-6)
-
-
 def test_a_variant_brings_its_base_and_drifts(tmp_path: Path, corpus: Planted) -> None:
     base = save_base(tmp_path / "base.ckpt", corpus)
     task = SeedVariant(corpus.spec, str(base), optimizer={"learning_rate": 0.03})

@@ -102,15 +102,6 @@ def test_tied_says_why_a_correlation_is_undefined() -> None:
     assert columns["tied_random"].eq(0).sum() == several.sum()
 
 
-def test_a_method_agrees_with_itself() -> None:
-    methods = [{"name": "input_gradient", "label": label} for label in ("a", "b")]
-    columns = measured(flat.model("bilstm"), flat.collate(flat.corpus()), methods=methods)
-    several = columns["tied_a"].eq(0)
-    for kind in ("tau", "spearman", "overlap"):
-        agreement = columns[f"{kind}_a_b"][several]
-        torch.testing.assert_close(agreement, torch.ones_like(agreement))
-
-
 @pytest.mark.parametrize("affine", [True, False])
 def test_record_figure_and_ceilings_of_two_seeds(
     tmp_path: Path, affine: bool, capsys: pytest.CaptureFixture[str]
