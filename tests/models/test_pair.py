@@ -27,7 +27,6 @@ VOCABULARY, CLASSES = 60, 4
 DECODERS = ("tanh", "affine")
 ENCODED = list(itertools.product(ENCODERS, DECODERS))
 ATTENDED = list(itertools.product(ATTENTIONS, DECODERS))
-DTYPES = {torch.float64: 1e-10, torch.float32: 2e-6}
 
 
 def corpus(boundaries: bool = True, classes: int = CLASSES) -> list[Pair]:
