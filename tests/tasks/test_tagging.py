@@ -24,7 +24,7 @@ from attnlight.callbacks import (
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
-from attnlight.functional import total_variation
+from attnlight.functional import permutations, total_variation
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import Record, read_record
@@ -168,6 +168,32 @@ def test_batch_size_changes_no_record(
             other = together[name].columns[column]
             atol = 5e-6 if target == "tokens" else 1e-5
             np.testing.assert_allclose(values, other, atol=atol, err_msg=f"{name}.{column}")
+
+
+@pytest.mark.parametrize("readout", ["study", "residual"])
+def test_tokens_and_heads_of_a_sentence_share_their_shuffles(
+    folder: Path, tmp_path: Path, readout: str
+) -> None:
+    data = corpus(folder)
+    task = task_of(data, readout=readout).double()
+    _, records = evaluated(tmp_path, task, data)
+    permuted = records["attention_permutation"].columns
+    index = int(np.argmax(data.dataset("test").lengths))
+    task.eval()
+    batch = data.dataset("test")[[index]]
+    with torch.no_grad():
+        output = task.model(batch)
+        length = len(output.rows)
+        key, size = torch.tensor([[index, 0]]), torch.tensor([length])
+        moved = []
+        for order in permutations(size, key, 20, seed=0)[0]:
+            given = task.model(batch, weights=output.weights[..., order])
+            moved.append((given.probabilities - output.probabilities).abs().sum(-1) / 2)
+    expected = torch.quantile(torch.stack(moved), 0.5, dim=0)
+    here = permuted["index"] == index
+    np.testing.assert_allclose(permuted["median_tvd"][here], expected, atol=1e-9)
+    alone = permuted["index"] == 0  # a sentence of one token
+    assert permuted["median_tvd"][alone].tolist() == pytest.approx([0.0], abs=1e-9)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
