@@ -49,11 +49,7 @@ def agree(found: Tensor, expected: Tensor) -> None:
     """The same probabilities, undefined at the same places."""
     assert found.dtype == expected.dtype
     torch.testing.assert_close(
-        found.softmax(-1),
-        expected.softmax(-1),
-        rtol=0,
-        atol=TOLERANCE[found.dtype],
-        equal_nan=True,
+        found.softmax(-1), expected.softmax(-1), rtol=0, atol=TOLERANCE[found.dtype], equal_nan=True
     )
 
 

@@ -90,10 +90,9 @@ def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: flo
             new, old = task.model(alone(batch, text)), base(alone(batch, text))
         for row in range(len(new.rows)):
             one, two = (o.logits[row].double().softmax(-1).numpy() for o in (new, old))
-            prediction = {
-                "nll": -np.log(one[two.argmax()]),
-                "tvd": np.abs(one - two).sum() / 2,
-            }[task.hparams["prediction_term"]]
+            prediction = {"nll": -np.log(one[two.argmax()]), "tvd": np.abs(one - two).sum() / 2}[
+                task.hparams["prediction_term"]
+            ]
             heads = []
             for head in range(new.weights.shape[1]):
                 p, q = (o.weights[row, head][o.mask[row]].double().numpy() for o in (new, old))

@@ -137,11 +137,7 @@ class TestMistakes:
             given = ["--model=AttentionClassifier", "--data=PlantedEvidence"]
             given += ["--data.num_classes=3", "--ckpt_path=pairs.ckpt"]
         else:
-            given = [
-                "--model=pair_cnn_scaled_dot",
-                DATA,
-                "--ckpt_path=texts.ckpt",
-            ]
+            given = ["--model=pair_cnn_scaled_dot", DATA, "--ckpt_path=texts.ckpt"]
         command = ["test", *given, *CPU, *QUIET]
         assert main(command) == 2
         message = capsys.readouterr().err.splitlines()[-1]
