@@ -2,7 +2,6 @@
 
 import csv
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,33 +20,21 @@ from attnlight.report.study.texts import text
 from tests.cli.test_report import ATTACK, Page, files
 from tests.report.study.fake import REACH, FakeTagging, condition, conditions
 from tests.report.study.naive import mean, measure
+from tests.statistics.test_exclusivity import naive
 
 COST = 0.02
 QUESTION = text("questions", "exclusivity")
 RULES, MISSING = "Which comparisons are valid?", "What is missing?"
 
 
-def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
-    """Least and largest share of each seed at a cost: its envelope, corner by corner."""
-    found = []
-    for seed in sorted({run["seed"] for run in fake.runs if run["role"] == "adversary"}):
-        names = {r["name"]: r["lambda"] for r in fake.runs if r["seed"] == seed and r["term"]}
-        share = {name: measure(fake, name, "attention_js_share") for name in names}
-        tvd = {name: measure(fake, name, "prediction_tvd") for name in names}
-        (control,) = (name for name, lam in names.items() if not lam)
-        above = {name: max(tvd[name] - tvd[control], 0.0) for name, lam in names.items() if lam}
-        corners = [(0.0, share[control])]
-        for name in sorted(above, key=lambda name: (above[name], share[name])):
-            if above[name] == corners[0][0]:
-                corners[0] = (0.0, max(corners[0][1], share[name]))
-            elif share[name] > corners[-1][1]:
-                corners.append((above[name], share[name]))
-        least = corners[-1][1]
-        for (x0, y0), (x1, y1) in pairwise(corners):
-            if x0 <= cost <= x1:
-                least = y0 + (y1 - y0) * (cost - x0) / (x1 - x0)
-        found.append((least, least if max(above.values()) >= cost else 1.0))
-    return found
+def heights(fake: FakeTagging, cost: float = COST) -> list[float]:
+    """Share of each seed at a cost on its envelope."""
+    names = ("prediction_tvd", "attention_js_share")
+    points: dict[int, list[list[float]]] = {}
+    for run in (run for run in fake.runs if run["role"] == "adversary"):
+        measured = [measure(fake, run["name"], name) for name in names]
+        points.setdefault(run["seed"], []).append([run["lambda"], *measured])
+    return [naive(*np.transpose(of_seed), cost) for of_seed in points.values()]
 
 
 def numbers(cell: str) -> list[float]:
@@ -74,7 +61,7 @@ class TestTables:
         row = tables["exclusivity"].rows[0]
         names = ["tokens", "every token's tag", "residual readout", "with POS", "3", "0"]
         assert row[:6] == names
-        a, b = ([least for least, _ in heights(fake)] for fake in fakes.values())
+        a, b = map(heights, fakes.values())
         ends = np.clip(ttest_1samp(a, 0).confidence_interval(), 0, 1)
         assert numbers(row[6]) == pytest.approx([mean(a), *ends], abs=5.1e-4)
         zero = [f"adversary-kl-l0-s{seed}" for seed in range(3)]
@@ -92,8 +79,7 @@ class TestTables:
         row = grids["exclusivity"].rows[0]
         assert row[5] == "3"
         assert re.fullmatch(r"≥ .*, 1\.000\]", row[6])
-        least = mean([least for least, _ in heights(tokens)])
-        assert least == pytest.approx(numbers(row[6])[0], abs=5.1e-4)
+        assert mean(heights(tokens)) == pytest.approx(numbers(row[6])[0], abs=5.1e-4)
         assert grids["tokens_less_marked"].rows[0][-1].startswith("– [")  # noqa: RUF001
 
 
@@ -192,8 +178,7 @@ class TestFigure:
         x, y = (np.asarray(values) for values in mean_curve.get_data())
         assert x[-1] == min(line.get_xdata()[-1] for line in lines if line.get_linewidth() == 0.7)
         for cost in (0.01, 0.02, 0.05):
-            expected = mean([least for least, _ in heights(fake, cost)])
-            assert np.interp(cost, x, y) == pytest.approx(expected, rel=1e-6)
+            assert np.interp(cost, x, y) == pytest.approx(mean(heights(fake, cost)), rel=1e-6)
 
     def test_no_curve_is_no_figure(self, tmp_path: Path) -> None:
         fake = FakeTagging(8)
