@@ -144,30 +144,6 @@ def test_fit_and_test_with_records(
         assert logged[f"test/{name}"] == pytest.approx(score(gold, predicted), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("target", "readout"),
-    [("tokens", "study"), ("tokens", "residual"), ("marked", "residual"), ("sentence", "residual")],
-)
-def test_batch_size_changes_no_record(
-    data_of: Data, tmp_path: Path, target: str, readout: str
-) -> None:
-    task = task_of(data_of(target), readout=readout)
-    results = []
-    for size in (1, 16):
-        data = data_of(target, eval_batch_size=size)
-        more = [kind(figures=False) for kind in (SingleErasure, DecisionFlip)]
-        results.append(evaluated(tmp_path / str(size), task, data, *more))
-    (one_logged, one), (all_logged, together) = results
-    assert one_logged.keys() == all_logged.keys()
-    for name, value in one_logged.items():
-        assert value == pytest.approx(all_logged[name], abs=1e-5, nan_ok=True), name
-    for name, record in one.items():
-        for column, values in record.columns.items():
-            other = together[name].columns[column]
-            atol = 5e-6 if target == "tokens" else 1e-5
-            np.testing.assert_allclose(values, other, atol=atol, err_msg=f"{name}.{column}")
-
-
 @pytest.mark.parametrize("readout", READOUTS)
 def test_a_marked_token_is_read_as_among_all(data_of: Data, readout: str) -> None:
     """The same weights say of a marked token what they say of it where all are asked for."""
