@@ -12,7 +12,6 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import js_divergence, random_rankings, total_variation
 from attnlight.functional.readout.heads import CandidateReadout
-from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
 from tests.callbacks.handmade import Hidden, batch_of, random_output
@@ -235,23 +234,3 @@ def test_nothing_is_left_on_a_model_between_batches(kind: str) -> None:
     before = model.readout(output, candidates)
     model(second)
     assert torch.equal(model.readout(output, candidates), before)
-
-
-@torch.no_grad()
-def test_memory_goes_with_its_texts() -> None:
-    model, batch = tagger("study"), sentences()
-    output = model(batch)
-    (values,) = output.memory.values()
-    assert len(values) == len(batch)
-    texts = torch.tensor([False, True, False, True])
-    rows = texts[texts_of_rows(output.rows)]
-    chosen = output.select(texts, rows)
-    assert all(
-        torch.equal(chosen.memory[name], output.memory[name][texts]) for name in chosen.memory
-    )
-    doubled = output.apply(lambda values: values.double() if values.is_floating_point() else values)
-    assert {values.dtype for values in doubled.memory.values()} == {torch.float64}
-    other = output.apply(torch.clone)
-    other.memory = {name: 2 * values for name, values in other.memory.items()}
-    weights = output.weights.unsqueeze(2)
-    assert not torch.allclose(model.readout(other, weights), model.readout(output, weights))

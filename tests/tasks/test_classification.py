@@ -14,9 +14,8 @@ from attnlight.batch import TextBatch
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import HierarchicalClassifier
-from attnlight.storage.checkpoints import AtomicCheckpointIO
 from attnlight.tasks import AttentionTask, ChunkTagger
-from tests.bases import classifier, spec
+from tests.bases import classifier, spec, trainer
 from tests.tasks.tagged import SMALL as SMALL_TAGGER
 
 FLAG = 7  # the word that decides the label
@@ -41,27 +40,14 @@ def batches(sentences: bool = True, count: int = 4) -> list[TextBatch]:
     return made
 
 
-def loader(sentences: bool = True) -> DataLoader[TextBatch]:
-    return DataLoader(batches(sentences), batch_size=None, shuffle=False)  # type: ignore[arg-type]
-
-
-def fit(task: AttentionTask, epochs: int, ckpt_path: Path | None = None, **options: Any) -> Any:
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        plugins=[AtomicCheckpointIO()],
-        **({"enable_checkpointing": False} | options),
-    )
-    data = loader(bool(task.hparams["net"]["hierarchical"]))
+def fit(task: AttentionTask, epochs: int, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
+    made = batches(bool(task.hparams["net"]["hierarchical"]))
+    data = DataLoader(made, batch_size=None, shuffle=False)  # type: ignore[arg-type]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(workers|logging interval|exists and is not)")
-        trainer.fit(task, data, data, ckpt_path=ckpt_path)
-    return trainer
+        warnings.filterwarnings("ignore", message=".*(workers|logging interval)")
+        started = trainer(Path(), *callbacks, max_epochs=epochs, **options)
+        started.fit(task, data, data)
+    return started
 
 
 def test_a_hierarchical_model_learns_which_word_decides() -> None:

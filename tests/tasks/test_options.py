@@ -1,12 +1,10 @@
 """How tasks of each kind are optimised."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionTask, ChunkTagger
@@ -82,35 +80,8 @@ class TestPlateau:
     ) -> None:
         """The rate is too small to change a prediction: the first epoch is the best."""
         rates = Rates()
-        fit(classifier(spec(40, 2), **HAN, optimizer=options), 4, callbacks=[rates])
+        fit(classifier(spec(40, 2), **HAN, optimizer=options), 4, rates)
         assert [rates.rates[step][0] for step in range(0, 16, 4)] == expected
-
-    def test_a_resumed_run_is_as_an_undisturbed_one(self, tmp_path: Path) -> None:
-        def run(epochs: int, folder: str, ckpt_path: Path | None = None) -> dict[str, Any]:
-            torch.manual_seed(0)
-            task = classifier(spec(40, 2), **HAN, optimizer=PLATEAU)
-            keep = ModelCheckpoint(
-                tmp_path / folder,
-                filename="last",
-                save_on_train_epoch_end=True,
-                enable_version_counter=False,
-            )
-            options = {"callbacks": [keep], "enable_checkpointing": True}
-            fit(task, epochs, ckpt_path, **options)
-            held: dict[str, Any] = torch.load(tmp_path / folder / "last.ckpt", weights_only=True)
-            return held
-
-        whole = run(5, "whole")
-        first = run(2, "parts")
-        resumed = run(5, "parts", tmp_path / "parts" / "last.ckpt")
-        rates = [
-            part["optimizer_states"][0]["param_groups"][0]["lr"] for part in (first, resumed, whole)
-        ]
-        assert rates == [0.5e-6, 0.5**4 * 1e-6, 0.5**4 * 1e-6]
-        assert resumed["lr_schedulers"] == whole["lr_schedulers"]
-        assert whole["lr_schedulers"][0]["last_epoch"] == 5
-        for name, tensor in whole["state_dict"].items():
-            assert torch.equal(resumed["state_dict"][name], tensor), name
 
 
 @pytest.mark.parametrize("hierarchical", [False, True])
