@@ -15,6 +15,8 @@ from attnlight.functional.readout.heads import CandidateReadout
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
 from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.models import test_classifier as flat
+from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
 
 Scene = tuple[TextBatch, AttentionOutput, AttentionModel]
@@ -26,21 +28,15 @@ def handmade(heads: int, classes: int) -> Scene:
 
 
 def texts(nested: bool = False) -> TextBatch:
-    random = torch.Generator().manual_seed(4)
-    tokens = torch.randint(4, 30, (9, 6), generator=random)
-    lengths = torch.tensor([6, 1, 4, 2, 6, 3, 5, 6, 2])
-    tokens = tokens.masked_fill(torch.arange(6) >= lengths[:, None], 0)
-    tokens = tokens.unflatten(1, (3, 2)) if nested else tokens
-    return TextBatch(torch.arange(9) + 40, tokens, tokens != 0)
+    """Nine texts of up to six words, or of up to three sentences of two."""
+    if nested:
+        some = [[words[1:3] for words in text[:3]] for text in hierarchical.corpus()]
+        return hierarchical.collate(some)
+    return flat.collate([text[:6] for text in flat.corpus(boundaries=False)[:9]])
 
 
 def classifier(classes: int, nested: bool = False) -> FlatClassifier | HierarchicalClassifier:
-    torch.manual_seed(classes)
-    kind = HierarchicalClassifier if nested else FlatClassifier
-    sizes = {"embedding_size": 6, "hidden_size": 5, "embedding_scale": 1.0}
-    model = kind(30, classes, **sizes)  # type: ignore[arg-type]
-    model.decoder.weight.data.mul_(6)
-    return model.double().eval()
+    return hierarchical.model(classes=classes) if nested else flat.model(classes=classes)
 
 
 def of_model(model: AttentionModel, batch: TextBatch) -> Scene:
