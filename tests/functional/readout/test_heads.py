@@ -2,14 +2,11 @@
 
 import pytest
 import torch
-from scipy.spatial.distance import jensenshannon
-from torch import Tensor
 
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.readout.heads import (
     flatten_heads,
     flatten_item_logits,
-    head_divergences,
     head_readout,
 )
 
@@ -39,25 +36,3 @@ def test_one_head_changed_beside_the_others(heads: int) -> None:
 
 
 ROWS, ITEMS = 11, 6
-
-
-def attention(heads: int, seed: int) -> tuple[Tensor, Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    mask = torch.arange(ITEMS) < 1 + torch.arange(ROWS)[:, None] % ITEMS
-    return masked_softmax(2 * torch.randn(ROWS, heads, ITEMS, generator=random), mask), mask
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-def test_divergences_equal_a_loop_over_heads_and_rows(heads: int) -> None:
-    (own, mask), (base, _) = attention(heads, 0), attention(heads, 1)
-    found = head_divergences(own, base)
-    assert found.dtype == torch.float64
-    for b in range(heads):
-        for h in range(heads):
-            summed = 0.0
-            for row in range(ROWS):
-                p, q = (w[row, n][mask[row]].double().numpy() for w, n in ((own, h), (base, b)))
-                summed += jensenshannon(p, q) ** 2
-            assert found[b, h].item() == pytest.approx(summed, abs=1e-6)
-    halves = head_divergences(own[:4], base[:4]) + head_divergences(own[4:], base[4:])
-    torch.testing.assert_close(halves, found)
