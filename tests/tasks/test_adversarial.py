@@ -25,11 +25,6 @@ TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
 TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
-@pytest.fixture
-def base(scene: Scene, tmp_path: Path) -> Path:
-    return scene.base(tmp_path)
-
-
 def adversary(scene: Scene, base: Path, lambda_: float = 0.1, **options: Any) -> AdversarialVariant:
     """One without dropout, so that its loss in training is a function of the batch."""
     torch.manual_seed(1)

@@ -64,11 +64,6 @@ THREE = pytest.mark.parametrize("scene", ["three"], indirect=True)
 TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
-@pytest.fixture
-def base(scene: Scene, tmp_path: Path) -> Path:
-    return scene.base(tmp_path)
-
-
 def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
     task, own = (KINDS | OF_TAGGERS)[kind]
     torch.manual_seed(1)
