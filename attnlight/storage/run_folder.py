@@ -98,11 +98,7 @@ class Run:
         return self.root / self.experiment / self.name
 
     def checkpoint(self, name: str | None) -> str | None:
-        """The checkpoint that `--ckpt_path` means.
-
-        Raises:
-            InputError: It does not exist.
-        """
+        """The checkpoint that `--ckpt_path` means, which must exist."""
         if name is None:
             return None
         path = self.folder / f"{name}.ckpt" if name in ("best", "last") else Path(name)
