@@ -48,9 +48,8 @@ def explain(
         epsilon: Largest total variation distance of the worst case.
 
     Raises:
-        InputError: The model cannot be read or is none, there is no text, a text is empty or of another
-            form, queries are missing or not expected, a method is unknown, or attention or logits are
-            not finite.
+        InputError: The model cannot be read or is none, there is no text, one is empty or of another
+            form, queries do not fit, a method is unknown, or attention or logits are not finite.
     """
     reader = TrainedModel.of(model)
     rows = read_rows([texts] if isinstance(texts, str) else texts)

@@ -56,11 +56,7 @@ def end_with_rank_zero() -> None:
 
 
 def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
-    """Check the trainer's number of CPU processes, before any is started.
-
-    Raises:
-        InputError: There are more than four and more than two per core.
-    """
+    """Raise `InputError` if the trainer would start more CPU processes than 4 and than 2 per core."""
     cores = os.cpu_count() or 1
     limit = max(4, 2 * cores)
     if accelerator in ("cpu", "auto") and str(devices).isdecimal() and int(devices) > limit:
@@ -75,11 +71,7 @@ def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
 
 
 def join_timeout() -> float:
-    """Seconds after which a process gives up waiting for the others of its job to start.
-
-    Raises:
-        InputError: `$ATTNLIGHT_JOIN_TIMEOUT` is not a positive number.
-    """
+    """Seconds for which a process waits for the others of its job to start, from the environment."""
     value = os.environ.get(_JOIN_TIMEOUT, "300")
     try:
         seconds = float(value)

@@ -42,11 +42,7 @@ _LENGTH = re.compile(r"trainer\.max_(epochs|steps)")
 
 
 def requeued(folder: Path, *, overwrite: bool) -> str | None:
-    """The `last.ckpt` from which a requeued SLURM job continues; None: training starts anew.
-
-    Raises:
-        InputError: `last.ckpt` is damaged.
-    """
+    """The `last.ckpt` from which a requeued SLURM job continues; None: training starts anew."""
     path = folder / "last.ckpt"
     # A command that replaces a run may be another one of the job, unless SLURM has restarted that.
     restarted = os.environ.get("SLURM_RESTART_COUNT", "0") != "0"

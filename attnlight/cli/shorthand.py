@@ -108,11 +108,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 
 def plain_value(option: str, text: str) -> Any:  # noqa: ANN401
-    """The value of an option, read as YAML; methods may be listed without brackets.
-
-    Raises:
-        InputError: It is missing or not YAML.
-    """
+    """The value of an option, which must be YAML; methods may be listed without brackets."""
     import yaml
 
     listed = option == "--methods" and not text.lstrip().startswith("[")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+import torch
+
 from attnlight.errors import InputError
+from attnlight.functional.chunks import TagScheme
 
 
 @cache
@@ -61,3 +64,21 @@ def check_tags(place: str, tags: Sequence[str], valid: Iterable[str], strict: bo
                 "`strict: false` it begins a chunk, as in conlleval."
             )
         previous = chunk
+
+
+def tag_scheme(tags: Sequence[str]) -> TagScheme:
+    """The scheme of tags with these names.
+
+    Raises:
+        InputError: A name is not `O`, `B-<type>` or `I-<type>`.
+
+    Example:
+        >>> tag_scheme(["O", "B-NP", "I-NP"]).chunk
+        tensor([-1,  0,  0])
+    """
+    parts = [split_tag(tag) for tag in tags]
+    chunks = ["", *sorted({chunk for _, chunk in parts if chunk})]
+    return TagScheme(
+        torch.tensor([chunks.index(chunk) - 1 for _, chunk in parts]),
+        torch.tensor([prefix == "I" for prefix, _ in parts]),
+    )

@@ -18,15 +18,11 @@ from attnlight.models.options import ClassifierNet, group_of
 class AffineClassifier(ContextClassifier):
     """Base of the classifiers of one text, with an affine layer over the mean state.
 
-    Args:
-        vocab_size: Number of token ids V.
-        num_classes: Number of classes C.
-        options: Options of `ClassifierNet`; encoder and attention are the same at all levels.
+    Its options are those of `ClassifierNet`; encoder and attention are the same at all levels.
 
     Raises:
-        InputError: There are fewer than two classes, a dropout is outside [0, 1), a model without
-            sentences has dropout of sentences, one with sentences random attention, or sizes do not
-            fit.
+        InputError: There are fewer than two classes, sizes do not fit, or an option is out of range or
+            of the other kind of model, with or without sentences.
     """
 
     def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
@@ -70,10 +66,7 @@ class AffineClassifier(ContextClassifier):
 
 
 class FlatClassifier(AffineClassifier):
-    """Words to one text: the classifier of Jain and Wallace (2019), Serrano and Smith's FLAN.
-
-    Arguments are those of `AffineClassifier`, without those of sentences.
-    """
+    """Words to one text: the classifier of Jain and Wallace (2019), Serrano and Smith's FLAN."""
 
     levels = ("",)
     encoder: Encoder

@@ -128,9 +128,8 @@ class ContextClassifier(nn.Module, ABC):
             training mode; at padding it is finite and arbitrary.
 
         Raises:
-            InputError: The batch has sentences and the model reads none, or the reverse; it has
-                queries and the model reads none, or the reverse; or the guide has no attention for
-                its texts.
+            InputError: The batch has sentences or queries and the model reads none, or the reverse; or
+                the guide has no attention for its texts.
         """
         memory = self._memory(batch)
         items, seen, mask, places, layers = self._items(batch, embeddings)

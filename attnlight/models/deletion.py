@@ -98,20 +98,11 @@ def _changed_states(
     texts: Tensor,
     places: Tensor,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The states that differ after deleting a token from each of r texts.
+    """The states that differ after deleting the tokens `places` (r,) of r `texts`.
 
     Two recurrences resume from their states before the gap. Of an encoder with a `reach`, the
     states near the gap are computed from twice as many tokens around it, in blocks of texts within
     the budget. Such a window does not begin before the text, where the encoder pads by itself.
-
-    Args:
-        encoder: The encoder.
-        recurrences: Its recurrences, forwards and backwards; none if it has a `reach`.
-        embeddings: Embeddings of the texts, (B, N, E).
-        lengths: Lengths of the texts, (B,).
-        budget: Tokens encoded at once, at least one text.
-        texts: Index of each text in the batch, (r,).
-        places: The token to delete from each, (r,).
 
     Yields:
         Index of the deletion that changes a state (M,), position of the token in the full text (M,),

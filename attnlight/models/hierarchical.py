@@ -27,8 +27,6 @@ class HierarchicalClassifier(AffineClassifier):
     A sentence is valid if it has a token to attend to. Others (padding, boundary tokens alone) have
     a vector of zeros and a weight of 0, and the second encoder skips them wherever they are. A text
     without a valid sentence has weights of zero and the logits of an empty context.
-
-    Arguments are those of `AffineClassifier`.
     """
 
     levels = ("word_", "sentence_")

@@ -151,7 +151,7 @@ def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str =
         InputError: An option is unknown, is null where it may not be, or is a dropout outside [0, 1).
     """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    given: dict[str, Any] = dict(vars(options) if isinstance(options, kind) else options or {})  # type: ignore[call-overload]
+    given: dict[str, Any] = dict(vars(options) if isinstance(options, kind) else options or {})  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for name, value in given.items():
         if name not in names:

@@ -23,12 +23,7 @@ class PairClassifier(ContextClassifier):
     scored against q, and their weighted mean c is decoded together with it: with `affine` the logits
     are `W_c c + W_q q + b`, and with `tanh` they are `W tanh(W_p c + b_p + W_q q + b_q) + b`, whose
     hidden layer has half the size of a state. A class that a text may not be answered with has the
-    logit `NOT_ALLOWED`.
-
-    Args:
-        vocab_size: Number of token ids V, of passages and queries.
-        num_classes: Number of classes C.
-        options: Options of `PairNet`.
+    logit `NOT_ALLOWED`. Its options are those of `PairNet`.
 
     Attributes:
         query_embedding: Embedding of the query's tokens; None: that of the passage.

@@ -147,11 +147,10 @@ class SelfAttentionTagger(nn.Module):
             embeddings: Token embeddings that replace `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per token of `TextBatch.instances`. `states` (B, N, D) are the tokens' states
-            before the layer norm of the attention. `item_logits` is an expanded view if the batch
-            is one sentence and the readout is `text`, since a sentence's tokens share them; rows of
-            several sentences have copies. It is None if the readout is `study`, and in training;
-            in training, the `bias` of the `study` readout is NaN.
+            One row per token of `TextBatch.instances`. `states` (B, N, D) are those before the layer
+            norm of the attention. `item_logits` is an expanded view if the batch is one sentence,
+            whose tokens share them; None if the readout is `study`, and in training, where the `bias`
+            of that readout is NaN.
 
         Raises:
             InputError: The batch has texts of sentences or queries, or the guide has no attention for
@@ -213,8 +212,8 @@ class SelfAttentionTagger(nn.Module):
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (R, N, C) without each item, as `functional.left_out_logits` returns them.
 
-        A guide has attention for complete sentences only: its weights of the remaining items are
-        renormalised. `budget` is the number of tokens to encode at once.
+        A guide has attention for complete sentences only: its weights of the other items are
+        renormalised.
         """
         if self.guide is None:
             return reencode(self, batch, output, budget)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from typing_extensions import override
 
+from attnlight.data.bio import tag_scheme
 from attnlight.functional.chunks import count_chunks
-from attnlight.problems.tag_scheme import tag_scheme
 
 SpanScore = Literal["precision", "recall", "f1"]
 SPAN_SCORES: tuple[SpanScore, ...] = get_args(SpanScore)

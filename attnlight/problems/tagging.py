@@ -11,12 +11,12 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.data.bio import tag_scheme
 from attnlight.errors import InputError
 from attnlight.functional.chunks import find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.problems.base import Flags, Numbers, Problem, Words
 from attnlight.problems.released import YANG
-from attnlight.problems.tag_scheme import tag_scheme
 
 if TYPE_CHECKING:
     from torchmetrics import MetricCollection

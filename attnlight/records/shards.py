@@ -25,10 +25,7 @@ def list_column(values: NDArray[Any] | pa.Array, lengths: NDArray[np.int64]) -> 
 
 
 class ShardWriter:
-    """Append rows to one rank's shard.
-
-    Args:
-        path: The shard; an existing one is replaced.
+    """Append rows to one rank's shard, which replaces an existing one.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.

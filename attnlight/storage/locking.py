@@ -76,11 +76,7 @@ def sole_process(folder: Path) -> Iterator[None]:
 
 
 def require_creatable(folder: Path) -> None:
-    """Check that a folder can be created, without creating it.
-
-    Raises:
-        InputError: Its closest existing parent is a file or cannot be written.
-    """
+    """Raise `InputError` if a folder's closest existing parent is a file or cannot be written."""
     with named_errors(folder):
         nearest = next(place for place in folder.parents if place.exists())
         if not nearest.is_dir():

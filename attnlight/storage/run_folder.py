@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlight.errors import InputError
-from attnlight.storage.files import named_errors, suggest_file, write_text
+from attnlight.storage.files import named_errors, read_json, suggest_file, write_text
 
 # Configuration keys that do not change the name of a run.
 NOT_HASHED = (
@@ -98,11 +98,7 @@ class Run:
         return self.root / self.experiment / self.name
 
     def checkpoint(self, name: str | None) -> str | None:
-        """The checkpoint that `--ckpt_path` means.
-
-        Raises:
-            InputError: It does not exist.
-        """
+        """The checkpoint that `--ckpt_path` means, which must exist."""
         if name is None:
             return None
         path = self.folder / f"{name}.ckpt" if name in ("best", "last") else Path(name)
@@ -164,17 +160,10 @@ class Run:
     def require_new(self) -> None:
         """Raise `InputError` if the folder contains a run, or a status that cannot be read."""
         path = self.folder / "status.json"
-        status: object = {}
-        if path.is_file():
-            try:
-                status = json.loads(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError, RecursionError) as error:
-                status = error
-        if not isinstance(status, dict):
-            raise InputError(
-                f"{path} is not a status file of `fit` ({status}): add --overwrite to train the "
-                "run again."
-            )
+        try:
+            status = read_json(path) if path.is_file() else {}
+        except InputError as error:
+            raise InputError(f"{error} Add --overwrite to train the run again.") from error
         if status.get("state") == "finished":
             raise InputError(
                 f"{self.folder} already contains this run, finished: test it, or add --overwrite "

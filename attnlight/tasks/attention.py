@@ -26,7 +26,7 @@ from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
 from attnlight.models.options import CustomNetwork, PairNet, group_of
 from attnlight.problems import problem_class
-from attnlight.reference import TrainedModel
+from attnlight.reference import TrainedModel, evaluating
 from attnlight.storage.checkpoint_file import (
     CHECKPOINT_FORMAT,
     CHECKPOINT_KEY,
@@ -123,16 +123,10 @@ class AttentionTask(pl.LightningModule):
         queries: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> TextBatch:
-        """An unlabelled batch of raw texts on the task's device, see `RawText.encode`.
-
-        Raises:
-            InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
-                refuses the texts.
-        """
+        """`TrainedModel.encode` on the task's device."""
         reader = TrainedModel(self.model, self.problem, self.raw)
         return reader.encode(texts, pos, queries, candidates).to(self.device)
 
-    @torch.no_grad()
     def read(
         self,
         texts: Sequence[str],
@@ -141,9 +135,8 @@ class AttentionTask(pl.LightningModule):
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> AttentionOutput:
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
-        training = self.training
-        output: AttentionOutput = self.eval().model(self.encode(texts, pos, queries, candidates))
-        self.train(training)
+        with evaluating(self.model), torch.no_grad():
+            output: AttentionOutput = self.model(self.encode(texts, pos, queries, candidates))
         return output
 
     def classify(
@@ -290,8 +283,7 @@ class AttentionTask(pl.LightningModule):
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
-        stored = checkpoint[CHECKPOINT_KEY]
-        self.raw = RawText.from_dict(stored)
+        self.raw = RawText.from_dict(checkpoint[CHECKPOINT_KEY])
 
     @classmethod
     @override

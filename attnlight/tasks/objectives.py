@@ -102,12 +102,7 @@ class Penalties(nn.Module):
         return {name: metric for name, metric in metrics if name.startswith(stage)}  # type: ignore[misc]
 
     def require_marks(self, texts: Any) -> None:  # noqa: ANN401
-        """Refuse a training split (`TokenDataset`) on which the deceptive penalty is never defined.
-
-        Raises:
-            InputError: It lacks the column, or no text has both an item that the column marks and
-                one that it does not.
-        """
+        """Raise `InputError` if the deceptive penalty is defined for no text of a `TokenDataset`."""
         column = self.objective.column
         if "deceive" not in self.weights:
             return

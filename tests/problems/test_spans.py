@@ -6,10 +6,10 @@ import pytest
 import torch
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 
+from attnlight.data.bio import tag_scheme
 from attnlight.errors import InputError
 from attnlight.problems import Tagging
 from attnlight.problems.metrics import SpanMetric, SpanScore
-from attnlight.problems.tag_scheme import tag_scheme
 from tests.bases import spec
 from tests.functional.test_chunks import TAGS, drawn, flat
 
