@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (arguments.cards, archive_cards, CARDS),
     ):
         print("".join(f"{line}\n" for line in archive(runs, target)) if runs else "", end="")
-    points, total = Checkpoints.read(CHECKPOINTS), planned()
+    points, total = Checkpoints(pd.read_parquet(CHECKPOINTS)), planned()
     thresholds = deciders(points, total)
     stale = not DECIDERS.exists() or DECIDERS.read_text("utf-8") != thresholds
     if not arguments.check:

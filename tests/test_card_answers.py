@@ -97,7 +97,7 @@ def test_shares_of_checkpoints_by_a_loop() -> None:
 
 
 def test_all_are_of_the_study_and_none_is_of_the_known_answers() -> None:
-    points = trained.Checkpoints.read(build.CHECKPOINTS)
+    points = trained.Checkpoints(pd.read_parquet(build.CHECKPOINTS))
     known = {tuple(row) for row in points.all[["setting", "treatment", "seed"]].to_numpy().tolist()}
     expected = {
         (*study.condition.split("-"), run.seed)

@@ -23,7 +23,9 @@ def found() -> dict[tuple[str, str], pd.DataFrame]:
 
 @pytest.fixture(scope="module")
 def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
-    trained = build.trained_blocks(build.Checkpoints.read(build.CHECKPOINTS), build.planned())
+    trained = build.trained_blocks(
+        build.Checkpoints(pd.read_parquet(build.CHECKPOINTS)), build.planned()
+    )
     cards = build.card_blocks(build.CARDS)
     return page("findings").Tables({**build.blocks(found), **trained, **cards})
 

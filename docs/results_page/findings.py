@@ -162,8 +162,9 @@ class Sentence(NamedTuple):
     fields: Mapping[str, object]
 
 
-# Functions named after the places of their sentences.
-Places = tuple[Callable[["Tables"], Iterator[Sentence]], ...]
+# The name of a place, then its sentences.
+Sentences = Iterator[str | Sentence]
+Places = tuple[Callable[["Tables"], Sentences], ...]
 
 
 def say(key: str, holds: bool = True, /, **fields: object) -> Sentence:
@@ -196,18 +197,22 @@ def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
         blocks: The tables and the studies' verdicts, by the name of their place.
         places: The functions of their sentences.
     """
-    paragraphs, tables, every = {}, Tables(blocks), read_texts()
-    for place in places:
-        name, items = place.__name__, list[str]()
-        for sentence in place(tables):
-            starts = name.endswith("findings") or every[name][sentence.key].startswith("**")
-            items += [""] * (starts or not items)
-            items[-1] = f"{items[-1]} {written(every[name], sentence)}".strip()
-        mark = "* " if name.endswith("s") else ""
-        paragraphs[name] = "".join(
-            f"{textwrap.fill(mark + item, subsequent_indent=' ' * len(mark), **_WRAPPED)}\n"
-            for item in items
+    found: dict[str, list[str]] = {}
+    tables, texts = Tables(blocks), read_texts()
+    for said in (said for of in places for said in of(tables)):
+        if isinstance(said, str):
+            place, items = said, found.setdefault(said, [])
+            continue
+        text = texts[place][said.key]
+        items += [""] * (place.endswith("findings") or text.startswith("**") or not items)
+        items[-1] = f"{items[-1]} {written(texts[place], said)}".strip()
+    paragraphs = {}
+    for place, items in found.items():
+        mark = "* " if place.endswith("s") else ""
+        lines = (
+            textwrap.fill(mark + x, subsequent_indent=" " * len(mark), **_WRAPPED) for x in items
         )
+        paragraphs[place] = "".join(f"{line}\n" for line in lines)
     return paragraphs
 
 

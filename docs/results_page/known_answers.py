@@ -82,11 +82,6 @@ class Checkpoints:
         self.controls = [f"measured_use/{name}" for name in CONTROLS]
         self.settings = pd.factorize(self.fitted["setting"])[0].astype(np.int64)
 
-    @classmethod
-    def read(cls, path: Path) -> Checkpoints:
-        """The checkpoints of a file."""
-        return cls(pd.read_parquet(path))
-
     def groups(self, label: str, frame: pd.DataFrame | None = None) -> tuple[Bools, Bools]:
         """Which checkpoints follow use, and which do not, (n,) each; the others are in neither."""
         values = (self.fitted if frame is None else frame)[LABELS[label]].to_numpy()

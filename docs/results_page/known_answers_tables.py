@@ -32,27 +32,20 @@ _SHOWN = {  # measures beside both labels
 }
 
 
-def title(measure: str) -> str:
-    """The words of a measure's test; `control` of a control."""
-    test = measure.partition("/")[0]
-    return "control" if test in UNSCORED else describe(test).title
-
-
-def short(measure: str) -> str:
-    """A measure without its test, as code; of a control its words."""
+def named(measure: str) -> dict[str, str]:
+    """The words of a measure's test, and the measure as code; of a control its words."""
     test, _, name = measure.partition("/")
-    return _WORDS.get(name, name.replace("_", " ")) if test in UNSCORED else f"`{name}`"
-
-
-def named(measure: str) -> dict[str, object]:
-    """The first cells of a measure's row."""
-    return {"test": title(measure), "measure": short(measure)}
+    if test in UNSCORED:
+        return {"test": "control", "measure": _WORDS.get(name, name.replace("_", " "))}
+    return {"test": describe(test).title, "measure": f"`{name}`"}
 
 
 def on_one_screen(points: Checkpoints) -> Iterator[Row]:
     """Each test's best measure: its held-out areas, the best control, whether it decides."""
     name, control = points.best_control()
-    beside = DASH if np.isnan(control.mean) else f"{number(control.mean, 2)} {short(name)}"
+    beside = (
+        DASH if np.isnan(control.mean) else f"{number(control.mean, 2)} {named(name)['measure']}"
+    )
     for measure in points.best().values():
         known = {kind: x for kind, x in points.noticed(measure).items() if x.defined}
         fools = min(known, key=lambda kind: known[kind].mean, default=None)
@@ -67,7 +60,7 @@ def on_one_screen(points: Checkpoints) -> Iterator[Row]:
 def every_measure(points: Checkpoints) -> Iterator[Row]:
     """Every measure and control: rank correlation with both labels, and areas."""
     for measure in [*points.measures, *points.controls]:
-        row = named(measure)
+        row: Row = {**named(measure)}
         for label, column in LABELS.items():
             first, second = (points.fitted[x].to_numpy(np.float64) for x in (measure, column))
             correlation = rank_correlation(first, second, points.settings)
@@ -104,7 +97,7 @@ def by_kind(points: Checkpoints) -> str:
             rate = points.noticed(measure)[kind]
             verdict = yes if rate.low > HALF else no if rate.high < HALF else undecided
             if rate.defined:
-                by_verdict[verdict].append(f"{title(measure)} {interval(rate)}")
+                by_verdict[verdict].append(f"{named(measure)['test']} {interval(rate)}")
         clauses = [f"{verb} {', '.join(tests)}" for verb, tests in by_verdict.items() if tests]
         settings = len(np.unique(points.settings[rows]))
         text += (
@@ -126,7 +119,7 @@ def redundant(points: Checkpoints) -> Iterator[Row]:
     """Each test's reading where evidence is redundant, beside its readings of the two groups."""
     groups = dict(zip(("follows words", "does not"), points.groups("words"), strict=True))
     for measure in points.best().values():
-        row = named(measure)
+        row: Row = {**named(measure)}
         row |= {x: number(points.fitted[measure][rows].mean()) for x, rows in groups.items()}
         for treatment, rows in points.redundant.groupby("treatment"):
             row[f"redundant, {treatment}"] = number(rows[measure].mean())
@@ -139,15 +132,15 @@ def sentences(points: Checkpoints) -> str:
     for measure in points.best().values():
         area, labels = points.held_out["words"][measure], points.decided(measure)
         if np.isnan(area.mean):
-            text += f"* **{title(measure)}** is not scored yet.\n"
+            text += f"* **{named(measure)['test']}** is not scored yet.\n"
             continue
         verb = f"may decide (use of {labels})" if labels else "may only rank"
         rates = points.noticed(measure).items()
         notices = [f"{kind} {interval(rate)}" for kind, rate in rates if rate.defined]
         text += (
-            f"* **{title(measure)}** ({short(measure)}) {verb}: in a setting it was not fitted on it "
+            f"* **{named(measure)['test']}** ({named(measure)['measure']}) {verb}: in a setting it was not fitted on it "
             f"tells attention that follows words from attention that does not with an area of "
-            f"{interval(area)}, the best control ({short(name)}) with {number(control.mean, 2)}; "
+            f"{interval(area)}, the best control ({named(name)['measure']}) with {number(control.mean, 2)}; "
             f"with a threshold set for 10 % false alarms (there "
             f"{interval(points.false_alarms(measure))}) it notices "
             f"{', '.join(notices) or 'nothing yet'}.\n"
@@ -200,6 +193,8 @@ def draw_scores(points: Checkpoints, path: Path) -> None:
             axis.axvline(control, linestyle="--", color="0.5", label="best control")
             axis.axvline(0.5, color="0.8", zorder=0)
             axis.set(xlim=(0, 1.02), xlabel="held-out area under ROC", title=f"use of {label}")
-        axes[0].set_yticks(np.arange(len(points.best()))[::-1], map(title, points.best().values()))
+        axes[0].set_yticks(
+            np.arange(len(points.best()))[::-1], [named(x)["test"] for x in points.best().values()]
+        )
         axes[0].legend()
         figure.savefig(path, dpi=150, metadata={"Software": None})

@@ -50,7 +50,11 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     papers = yaml.safe_load(path.read_text(encoding="utf-8"))
     known = any("reason" in claim for claims in papers.values() for claim in claims)
     texts = read_texts()["reasons"]
-    said = {x.key: written(texts, x) for x in reasons(tables)} if known else {}
+    said = (
+        {x.key: written(texts, x) for x in reasons(tables) if not isinstance(x, str)}
+        if known
+        else {}
+    )
 
     def row(claim: Mapping[str, Any]) -> Row:
         cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +26,7 @@ REMOVED = "removed"
 ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
 COLUMNS = ("mass", "chance", "accuracy", *ERASED.values())
 # A cell is missed if its accuracy or its mass is further than this from the published one.
-_ACCURACY, _MASS = 0.02, 0.05
+_TOLERANCES = {"accuracy": 0.02, "mass": 0.05}
 
 
 class Condition(NamedTuple):
@@ -81,7 +80,7 @@ def deception(archive: Archive) -> Iterator[Row]:
             "accuracy": over_seeds(accuracy),
             "published#accuracy": published["accuracy"],
         }
-        misses = miss("accuracy", float(accuracy[0].mean()), published["accuracy"], _ACCURACY)
+        means = {"accuracy": float(accuracy[0].mean())}
         if model.weight != REMOVED:
             columns = archive[name].test("impermissible_mass")
             mass = defined_mean(columns["mass"])
@@ -90,7 +89,15 @@ def deception(archive: Archive) -> Iterator[Row]:
             row["published#mass"] = published["mass"]
             row["chance"] = float(defined_mean(columns["chance"])[0])
             row |= {x: over_seeds(resampled_means(columns[y])) for x, y in ERASED.items()}
-            misses += miss("mass", float(mass.mean()), published["mass"], _MASS)
+            means["mass"] = float(mass.mean())
+        misses = []
+        for measure, ours in means.items():
+            # Of `<x` only more than x is a miss.
+            difference = ours - float(published[measure].removeprefix("<"))
+            if abs(difference) > _TOLERANCES[measure] and (
+                difference > 0 or not published[measure].startswith("<")
+            ):
+                misses.append(f"{measure} {difference:+.3f}")
         yield row | {"missed": ", ".join(misses) or "none"}
 
 
@@ -119,14 +126,6 @@ def reasons(archive: Archive) -> Iterator[Row]:
             "published": published,
             "within the seeds": "yes" if inside else "**no**",
         }
-
-
-def miss(name: str, ours: float, published: str, tolerance: float) -> list[str]:
-    """What is missed of a published number, such as `accuracy -0.03`; of `<x` only more than x."""
-    difference = ours - float(re.sub("^<", "", published))
-    if published.startswith("<"):
-        difference = max(difference, 0.0)
-    return [f"{name} {difference:+.3f}"] if abs(difference) > tolerance else []
 
 
 def draw(archive: Archive) -> Figure | None:

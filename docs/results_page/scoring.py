@@ -72,7 +72,8 @@ class Scored:
         won = won if self.sign() > 0 else pairs - won
         draws = _draws(pairs.sum(axis=0) + pairs.sum(axis=1) > 0, resamples)
         replicates = divide(*(np.einsum("bs,st,bt->b", draws, x, draws) for x in (won, pairs)))
-        return _estimate(divide(won.sum(), pairs.sum()), replicates, int(pairs.sum()))
+        area = float(divide(won.sum(), pairs.sum()))
+        return MeanInterval(area, *percentile_interval(replicates), int(pairs.sum()))
 
     @cached_property
     def held_out(self) -> Floats:
@@ -131,7 +132,7 @@ def rank_correlation(
         (times * x * y).sum(axis=0) for x, y in ((first, second), (first, first), (second, second))
     )
     found = divide(product, np.sqrt(one * other))
-    return _estimate(found[0], found[1:], len(values))
+    return MeanInterval(float(found[0]), *percentile_interval(found[1:]), len(values))
 
 
 def may_decide(score: MeanInterval, control: MeanInterval) -> bool:
@@ -141,8 +142,8 @@ def may_decide(score: MeanInterval, control: MeanInterval) -> bool:
 
 def _over_settings(sums: Floats, totals: Floats, resamples: int) -> MeanInterval:
     draws = _draws(totals > 0, resamples)
-    replicates = divide(draws @ sums, draws @ totals)
-    return _estimate(divide(sums.sum(), totals.sum()), replicates, totals.sum())
+    mean, replicates = divide(sums.sum(), totals.sum()), divide(draws @ sums, draws @ totals)
+    return MeanInterval(float(mean), *percentile_interval(replicates), int(totals.sum()))
 
 
 def _draws(settings: Bools, resamples: int) -> Floats:
@@ -150,7 +151,3 @@ def _draws(settings: Bools, resamples: int) -> Floats:
     draws, count = np.zeros((resamples, len(settings))), int(settings.sum())
     draws[:, settings] = resampled_counts(count, resamples) if count > 1 else np.nan
     return draws
-
-
-def _estimate(value: Floats, replicates: Floats, defined: float) -> MeanInterval:
-    return MeanInterval(float(value), *percentile_interval(replicates), int(defined))

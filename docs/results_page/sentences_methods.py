@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from results_page.findings import Cell, Places, Tables, say
-from results_page.sentences import Rows, Sentences, grouped, near
+from results_page.findings import Cell, Places, Sentences, Tables, say
+from results_page.sentences import Rows, grouped, near
 from results_page.tables import BINS, DASH, Row
 
 # Words of each reading where it goes with attention on the facts, and whether it is high there.
@@ -17,8 +17,9 @@ READINGS = {
 }
 
 
-def texts_findings(t: Tables) -> Sentences:
-    """Jain & Wallace's readings on texts, beside theirs."""
+def archived_runs(t: Tables) -> Sentences:
+    """How many runs there are, and Jain & Wallace's readings on texts."""
+    yield "texts_findings"
     tau = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
     most = {"accuracy": 0.02} | dict.fromkeys(tau, 0.1)
     for place, (measure, limit) in enumerate(most.items(), start=1):
@@ -27,19 +28,21 @@ def texts_findings(t: Tables) -> Sentences:
         if known:
             found = near(known, measure, theirs, limit)
             yield say("near", measure=measure, most=limit, near=found, known=len(known))
-
-
-def pairs_open_finding(t: Tables) -> Sentences:
-    """How many runs there are."""
+    yield "pairs_open_finding"
     rows = t.figures("pairs_runs", "seeds")
     found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
     empty = sum(x.value == 0 for x in rows)
     without = f"; {empty} of the {len(rows)} conditions have none yet" if empty else ""
     yield say("archived", archived=found, planned=planned, without=without)
+    yield "saliency_open_finding"
+    rows = t.figures("saliency_runs", "seeds")
+    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
+    yield say("archived", archived=found, planned=planned)
 
 
 def pairs_findings(t: Tables) -> Sentences:
     """Questions and inference."""
+    yield "pairs_findings"
     right = t.figures("pairs", "accuracy", "bAbI 1", "BiLSTM")
     least = min(right, key=lambda cell: cell.value)
     yield say("right", least.value >= 0.99, least=least.number, count=len(right))
@@ -115,15 +118,9 @@ def _reasons(t: Tables) -> Sentences:
         yield say("over", Models=models, corpus=row["corpus"], is_correlated=words)
 
 
-def saliency_open_finding(t: Tables) -> Sentences:
-    """How many runs there are."""
-    rows = t.figures("saliency_runs", "seeds")
-    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
-    yield say("archived", archived=found, planned=planned)
-
-
 def saliency_findings(t: Tables) -> Sentences:
     """Attribution methods compared."""
+    yield "saliency_findings"
     for models in grouped(t.rows("saliency_faithfulness"), "corpus", "encoder"):
         words = {column: models[0][column] for column in ("corpus", "encoder", "seeds")}
         first, second = _best(models, "comprehensiveness", "p"), _best(models, "sufficiency", "p 2")
@@ -205,6 +202,7 @@ def _plausible(t: Tables) -> Sentences:
 
 def pruthi_findings(t: Tables) -> Sentences:
     """Cells of Pruthi et al. that are missed, and why."""
+    yield "pruthi_findings"
     masses, accuracies = (t.rows("pruthi_reasons", x) for x in ("mass", "accuracy"))
     each = [
         f"{row['corpus']}, {row['model']}, {row['lowest and highest seed']} (published "
@@ -226,6 +224,8 @@ def pruthi_findings(t: Tables) -> Sentences:
 
 
 PLACES: Places = (
-    *(texts_findings, pairs_open_finding, pairs_findings),
-    *(saliency_open_finding, saliency_findings, pruthi_findings),
+    archived_runs,
+    pairs_findings,
+    saliency_findings,
+    pruthi_findings,
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from results_page.findings import Cell, Places, Tables, say
-from results_page.sentences import Sentences, best_adversary
+from results_page.findings import Cell, Places, Sentences, Tables, say
+from results_page.sentences import best_adversary
 
 CHUNKS, DISTANCES = "chunking_conll2000_models", "chunking_conll2000_adversary_distances"
 ADVERSARIES = "chunking_conll2000_adversaries"
@@ -13,16 +13,17 @@ MODELS = (
 )
 
 
-def wiegreffe_pinter_sst_findings(t: Tables) -> Sentences:
-    """SST with random vectors."""
+def wiegreffe_pinter_sst(t: Tables) -> Sentences:
+    """SST with random vectors, with trained vectors, and with phrases."""
+    yield "wiegreffe_pinter_sst_findings"
     at = "wiegreffe_pinter_sst_"
     uniform = t.cell(f"{at}table2", "F1", "uniform less trained")
     holds = uniform.open and t.answer("wiegreffe_pinter_sst") == "not shown to be needed"
     yield say("uniform", holds, uniform=uniform)
     tvd, f1 = (t.cell(f"{at}table4", x, "best less λ = 0") for x in ("TVD", "F1"))
-    others = t.cell(f"{at}table4", "seeds", "other seeds").counts[-1]
-    twins = t.cell(f"{at}lambdas", "seeds", "KL, λ = 0").counts[-1]
-    yield say("adversary", tvd.open and f1.open and min(others, twins) >= 5, tvd=tvd, f1=f1)
+    enough = t.cell(f"{at}table4", "seeds", "other seeds").counts[-1] >= 5
+    enough &= t.cell(f"{at}lambdas", "seeds", "KL, λ = 0").counts[-1] >= 5
+    yield say("adversary", tvd.open and f1.open and enough, tvd=tvd, f1=f1)
     names = ("the base's", "another seed's", "the adversary's")
     _, other_seeds, seeds = (t.cell(f"{at}table3", "seeds", name).counts[-1] for name in names)
     base, other, _ = (t.cell(f"{at}table3", "less uniform", name) for name in names)
@@ -34,10 +35,7 @@ def wiegreffe_pinter_sst_findings(t: Tables) -> Sentences:
     far = max(x.deviation for x in js if x.value > 0.6)
     most = max(x.deviation for x in js)
     yield say("spread", far <= 0.004 and most >= 0.1, far=far, most=most)
-
-
-def wiegreffe_pinter_sst_vectors_findings(t: Tables) -> Sentences:
-    """SST with trained vectors, beside random ones."""
+    yield "wiegreffe_pinter_sst_vectors_findings"
     at, then = "wiegreffe_pinter_sst_vectors_", "wiegreffe_pinter_sst_"
     trained, before = (t.cell(f"{x}table2", "F1", "trained attention") for x in (at, then))
     other, others = (t.cell(f"{x}table4", "TVD", "other seeds") for x in (at, then))
@@ -55,10 +53,7 @@ def wiegreffe_pinter_sst_vectors_findings(t: Tables) -> Sentences:
     holds = shuffled.above and shuffled.low > before.high and uniform.open and uniform_before.below
     fields = {"uniform": uniform, "uniform_before": uniform_before}
     yield say("guides", holds, shuffled=shuffled, before=before, **fields)
-
-
-def wiegreffe_pinter_sst_phrases_findings(t: Tables) -> Sentences:
-    """SST with phrases."""
+    yield "wiegreffe_pinter_sst_phrases_findings"
     study = "wiegreffe_pinter_sst_phrases"
     seeds = int(t.cell(f"{study}_table3", "seeds", "the base's").value)
     holds = t.answer(study) == "without enough seeds to say" and seeds < 5
@@ -67,8 +62,9 @@ def wiegreffe_pinter_sst_phrases_findings(t: Tables) -> Sentences:
     yield say("few", holds, seeds=seeds, base=base, other=other)
 
 
-def wiegreffe_pinter_20_newsgroups_sports_findings(t: Tables) -> Sentences:
-    """20 Newsgroups."""
+def wiegreffe_pinter(t: Tables) -> Sentences:
+    """20 Newsgroups and IMDb."""
+    yield "wiegreffe_pinter_20_newsgroups_sports_findings"
     at = "wiegreffe_pinter_20_newsgroups_sports_"
     uniform = t.cell(f"{at}table4", "JS", "uniform attention")
     yield say("uniform", uniform.value < 0.005, uniform=uniform)
@@ -78,12 +74,9 @@ def wiegreffe_pinter_20_newsgroups_sports_findings(t: Tables) -> Sentences:
     )
     yield say("learned", learned.above and less.above, learned=learned)
     lambdas = t.cells(f"{at}lambdas", "JS").items()
-    name, js = max(lambdas, key=lambda item: item[1].deviation)
-    yield say("spread", js.deviation >= 0.2, name=name, js=js)
-
-
-def wiegreffe_pinter_imdb_findings(t: Tables) -> Sentences:
-    """IMDb."""
+    name, widest = max(lambdas, key=lambda item: item[1].deviation)
+    yield say("spread", widest.deviation >= 0.2, name=name, js=widest)
+    yield "wiegreffe_pinter_imdb_findings"
     at = "wiegreffe_pinter_imdb_"
     uniform = t.cell(f"{at}table2", "F1", "uniform less trained")
     holds = uniform.below and t.answer("wiegreffe_pinter_imdb") == "shown to be needed"
@@ -103,8 +96,9 @@ def wiegreffe_pinter_imdb_findings(t: Tables) -> Sentences:
     yield say("guides", holds, base=base, shuffled=shuffled)
 
 
-def chunking_conll2000_findings(t: Tables) -> Sentences:
-    """The tagger, its adversaries and its probes."""
+def chunking(t: Tables) -> Sentences:
+    """The tagger, its adversaries and probes; every token's tag against one marked token's."""
+    yield "chunking_conll2000_findings"
     less = t.cell(CHUNKS, "chunk F1, less trained", "uniform attention")
     holds = less.below and t.answer("chunking_conll2000") == "shown to be needed"
     yield say("needed", holds, less=less, needed=t.needed())
@@ -135,12 +129,9 @@ def chunking_conll2000_findings(t: Tables) -> Sentences:
     seeds = t.cell("chunking_conll2000_distances", "tau", "other seeds of base-s0")
     tau = t.cell(DISTANCES, "tau", term)
     yield say("tau", seeds.low > tau.high, tau=tau, seeds=seeds)
-
-
-def exclusivity_conll2000_findings(t: Tables) -> Sentences:
-    """Every token's tag against one marked token's."""
-    less = t.figures("exclusivity_conll2000_tokens_less_marked", "difference")
-    yield say("open", all(x.open for x in less))
+    yield "exclusivity_conll2000_findings"
+    settings = t.figures("exclusivity_conll2000_tokens_less_marked", "difference")
+    yield say("open", all(x.open for x in settings))
     share, tvd, accuracy = (
         [
             t.cell("exclusivity_conll2000_exclusivity", column, f"{target}-residual-pos")
@@ -166,6 +157,7 @@ def by_model(t: Tables, column: str, table: str = "jain_wallace") -> list[Cell]:
 
 def minilm_findings(t: Tables) -> Sentences:
     """SST by MiniLM beside a BiLSTM."""
+    yield "minilm_findings"
     bilstm, frozen, tuned, last = by_model(t, "accuracy", "accuracy")
     holds = min(tuned.low, last.low) > max(frozen.high, bilstm.high)
     fields = {"bilstm": bilstm, "frozen": frozen, "tuned": tuned, "last": last}
@@ -221,8 +213,9 @@ def minilm_findings(t: Tables) -> Sentences:
     yield say("pushed", holds, pushed=pushed, twin=alone, farther=farther, lost=lost)
 
 
-def minilm_control_findings(t: Tables) -> Sentences:
-    """One layer without its attention, and all of them."""
+def minilm_layers(t: Tables) -> Sentences:
+    """One layer without its attention, and all of them; what pre-training changes."""
+    yield "minilm_control_findings"
     uniform, shuffled, off = (
         {column: Cell(text) for column, text in row.items()} for row in t.rows("minilm_control")
     )
@@ -233,10 +226,7 @@ def minilm_control_findings(t: Tables) -> Sentences:
     last, head = off["TVD, last layer"], off["TVD, one head, mean"]
     holds = last.low > max(uniform["TVD, last layer"].high, head.high)
     yield say("off", holds, last=last, head=head)
-
-
-def minilm_answer(t: Tables) -> Sentences:
-    """What pre-training changes."""
+    yield "minilm_answer"
     columns = ("tau with gradient", "of what is possible", "median TVD")
     tau, share, tvd = (by_model(t, column) for column in columns)
     holds = max(x.high for x in tau[1:]) < 0.5 and tau[0].value < 0.5
@@ -247,8 +237,9 @@ def minilm_answer(t: Tables) -> Sentences:
 
 
 PLACES: Places = (
-    *(wiegreffe_pinter_sst_findings, wiegreffe_pinter_sst_vectors_findings),
-    *(wiegreffe_pinter_sst_phrases_findings, wiegreffe_pinter_20_newsgroups_sports_findings),
-    *(wiegreffe_pinter_imdb_findings, chunking_conll2000_findings),
-    *(exclusivity_conll2000_findings, minilm_findings, minilm_control_findings, minilm_answer),
+    wiegreffe_pinter_sst,
+    wiegreffe_pinter,
+    chunking,
+    minilm_findings,
+    minilm_layers,
 )
