@@ -305,8 +305,15 @@ def erased_in_turn(
     return sentence.each_way(removed)
 
 
-def opposing(sentence: Sentence, token: int, heads: slice) -> set[int]:
-    """Items whose erasure raises the log odds, by a tenth of the largest effect beyond the median."""
+def against(effects: Mapping[int, float]) -> frozenset[int]:
+    """Items whose effect is negative, by a tenth of the largest effect beyond the median."""
+    median = sorted(effects.values())[(len(effects) - 1) // 2]
+    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
+    return frozenset(item for item, effect in effects.items() if effect < least)
+
+
+def opposing(sentence: Sentence, token: int, heads: slice) -> frozenset[int]:
+    """Items whose erasure raises the log odds."""
     own, decision = sentence.output.weights[token], int(sentence.output.logits[token].argmax())
 
     def odds(weights: Tensor) -> float:
@@ -314,14 +321,12 @@ def opposing(sentence: Sentence, token: int, heads: slice) -> set[int]:
         others = torch.cat([logits[:decision], logits[decision + 1 :]])
         return float(logits[decision] - others.logsumexp(0))
 
-    effects = []
+    effects = {}
     for item in range(len(sentence)):
         weights = own.clone()
         weights[heads, item] = 0.0
-        effects.append(odds(own) - odds(renormalised(weights, heads)))
-    median = sorted(effects)[(len(effects) - 1) // 2]
-    least = min(0.0, median) - 0.1 * max(map(abs, effects))
-    return {item for item, effect in enumerate(effects) if effect < least}
+        effects[item] = odds(own) - odds(renormalised(weights, heads))
+    return against(effects)
 
 
 def first_flip(
