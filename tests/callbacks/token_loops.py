@@ -37,6 +37,7 @@ Loop = Callable[["Sentence", int], Found]
 Scores = Tensor | Sequence[float]
 
 _ALL = slice(None)
+_RECORDED = ("delta_weight", "removed_count")  # beside what is logged
 _TIE = 1e-5  # of the largest: what the tests take for rounding
 
 
@@ -112,7 +113,7 @@ def columns_of(
 
 
 def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
-    """The loop that a test stands against: what it logs or, if `drawn`, also records of draws."""
+    """The loop that a test stands against: what it logs or, if `drawn`, all that it records."""
 
     def shuffles(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, AttentionPermutation)
@@ -142,7 +143,13 @@ def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
         DecisionFlip: erasures,
         ImportanceCorrelation: correlated,
     }
-    return every[type(test)]
+    loop = every[type(test)]
+
+    def logged(sentence: Sentence, token: int) -> Found:
+        found = loop(sentence, token).items()
+        return {name: values for name, values in found if not name.startswith(_RECORDED)}
+
+    return loop if drawn else logged
 
 
 def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[float, float]]:
