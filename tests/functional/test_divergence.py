@@ -109,6 +109,19 @@ def test_equal_distributions_are_at_zero(divergence: Divergence) -> None:
     assert (divergence(torch.zeros(3), torch.zeros(3)) == 0).all()
 
 
+@pytest.mark.parametrize("divergence", ALL)
+def test_gradients_equal_finite_differences(divergence: Divergence) -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 3, 5, dtype=torch.float64, generator=random)
+
+    def through_softmax(x: Tensor, y: Tensor) -> Tensor:
+        return divergence(x.softmax(-1), y.softmax(-1))
+
+    assert torch.autograd.gradcheck(
+        through_softmax, (x.clone().requires_grad_(), y.clone().requires_grad_())
+    )
+
+
 @pytest.mark.parametrize("subnormal", [-95.0, -93.5])  # far from the other's, and near
 @pytest.mark.parametrize("divergence", ALL)
 def test_gradients_are_finite_on_padding_and_where_attention_underflows(

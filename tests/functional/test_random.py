@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 import torch
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 from torch import Tensor
 
 from attnlight.functional import draw_keys, permutations
@@ -48,6 +48,13 @@ def test_keys_are_nodes_of_a_tree_of_generators(seed: int) -> None:
         assert int(keys[row, draw, item]) % WORD == output(state, item)
 
 
+def test_keys_are_uniform() -> None:
+    keys = draw_keys(3, torch.arange(40), torch.zeros(40, dtype=torch.long), 10, 50)
+    assert kstest(keys.double().flatten().numpy() / WORD + 0.5, "uniform").pvalue > 1e-3
+    ones = torch.stack([(keys >> bit) & 1 for bit in range(64)]).double().mean((1, 2, 3))
+    assert (ones - 0.5).abs().max() < 5 * 0.5 / keys.numel() ** 0.5
+
+
 def test_permutations_are_sorted_keys() -> None:
     (drawn,) = permutations(torch.tensor([5]), rows((9, 2)), draws=4, seed=11)
     numbers = draw_keys(11, torch.tensor([9]), torch.tensor([2]), 4, 3)[0]
@@ -87,6 +94,16 @@ def test_draws_positions_and_seeds_are_independent(by: str) -> None:
     seen = Counter(map(tuple, torch.cat([left[:, 0], other], -1).tolist()))
     assert len(seen) == 36
     assert chisquare(list(seen.values())).pvalue > 1e-3
+
+
+def test_every_item_comes_to_every_place_of_a_long_text() -> None:
+    drawn = permutations(torch.tensor([50]), rows((0, 0)), draws=5000, seed=0)[0]
+    counts = torch.zeros(50, 50).index_put_(
+        (torch.arange(50).expand(5000, 50), drawn), torch.ones(()), accumulate=True
+    )
+    # 49 x 49 degrees of freedom: each row and column sums to the number of draws.
+    statistic = ((counts - 100) ** 2 / 100).sum().item()
+    assert abs(statistic - 49**2) < 4 * (2 * 49**2) ** 0.5
 
 
 @pytest.mark.gpu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 from math import nan
 
 import pytest
@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
 
 from attnlight.functional import annotator_agreement, plausibility, span_f1, token_f1
-from attnlight.functional.ranking import ranking
+from attnlight.functional.ranking import ranking, top_share
 
 
 def scene(rows: int = 80, items: int = 9, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,6 +100,20 @@ def test_half_of_a_span_matches_it() -> None:
     marked = torch.tensor([[True] * 4])
     assert span_f1(torch.tensor([[True, True, False, False]]), marked).item() == 1.0
     assert span_f1(torch.tensor([[True, False, False, False]]), marked).item() == 0.0
+
+
+def test_shares_sum_to_the_count_and_equal_items_share() -> None:
+    scores, _, mask = scene()
+    for wanted in (1, 2, 5):
+        count = mask.sum(-1).clamp(max=wanted)
+        shares = top_share(scores, count, mask)
+        torch.testing.assert_close(shares.sum(-1), count.double())
+        assert not shares[~mask].any()
+        for row, (one, other) in (
+            (r, pair) for r in range(80) for pair in combinations(range(9), 2)
+        ):
+            if mask[row, one] and mask[row, other] and scores[row, one] == scores[row, other]:
+                assert shares[row, one] == shares[row, other]
 
 
 def test_nothing_marked_and_nothing_chosen_is_undefined() -> None:

@@ -7,12 +7,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.spatial.distance import jensenshannon
 from scipy.special import softmax
 from torch import Tensor
 
 from attnlight.functional import worst_case_attention
-from attnlight.functional.adversary.linear_programs import linear_program_attention
+from attnlight.functional.adversary.linear_programs import Instance, linear_program_attention
 from attnlight.functional.adversary.multiclass import best_two_item_mixture
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
 
@@ -27,6 +26,10 @@ def readouts(rows: int, items: int, classes: int, seed: int = 0) -> tuple[Tensor
     return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
 
 
+def js_of(attention: Vector, weights: Vector) -> float:
+    return float(jensen_shannon(torch.from_numpy(attention), torch.from_numpy(weights)))
+
+
 def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> float:
     """The largest JS that SLSQP finds; total variation is the largest over all sets of classes."""
     items, classes = logits.shape
@@ -39,7 +42,7 @@ def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> fl
     random, best = np.random.default_rng(0), 0.0
     for start in random.dirichlet(np.full(items, 0.3), starts):
         found = minimize(
-            lambda a: -float(jensenshannon(np.clip(a, 0, None), weights) ** 2),
+            lambda a: -js_of(np.clip(a, 0, None), weights),
             start,
             bounds=[(0, 1)] * items,
             constraints=constraints,
@@ -49,13 +52,13 @@ def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> fl
         attention = np.clip(found.x, 0, None)
         attention /= attention.sum()
         if (sets @ softmax(attention @ logits) - own).max() <= epsilon + 1e-9:
-            best = max(best, float(jensenshannon(attention, weights) ** 2))
+            best = max(best, js_of(attention, weights))
     return best
 
 
 def test_comes_near_the_best_of_many_searches() -> None:
     """6 items, 4 classes: at most .005 nats below on average, and the bound holds for both."""
-    weights, logits, mask = readouts(30, 6, 4)
+    weights, logits, mask = readouts(50, 6, 4)
     adversary, js, upper = worst_case_attention(weights, logits, mask, 0.01)
     best = np.array(
         [
@@ -97,6 +100,51 @@ def test_keeps_the_prediction(kind: str, epsilon: float) -> None:
     torch.testing.assert_close(found.sum(-1), torch.ones(12).double(), rtol=1e-12, atol=0)
     assert (moved(found, weights, logits) <= epsilon + 1e-12).all()
     assert torch.equal(found[mask.sum(-1) == 1], weights[mask.sum(-1) == 1])
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
+    """What a program spends of epsilon against both sums, by their definition."""
+    random = np.random.default_rng(0)
+    places = 0
+    for _ in range(20):
+        weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
+        instance = Instance(weights, logits, weights @ logits, epsilon)
+        prediction = np.exp(instance.log_prediction)
+        at = np.minimum(random.standard_normal(6), instance.highest)
+        (first, last), rise, fall, spent = instance.bounds(at)
+        np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
+        for x in [at, *np.linspace(-6, instance.highest, 200)]:
+            one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
+            rest = np.clip(x - first, 0, None)
+            risen = epsilon * (rise[0] @ one + rise[1] @ rest)
+            fallen = epsilon * (spent + fall[0] @ one + fall[1] @ below)
+            exact = prediction * np.expm1(x)
+            assert risen >= exact.clip(min=0).sum() - 1e-12
+            assert fallen >= (-exact).clip(min=0).sum() - 1e-12
+            if x is at:
+                np.testing.assert_allclose(risen, exact.clip(min=0).sum(), atol=1e-12)
+                np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
+                places += 1
+    assert places == 20
+
+
+def test_a_climb_never_descends() -> None:
+    weights, logits, _ = readouts(6, 30, 8)
+    for row in range(6):
+        own, items = weights[row].numpy(), logits[row].numpy()
+        instance = Instance(own, items, own @ items, 0.02)
+        attention, costs, reached = instance.weights, instance.weights, []
+        for _ in range(4):
+            attention = instance.solve(
+                costs, instance.shift(attention), (np.zeros(len(own)), np.ones(len(own)))
+            )
+            reached.append(instance.js(attention))
+            assert reached[-1] == pytest.approx(js_of(attention, instance.weights), abs=1e-12)
+            costs = -instance.slope(attention)
+        assert reached[-1] > 0.3
+        # Up to the weight at which the gradient of items without any is taken.
+        assert (np.diff(reached) > -5e-3).all()
 
 
 def test_search_and_edges_are_never_lost() -> None:

@@ -131,6 +131,14 @@ def test_by_hand() -> None:
     assert js.item() == pytest.approx(jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2)
 
 
+def test_a_large_epsilon_allows_the_item_of_least_weight() -> None:
+    weights, logits, mask = case("random", rows=24, items=12)
+    adversary, _, _ = worst_case_attention(weights, logits, mask, 1.0)
+    least = weights.masked_fill(~mask, 2.0).argmin(-1)
+    assert torch.equal(adversary.argmax(-1), least)
+    assert (adversary.amax(-1) == 1).all()
+
+
 @pytest.mark.parametrize("bounds", [(-math.inf, 0.5), (0.5, math.inf)])
 def test_an_item_on_a_bound_is_within_it(bounds: tuple[float, float]) -> None:
     weights, e = torch.tensor([[[0.45, 0.05, 0.5]], [[0.0, 0.5, 1.0]]], dtype=torch.float64)

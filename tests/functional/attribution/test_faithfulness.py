@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from attnlight.functional import random_rankings
 from attnlight.functional.attribution.faithfulness import (
     choose_rows,
     probability_drops,
@@ -51,6 +52,32 @@ def test_exact_mean_is_that_over_all_orders(items: int) -> None:
             top.append(float(worth[sum(2**place for place in order[:count])]))
         assert float(found[0, share]) == pytest.approx(sum(rest) / len(rest), abs=1e-12)
         assert float(found[1, share]) == pytest.approx(sum(top) / len(top), abs=1e-12)
+
+
+def test_short_and_long_rows_together() -> None:
+    mask = torch.zeros(3, 11, dtype=torch.bool)
+    mask[0, 2:9] = mask[1] = mask[2, :8] = True  # 7, 11 and 8 items
+    rows = torch.tensor([[5, 0], [6, 0], [7, 2]])
+    counts = share_counts(mask.sum(-1), SHARES)
+    sets, weights = random_sets(mask, rows, counts, draws=4, seed=9)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5, dtype=torch.float64))
+    sizes = sets.sum(-1).double()
+    lengths = mask.sum(-1, keepdim=True)
+    for kind, expected in enumerate((lengths - counts, counts)):
+        means = (weights[:, kind] @ sizes.unsqueeze(-1)).squeeze(-1)
+        torch.testing.assert_close(means, expected.double())
+    for row in (1, 2):
+        orders = random_rankings(mask[[row]], rows[[row]], 4, 9)[0]
+        for share, count in enumerate(counts[row].tolist()):
+            chosen = {
+                tuple(one.nonzero().flatten().tolist())
+                for one in sets[row][weights[row, 1, share] > 0]
+            }
+            assert chosen == {tuple(sorted(order[:count].tolist())) for order in orders}
+        alone = random_sets(mask[[row]], rows[[row]], counts[[row]], draws=4, seed=9)
+        size = alone[0].shape[1]
+        assert torch.equal(alone[0][0], sets[row, :size])
+        assert torch.equal(alone[1][0], weights[row, ..., :size])
 
 
 def test_drops_keep_their_digits_near_certainty() -> None:

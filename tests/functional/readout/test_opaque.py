@@ -1,13 +1,15 @@
-"""Candidates of a readout are read in pieces of bounded size."""
+"""Where the readout is affine, reading candidates and the closed forms are the same."""
 
 import pytest
 import torch
 from torch import Tensor
 
+from attnlight.functional import erase_each, first_flip, weight_gradient
 from attnlight.functional.readout import opaque as candidates
 from attnlight.functional.readout.opaque import (
     erase_each_opaque,
     first_flip_opaque,
+    readout_gradient,
 )
 from tests.functional.erasure.test_erase import Case
 
@@ -39,6 +41,23 @@ class Affine:
         return torch.stack(found) if found else attentions.new_zeros(0, self.items.shape[-1])
 
 
+@pytest.mark.parametrize("heads", [None, 1, 3])
+def test_erasure_equals_the_closed_form(heads: int | None) -> None:
+    case = Case(heads)
+    affine = Affine(case)
+    own = affine(affine.weights.unsqueeze(2)).squeeze(1)
+    weights = affine.weights.masked_fill(~case.mask.unsqueeze(1), 0.0)
+    each = erase_each_opaque(affine.ask, weights, case.bias, case.mask, own)
+    closed = erase_each(case.weights, case.item_logits, case.bias, case.mask)
+    torch.testing.assert_close(each[case.mask], closed[case.mask])
+    orders = torch.stack([case.order], dim=1)
+    found = first_flip_opaque(affine.ask, weights, case.bias, case.mask, own, orders)
+    closed = first_flip(case.weights, case.item_logits, case.bias, case.mask, orders)
+    held = case.mask.any(-1)
+    assert torch.equal(found[held], closed[held])
+    assert found.unique().numel() > 4
+
+
 def test_candidates_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(2)
     affine = Affine(case)
@@ -51,3 +70,20 @@ def test_candidates_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(erase_each_opaque(*given), whole)
     assert affine.most == 2
     assert torch.equal(first_flip_opaque(*given, case.order.unsqueeze(1)), counts)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_gradient_equals_the_closed_form(heads: int) -> None:
+    case = Case(heads)
+    held = (case.weights.sum(-1) > 0.5).all(-1)
+    effects = case.item_logits - case.bias[:, None, None] / heads
+
+    def readout(weights: Tensor) -> Tensor:
+        return (weights @ effects).sum(1) + case.bias.unsqueeze(1)
+
+    with torch.no_grad():
+        found = readout_gradient(readout, case.weights, case.mask)
+    expected = weight_gradient(case.weights, case.item_logits, case.bias, case.mask)
+    assert held.sum() > 15
+    torch.testing.assert_close(found[held], expected[held])
+    assert not found.requires_grad
