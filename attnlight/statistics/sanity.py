@@ -31,7 +31,7 @@ class Verdict:
 
 
 def sanity_verdicts(
-    record: Record, kind: Literal["signed", "sizes"] = "signed", seed: int = 0
+    record: Record, kind: Literal["signed", "sizes"] = "signed"
 ) -> dict[str, Verdict]:
     """The verdict on each method of a record of `Sanity`, by label.
 
@@ -44,7 +44,6 @@ def sanity_verdicts(
     Args:
         record: The record, with the metadata `parts` and `methods`.
         kind: Correlation of scores with their signs, or of their sizes.
-        seed: Seed of the bootstrap, which resamples texts.
     """
     labels, last = list(record.metadata["methods"]), len(record.metadata["parts"])
     index = record.columns["index"]
@@ -54,7 +53,7 @@ def sanity_verdicts(
         for step in (last, "seeds")
         for label in labels
     ]
-    means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), index, seed=seed)
+    means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), index)
     texts = [len(np.unique(index[~np.isnan(values)])) for values in columns]
     verdicts = {}
     for label, randomised, seeds, *known in zip(

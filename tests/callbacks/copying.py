@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.models import SelfAttentionTagger
@@ -37,11 +36,6 @@ def texts(count: int, seed: int) -> TextBatch:
     labels = words.roll(1, -1)
     labels[:, 0] = words[:, 0]
     return TextBatch(torch.arange(count), (words + 4) * mask, mask, labels.masked_fill(~mask, -100))
-
-
-def source(rows: Tensor) -> Tensor:
-    """Position of the word that each row (R, 2) copies, (R,)."""
-    return (rows[:, 1] - 1).clamp(min=0)
 
 
 def train(steps: int = 700) -> SelfAttentionTagger:

@@ -13,6 +13,7 @@ import torch
 from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import random_rankings
+from tests.callbacks.token_loops import against, levels
 
 Prediction = Callable[[frozenset[int]], float]
 _TOKENS = {"unk": UNK, "pad": PAD}
@@ -104,13 +105,9 @@ def predictor(
 
 
 def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
-    """Items by descending score; those within 1e-5 of the largest size from left to right."""
-    ascending = sorted(items, key=lambda place: scores[place])
-    tie = 1e-5 * max((abs(scores[place]) for place in items), default=0)
-    group, groups = 0, {}
-    for number, place in enumerate(ascending):
-        group += bool(number and scores[place] - scores[ascending[number - 1]] > tie)
-        groups[place] = group
+    """Items by descending score, tied ones from left to right."""
+    ranks = levels(torch.tensor([scores[place] for place in items], dtype=torch.float64)).tolist()
+    groups = dict(zip(items, ranks, strict=True))
     return sorted(items, key=lambda place: (-groups[place], place))
 
 
@@ -129,10 +126,7 @@ def opposing(probability: Prediction, items: Sequence[int], alone: bool) -> froz
         share = probability(frozenset(left))
         return math.log(share) - math.log1p(-share)
 
-    effects = {place: log_odds({*items}) - log_odds({*items} - {place}) for place in items}
-    median = sorted(effects.values())[(len(items) - 1) // 2]
-    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
-    return frozenset(place for place in items if effects[place] < least)
+    return against({n: log_odds({*items}) - log_odds({*items} - {n}) for n in items})
 
 
 def faithfulness(

@@ -73,12 +73,12 @@ def test_outside_model_runs_both_tests(tmp_path: Path, affine: bool) -> None:
 def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None:
     """A row of each text, means and intervals of measures, and a figure, in one run of all."""
     torch.manual_seed(0)
-    tests = built("time")
-    started = run_test(tmp_path, *tests, task=OutsideTask(affine))
+    tests, texts = built("time", figures=affine), Texts(11)
+    started = run_test(tmp_path, *tests, task=OutsideTask(affine), texts=texts)
     for test in tests:
         record = read_record(tmp_path / f"records/test/{test.name}.parquet")
         rows, about = record.columns, record.metadata
-        assert rows["index"].tolist() == list(range(23))
+        assert rows["index"].tolist() == list(range(11))
         assert about["measures"] == list(test.measures)
         assert about["non_finite"] == 0
         assert about.keys() >= test.metadata.keys()
@@ -96,7 +96,8 @@ def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None
             assert logged[name] == pytest.approx(mean, rel=1e-5, abs=1e-7, nan_ok=True)
             low, high = logged[f"{name}_low"], logged[f"{name}_high"]
             assert low - 1e-6 <= mean <= high + 1e-6 or math.isnan(mean)
-        assert list((tmp_path / "figures/test").glob(f"{test.name}.*")), test.name
+        drawn = list((tmp_path / "figures/test").glob(f"{test.name}.*"))
+        assert bool(drawn) == affine, test.name
 
 
 def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:

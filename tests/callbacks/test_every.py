@@ -113,7 +113,10 @@ def rebuilt(test: InterpretabilityTest, **options: Any) -> InterpretabilityTest:
     if isinstance(test, AdversarialAttention) and test.search:
         given["search"] = test.search
     known = inspect.signature(type(test)).parameters
-    return type(test)(**given | {name: x for name, x in options.items() if name in known})
+    given |= {name: x for name, x in options.items() if name in known}
+    if "options" not in known:  # as Texts, which has no others than its own
+        given = {name: x for name, x in given.items() if name in known}
+    return type(test)(**given)
 
 
 def one_by_one(

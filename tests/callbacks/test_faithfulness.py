@@ -208,33 +208,6 @@ class TestBagOfWords:
             assert found[f"{name}_at"][0].tolist() == pytest.approx(at, abs=1e-12), name
             assert float(found[name]) == pytest.approx(float(np.mean(at)), abs=1e-12)
 
-    def test_the_truth_is_best_of_all_orders_at_each_share(
-        self, truth: list[str | dict[str, Any]]
-    ) -> None:
-        random = torch.Generator().manual_seed(1)
-        texts = [torch.randint(4, 10, (n,), generator=random).tolist() for n in range(1, 8)]
-        found = columns_of(Faithfulness(truth), Bag(), bag_of(*texts))
-        for row, text in enumerate(texts):
-            values = Bag.values[text].tolist()
-            sign = 1 if sum(values) > 0 else -1  # of a tie the first class is predicted
-            full = sigmoid(sign * sum(values))
-            for place, share in enumerate(SHARES):
-                count = max(1, math.ceil(share * len(text)))
-                sets = [
-                    [sign * values[n] for n in chosen]
-                    for chosen in itertools.combinations(range(len(text)), count)
-                ]
-                rest = [full - sigmoid(sign * sum(values) - sum(chosen)) for chosen in sets]
-                alone = [full - sigmoid(sum(chosen)) for chosen in sets]
-                at = {name[:-3]: found[name][row, place] for name in found if name[-3:] == "_at"}
-                assert float(at["comprehensiveness_truth"]) == pytest.approx(max(rest))
-                assert float(at["sufficiency_truth"]) == pytest.approx(min(alone))
-                assert float(at["comprehensiveness_wrong"]) == pytest.approx(min(rest))
-                assert float(at["comprehensiveness_random"]) == pytest.approx(np.mean(rest))
-                assert float(at["sufficiency_random"]) == pytest.approx(np.mean(alone))
-        assert (found["excess_comprehensiveness_truth"] >= -1e-12).all()
-        assert (found["excess_sufficiency_truth"] <= 1e-12).all()
-
     def test_a_text_of_one_word(self, truth: list[str | dict[str, Any]]) -> None:
         """Nothing is left without it: the empty context. It alone is the text."""
         found = columns_of(Faithfulness(truth), Bag(), bag_of([4], [9]))

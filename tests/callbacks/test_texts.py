@@ -15,7 +15,6 @@ from attnlight.callbacks import Texts
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.text_columns import TextColumns
-from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.hooks.test_prediction_writer import corpus, task_of
@@ -119,19 +118,6 @@ def test_scores_by_brute_force(written: tuple[Path, Path]) -> None:
             if np.abs(of(candidate, items) - original).sum() / 2 <= 0.01:
                 assert js(weights, candidate) <= js(weights, worst) + 1e-6
     assert flipped > 0
-
-
-def test_records_as_many_texts_as_asked_by_a_hash(tmp_path: Path) -> None:
-    data = corpus()
-    task = task_of(data)
-    trainer(tmp_path, Texts(max_instances=5, leave_one_out=False)).test(
-        task, datamodule=data, verbose=False
-    )
-    record = read_record(tmp_path / "records/test/texts.parquet")
-    assert record.metadata["partial"]
-    assert "scores_loo" not in record.columns
-    expected = choose(np.arange(41), 5, 0).tolist()
-    assert record.columns["index"].tolist() == expected
 
 
 def test_one_row_of_each_text_is_chosen_whatever_the_order() -> None:

@@ -37,6 +37,7 @@ Loop = Callable[["Sentence", int], Found]
 Scores = Tensor | Sequence[float]
 
 _ALL = slice(None)
+_RECORDED = ("delta_weight", "removed_count")  # beside what is logged
 _TIE = 1e-5  # of the largest: what the tests take for rounding
 
 
@@ -112,7 +113,7 @@ def columns_of(
 
 
 def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
-    """The loop that a test stands against: what it logs or, if `drawn`, also records of draws."""
+    """The loop that a test stands against: what it logs or, if `drawn`, all that it records."""
 
     def shuffles(sentence: Sentence, token: int) -> Found:
         assert isinstance(test, AttentionPermutation)
@@ -142,7 +143,13 @@ def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
         DecisionFlip: erasures,
         ImportanceCorrelation: correlated,
     }
-    return every[type(test)]
+    loop = every[type(test)]
+
+    def logged(sentence: Sentence, token: int) -> Found:
+        found = loop(sentence, token).items()
+        return {name: values for name, values in found if not name.startswith(_RECORDED)}
+
+    return loop if drawn else logged
 
 
 def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[float, float]]:
@@ -305,8 +312,15 @@ def erased_in_turn(
     return sentence.each_way(removed)
 
 
-def opposing(sentence: Sentence, token: int, heads: slice) -> set[int]:
-    """Items whose erasure raises the log odds, by a tenth of the largest effect beyond the median."""
+def against(effects: Mapping[int, float]) -> frozenset[int]:
+    """Items whose effect is negative, by a tenth of the largest effect beyond the median."""
+    median = sorted(effects.values())[(len(effects) - 1) // 2]
+    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
+    return frozenset(item for item, effect in effects.items() if effect < least)
+
+
+def opposing(sentence: Sentence, token: int, heads: slice) -> frozenset[int]:
+    """Items whose erasure raises the log odds."""
     own, decision = sentence.output.weights[token], int(sentence.output.logits[token].argmax())
 
     def odds(weights: Tensor) -> float:
@@ -314,14 +328,12 @@ def opposing(sentence: Sentence, token: int, heads: slice) -> set[int]:
         others = torch.cat([logits[:decision], logits[decision + 1 :]])
         return float(logits[decision] - others.logsumexp(0))
 
-    effects = []
+    effects = {}
     for item in range(len(sentence)):
         weights = own.clone()
         weights[heads, item] = 0.0
-        effects.append(odds(own) - odds(renormalised(weights, heads)))
-    median = sorted(effects)[(len(effects) - 1) // 2]
-    least = min(0.0, median) - 0.1 * max(map(abs, effects))
-    return {item for item, effect in enumerate(effects) if effect < least}
+        effects[item] = odds(own) - odds(renormalised(weights, heads))
+    return against(effects)
 
 
 def first_flip(
