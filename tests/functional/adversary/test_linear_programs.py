@@ -138,3 +138,11 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
                 np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
                 places += 1
     assert places == 20
+
+
+def test_the_slope_is_the_gradient_of_js() -> None:
+    weights, attention = np.random.default_rng(0).dirichlet(np.full(8, 5.0), 2)
+    leaf = torch.from_numpy(attention).requires_grad_()
+    (gradient,) = torch.autograd.grad(jensen_shannon(leaf, torch.from_numpy(weights)), leaf)
+    instance = Instance(weights, np.zeros((8, 2)), np.zeros(2), 0.1)
+    np.testing.assert_allclose(instance.slope(attention), gradient, rtol=1e-9)
