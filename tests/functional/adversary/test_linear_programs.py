@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.exact import max_js_attention
+from attnlight.functional.adversary.linear_programs import Instance
 from attnlight.functional.adversary.multiclass import best_two_item_mixture, log_ratio_bounds
 from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
@@ -110,3 +111,38 @@ def test_the_bound_is_the_least_over_all_pairs(
     monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._SOLVED", 3)
     monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._CHECKED", 20)
     torch.testing.assert_close(pairwise_upper_bound(weights, logits, mask, epsilon), found)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
+    """What a program spends of epsilon against both sums, by their definition."""
+    random = np.random.default_rng(0)
+    places = 0
+    for _ in range(20):
+        weights, logits = random.dirichlet(np.ones(8)), 3 * random.standard_normal((8, 6))
+        instance = Instance(weights, logits, weights @ logits, epsilon)
+        prediction = np.exp(instance.log_prediction)
+        at = np.minimum(random.standard_normal(6), instance.highest)
+        (first, last), rise, fall, spent = instance.bounds(at)
+        np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
+        for x in [at, *np.linspace(-6, instance.highest, 200)]:
+            one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
+            rest = np.clip(x - first, 0, None)
+            risen = epsilon * (rise[0] @ one + rise[1] @ rest)
+            fallen = epsilon * (spent + fall[0] @ one + fall[1] @ below)
+            exact = prediction * np.expm1(x)
+            assert risen >= exact.clip(min=0).sum() - 1e-12
+            assert fallen >= (-exact).clip(min=0).sum() - 1e-12
+            if x is at:
+                np.testing.assert_allclose(risen, exact.clip(min=0).sum(), atol=1e-12)
+                np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
+                places += 1
+    assert places == 20
+
+
+def test_the_slope_is_the_gradient_of_js() -> None:
+    weights, attention = np.random.default_rng(0).dirichlet(np.full(8, 5.0), 2)
+    leaf = torch.from_numpy(attention).requires_grad_()
+    (gradient,) = torch.autograd.grad(jensen_shannon(leaf, torch.from_numpy(weights)), leaf)
+    instance = Instance(weights, np.zeros((8, 2)), np.zeros(2), 0.1)
+    np.testing.assert_allclose(instance.slope(attention), gradient, rtol=1e-9)
