@@ -179,34 +179,54 @@ def test_file_says_what_counts(file: Path) -> None:
     assert ("callbacks" in keys(content)) == (file == CONFIGS / "trainer.yaml")
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file not in QUICK))
-        for file in EXPERIMENTS
-    ],
-)
+def runs() -> Iterator[Any]:
+    """Command, model, corpus and fixture of corpora: all experiments, and what no experiment names."""
+    for file in EXPERIMENTS:
+        given = experiment(file.stem), *(file.parent / read(file)[x] for x in ("model", "data"))
+        slow = [pytest.mark.slow] * (file not in QUICK)
+        yield pytest.param(*given, "short_corpora", id=file.stem, marks=slow)
+        if file in FIRST_OF_CORPUS:
+            yield pytest.param(*given, "corpora", id=f"{file.stem}-whole", marks=pytest.mark.slow)
+    for model in left_over("model", "models"):
+        of_pairs = read(model).get("init_args", {}).get("problem") == "pairs"
+        yield beside(model, CONFIGS / f"data/{'babi_1' if of_pairs else 'planted'}.yaml")
+    for data in left_over("data", "data"):
+        options = read(data).get("init_args", {})
+        nested = options.get("sentences") == "nested" or "sentence_length" in options
+        of_pairs = read(data)["class_path"].endswith(("PairDataModule", "BabiStories"))
+        kind = "pair_average_additive" if of_pairs else ("none_additive", "han_none")[nested]
+        yield beside(CONFIGS / f"models/{kind}.yaml", data, *TINY)
+
+
+def beside(model: Path, data: Path, *options: str) -> Any:
+    """The same of a model and a corpus that no experiment joins."""
+    command = [
+        "-c",
+        f"{CONFIGS}/trainer.yaml",
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        *options,
+    ]
+    return pytest.param(command, model, data, "short_corpora", id=f"{model.stem}-{data.stem}")
+
+
+@pytest.mark.parametrize(("command", "model", "data", "source"), list(runs()))
 def test_experiment_runs(
-    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
+    here: Path,
+    sources: Callable[..., None],
+    vectors: Callable[[Path], None],
+    command: list[str],
+    model: Path,
+    data: Path,
+    source: str,
 ) -> None:
-    model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
-    sources(data)
+    sources(data, source)
     vectors(model)
     given = [*base_of(here, model, data), *pretrained_of(here, model), *few_texts(data)]
-    assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
+    assert main(["fit", *command, *given, *ONE_BATCH]) == 0
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FIRST_OF_CORPUS, ids=name)
-def test_experiment_runs_on_its_whole_corpus(
-    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
-) -> None:
-    model, data = (file.parent / read(file)[kind] for kind in ("model", "data"))
-    sources(data, "corpora")
-    vectors(model)
-    given = [*base_of(here, model, data), *pretrained_of(here, model), *few_texts(data)]
-    assert main(["fit", *experiment(file.stem), *given, *ONE_BATCH]) == 0
 
 
 @pytest.mark.parametrize("file", TESTS, ids=name)
@@ -258,29 +278,3 @@ def test_all_tests_are_in_all() -> None:
     apart |= {"StateTokenAgreement", "Texts"}
     apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
     assert names == interpretability_tests() - apart
-
-
-@pytest.mark.parametrize("file", left_over("model", "models"), ids=name)
-def test_model_without_an_experiment_runs(
-    here: Path, sources: Callable[..., None], vectors: Callable[[Path], None], file: Path
-) -> None:
-    of_pairs = read(file).get("init_args", {}).get("problem") == "pairs"
-    data = CONFIGS / "data" / ("babi_1.yaml" if of_pairs else "planted.yaml")
-    sources(data)
-    vectors(file)
-    command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(file), "--data", str(data)]
-    assert main([*command, *few_texts(data), *ONE_BATCH]) == 0
-
-
-@pytest.mark.parametrize("file", left_over("data", "data"), ids=name)
-def test_corpus_without_an_experiment_runs(
-    here: Path, sources: Callable[..., None], file: Path
-) -> None:
-    sources(file)
-    options = read(file).get("init_args", {})
-    nested = options.get("sentences") == "nested" or "sentence_length" in options
-    model = CONFIGS / "models" / ("han_none.yaml" if nested else "none_additive.yaml")
-    if read(file)["class_path"].endswith(("PairDataModule", "BabiStories")):
-        model = CONFIGS / "models/pair_average_additive.yaml"
-    command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--model", str(model), "--data", str(file)]
-    assert main([*command, *TINY, *few_texts(file), *ONE_BATCH]) == 0

@@ -177,11 +177,7 @@ def test_two_torchrun_agents_give_the_records_of_one_device(planted: Path, tmp_p
     torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     torchrun += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
     agents = [
-        start(
-            [*torchrun, f"--node-rank={rank}", *command],
-            cwd=tmp_path,
-        )
-        for rank in range(2)
+        start([*torchrun, f"--node-rank={rank}", *command], cwd=tmp_path) for rank in range(2)
     ]
     for agent in agents:
         finish(agent)

@@ -74,10 +74,7 @@ RANK = (
     ],
 )
 def test_what_the_user_can_mend_is_one_sentence(
-    error: Exception,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: Exception, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing(monkeypatch, error)
     assert program.main(["report"]) == 2

@@ -52,7 +52,10 @@ CLASSES = {"negative": [0], "positive": [1]}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Films, on which a base and a variant were trained, and other corpora."""
+    """Films, on which a base and a variant were trained, and other corpora.
+
+    The base was tested on films (`own` is its folder then), and on phones.
+    """
     folder = tmp_path_factory.mktemp("corpora")
     films = folder / "films"
     for number, (split, size) in enumerate((("train", 120), ("validation", 40), ("test", 40))):
@@ -79,6 +82,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         variant = ["--model=SeedVariant", f"--model.base={folder}/e/base/best.ckpt"]
         more = ["--run=seed1", "--seed_everything=1", "--trainer.max_epochs=1"]
         assert main([*arguments, *variant, *more]) == 0
+        run, tests = folder / "e/base", attached("predictions")
+        assert evaluate(run, "test", *tests) == 0
+        shutil.copytree(run, folder / "own")
+        assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
     return folder
 
 
@@ -103,17 +110,11 @@ def attached(*tests: str) -> list[str]:
     return [word for test in tests for word in ("-c", f"{CONFIGS}/tests/{test}.yaml")]
 
 
-def test_records_lie_beside_those_of_its_own_corpus(there: Path) -> None:
+def test_records_lie_beside_those_of_its_own_corpus(there: Path, place: Path) -> None:
     """Each row against `classify` on the raw text; labels by name, whatever their order."""
-    run, tests = there / "e/base", attached("predictions")
-    assert evaluate(run, "test", *tests) == 0
-    own = run / "records/test/predictions.parquet"
-    before, config = own.read_bytes(), (run / "test.yaml").read_bytes()
-    figure = (run / "figures/test/predictions.svg").read_bytes()
-    assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
-    assert own.read_bytes() == before
-    assert (run / "test.yaml").read_bytes() == config
-    assert (run / "figures/test/predictions.svg").read_bytes() == figure
+    run = there / "e/base"
+    for name in ("records/test/predictions.parquet", "test.yaml", "figures/test/predictions.svg"):
+        assert (run / name).read_bytes() == (place / "own" / name).read_bytes()
     assert (run / "figures/test-phones/predictions.svg").is_file()
     record = read_record(run / "records/test-phones/predictions.parquet")
     assert record.metadata["corpus_name"] == "phones"
@@ -256,9 +257,8 @@ def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> No
 def test_two_corpora_of_one_name_are_told_apart(
     there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, tests = there / "e/base", attached("predictions")
-    assert evaluate(run, "test", "--data=phones.yaml", *tests) == 0
-    half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *tests]
+    run = there / "e/base"
+    half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *attached("predictions")]
     assert evaluate(run, "test", *half) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert evaluate(run, "test", *half, "--corpus=half") == 0

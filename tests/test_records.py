@@ -320,6 +320,16 @@ class TestExcluded:
         merge_shards(shards, tmp_path / "x.parquet", metadata={})
         self.check(tmp_path / "x.parquet", [1])
 
+    def test_nothing_was_measured_anywhere(self, tmp_path: Path) -> None:
+        writer = ShardWriter(tmp_path / "a.arrow")
+        writer.exclude(keys([0, 1]), ["value"])
+        writer.close()
+        path = tmp_path / "x.parquet"
+        merge_shards([writer.path], path, metadata={})
+        assert np.isnan(read_record(path).columns["value"]).all()
+        (piece,) = read_pieces(path, ["value", "prediction"], measured=True)
+        assert len(piece["value"]) == 0
+
 
 class TestMetadata:
     def test_comes_back(self, tmp_path: Path) -> None:

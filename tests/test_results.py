@@ -157,22 +157,17 @@ def test_figures_have_the_cells_of_their_tables(
     drawn: list[Any] = []
     monkeypatch.setattr(figures, "figure_bytes", lambda figure, _: drawn.append(figure) or b"png")
     figures.draw_tables(TABLES, tmp_path)
-    for figure, name, column, words in zip(
-        drawn,
-        ("tau", "serrano_fraction", "saliency_faithfulness"),
-        ("tau with leave-one-out", "gradient", "comprehensiveness"),
-        ((), ("left out",), ("gradient",)),
-        strict=True,
-    ):
-        (axes,) = figure.axes
-        line = axes.containers[1].lines[0]  # the second series
-        rows = TABLES.rows(name, *words)
-        np.testing.assert_allclose(
-            line.get_xdata(), [findings.Cell(row[column]).value for row in rows]
-        )
-        labels = [text.get_text() for text in axes.get_yticklabels()]
-        for place, row in zip(line.get_ydata(), rows, strict=True):
-            assert labels[round(-place)].startswith(", ".join([*row.values()][:2]))
+    second = (  # series of each figure
+        ("tau", "tau with leave-one-out"),
+        ("serrano_fraction", "gradient", "left out"),
+        ("saliency_faithfulness", "comprehensiveness", "gradient"),
+    )
+    for figure, series in zip(drawn, second, strict=True):
+        line = figure.axes[0].containers[1].lines[0]
+        cells, labels = TABLES.figures(*series), figure.axes[0].get_yticklabels()
+        np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
+        words = [*TABLES.rows(series[0], *series[2:])[0].values()]
+        assert labels[round(-line.get_ydata()[0])].get_text().startswith(", ".join(words[:2]))
 
 
 class TestSentences:
@@ -257,22 +252,22 @@ class TestClaims:
         assert self.row(tmp_path, [(seeds, cell)], "0.3")[4] == said
 
     @pytest.mark.parametrize(
-        ("holds", "still_open", "fails", "published", "said"),
+        ("counts", "published", "said"),  # cases that hold, are open, and fail
         [
-            (3, 0, 1, "all", "agrees"),
-            (5, 0, 2, "all", "**does not**"),
-            (5, 1, 2, "all", "not shown"),
-            (5, 0, 3, "10 of 16", "agrees"),
-            (5, 0, 4, "10 of 16", "**does not**"),
+            ((3, 0, 1), "all", "agrees"),
+            ((5, 0, 2), "all", "**does not**"),
+            ((5, 1, 2), "all", "not shown"),
+            ((5, 0, 3), "10 of 16", "agrees"),
+            ((5, 0, 4), "10 of 16", "**does not**"),
         ],
     )
     def test_of_several_models(
-        self, tmp_path: Path, holds: int, still_open: int, fails: int, published: str, said: str
+        self, tmp_path: Path, counts: tuple[int, ...], published: str, said: str
     ) -> None:
-        cells = [("2", "0.10 [0.00, 0.20]")] * holds
-        cells += [("2", "0.50 [0.40, 0.60]")] * still_open + [("2", "0.70 [0.60, 0.80]")] * fails
+        kinds = ("0.10 [0.00, 0.20]", "0.50 [0.40, 0.60]", "0.70 [0.60, 0.80]")
+        cells = [("2", x) for x, count in zip(kinds, counts, strict=True) for _ in range(count)]
         found = self.row(tmp_path, cells, published)
-        assert found[2].startswith(f"{holds} of {len(cells)}")
+        assert found[2].startswith(f"{counts[0]} of {len(cells)}")
         assert found[3:5] == [str(2 * len(cells)), said]
 
 

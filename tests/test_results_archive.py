@@ -136,12 +136,12 @@ class TestArchivedRuns:
         values = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
         values[3, 1] = np.nan
         columns = [pa.array(values[:, 0]), pa.FixedSizeListArray.from_arrays(values.ravel(), 2)]
-        table = archive_runs.rounded(pa.table({"a": columns[0], "b": columns[1]}), bits)
-        found = np.stack(table["b"].to_pylist())
+        single, listed = (archive_runs.rounded(column, bits) for column in columns)
+        found = np.stack(listed.to_pylist())
         np.testing.assert_allclose(found, values, rtol=2.0**-bits)
         mantissa, _ = np.frexp(found[:, 0])
         assert (mantissa * 2**bits % 1 == 0).all()
-        assert table["a"].to_pylist() == found[:, 0].tolist()
+        assert single.to_pylist() == found[:, 0].tolist()
 
     def test_unfinished_runs_are_left_alone_and_named(self, runs: Path, tmp_path: Path) -> None:
         one, two = (runs / f"sst_average_vectors/seed{seed}" for seed in (0, 1))

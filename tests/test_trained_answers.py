@@ -56,21 +56,19 @@ def test_what_is_set_aside_is_not_fitted(points: Any) -> None:
 
 
 def test_who_decides(points: Any) -> None:
-    assert points.decides(GOOD, "words")
-    assert not points.decides(COPY, "words"), "it is a control under another name"
+    assert "words" in points.decided(GOOD)
+    assert "words" not in points.decided(COPY), "it is a control under another name"
     assert points.best_control("words")[0] == "measured_use/entropy"
     assert points.held_out["words"][COPY] == points.held_out["words"]["measured_use/entropy"]
-    assert not points.decides(LOCAL, "words"), "one setting reads the other way around"
+    assert "words" not in points.decided(LOCAL), "one setting reads the other way around"
     assert points.scored(LOCAL, "words").area().mean > 0.6
 
 
 def test_few_checkpoints_decide_nothing() -> None:
     few = table(seeds=5)  # 25 that follow
-    assert not trained.Checkpoints(few).decides(GOOD, "words")
+    assert not trained.Checkpoints(few).decided(GOOD)
     places = few["setting"].isin(SETTINGS[:2])
-    assert not trained.Checkpoints(pd.concat([few[places]] * 4)).decides(GOOD, "words"), (
-        "2 settings"
-    )
+    assert not trained.Checkpoints(pd.concat([few[places]] * 4)).decided(GOOD), "2 settings"
 
 
 def test_the_file_of_deciders(points: Any) -> None:

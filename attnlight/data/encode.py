@@ -18,7 +18,7 @@ from attnlight.data.documents import DocumentReader, Documents
 from attnlight.data.features import CHARACTERS, TokenFeatures
 from attnlight.data.pairs import EVIDENCE, encode_queries
 from attnlight.data.parts import Part
-from attnlight.data.sentences import SentenceRules, encode_sentences
+from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.targets import IGNORED, Target
 from attnlight.data.tokenization import count_cut, encode_texts, rust_threads
@@ -76,26 +76,15 @@ def write_split(
                 "index": documents.rows,
                 "label": part.labels[documents.rows],
             }
-            pieces: list[list[tuple[str, int | None]]] = [
-                [(text, None)] for text in documents.texts
-            ]
-            if sentences is not None:
-                encoded = encode_sentences(tokenizer, documents.texts, sentences)
-                columns |= {
-                    "tokens": encoded.ids,
-                    "sentences": encoded.sizes,
-                    "text": encoded.texts,
-                }
-                counts.update(encoded.cut, empty=int(encoded.empty.sum()))
-                both = zip(encoded.texts, encoded.sizes, strict=True)
-                pieces = [list(zip(*parts, strict=True)) for parts in both]
-            else:
-                ids, empty = encode_texts(tokenizer, documents.texts)
-                columns |= {"tokens": ids, "text": documents.texts, "words": documents.words}
-                counts.update(empty=int(empty.sum()))
-                if (cut_texts := count_cut(tokenizer, documents.texts, map(len, ids))) is not None:
+            encoded = encode_sentences(tokenizer, documents.texts, sentences)
+            counts.update(encoded.cut, empty=int(encoded.empty.sum()))
+            columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}
+            if sentences is None:
+                columns |= {"text": documents.texts, "words": documents.words}
+                lengths = map(len, encoded.ids)
+                if (cut_texts := count_cut(tokenizer, documents.texts, lengths)) is not None:
                     counts.update(truncated=cut_texts)
-            aligned, cut = _follow_tokens(documents, tokenizer, columns["tokens"], pieces)
+            aligned, cut = _follow_tokens(documents, tokenizer, encoded)
             columns |= aligned
             if part.queries is not None and EVIDENCE in cut:
                 counts.update(evidence_cut=cut[EVIDENCE])
@@ -111,33 +100,24 @@ def write_split(
 
 
 def _follow_tokens(
-    documents: Documents,
-    tokenizer: Tokenizer,
-    ids: list[list[int]],
-    pieces: list[list[tuple[str, int | None]]],
+    documents: Documents, tokenizer: Tokenizer, encoded: SentenceIds
 ) -> tuple[dict[str, Any], Counter[str]]:
     """The per-token columns, and of each the number of documents cut before a value that is not 0.
 
     A token has the value of the word it begins in, boundary tokens and empty texts have 0.
-
-    Args:
-        documents: The documents and their columns by word.
-        tokenizer: Tokenizer of the corpus.
-        ids: Ids of each document.
-        pieces: The parts of each document that were encoded separately, in order, and the number of
-            ids kept of each; None: all that the tokenizer gives.
     """
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
     cut = Counter(dict.fromkeys(extras, 0))
     if not extras:
         return {}, cut
     with rust_threads():
-        encodings = iter(tokenizer.encode_batch([text for parts in pieces for text, _ in parts]))
-    for document, (words, parts) in enumerate(zip(documents.words or (), pieces, strict=True)):
+        encodings = iter(tokenizer.encode_batch(list(chain.from_iterable(encoded.texts))))
+    parts = zip(documents.words or (), encoded.texts, encoded.sizes, strict=True)
+    for document, (words, texts, sizes) in enumerate(parts):
         starts = np.cumsum([0] + [len(word) + 1 for word in words])[:-1]
         place, at = 0, 0  # of the part, among the tokens and in the document
         places, origins, removed = [], [], []
-        for text, kept in parts:
+        for text, kept in zip(texts, sizes, strict=True):
             at = documents.texts[document].index(text, at)
             found = []
             encoding = next(encodings)
@@ -149,10 +129,10 @@ def _follow_tokens(
             places.append(place + real[:kept])
             origins.append(origin[:kept])
             removed += [origin for _, origin in overflowing]
-            place, at = place + (kept or 0), at + len(text)
+            place, at = place + kept, at + len(text)
         for name, column in documents.extras.items():
             values = np.asarray(column[document], np.float64)
-            aligned = np.zeros(len(ids[document]))
+            aligned = np.zeros(len(encoded.ids[document]))
             aligned[np.concatenate(places)] = values[np.concatenate(origins)]
             extras[name].append(aligned)
             cut[name] += any(values[origin].any() for origin in removed)

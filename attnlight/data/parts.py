@@ -146,7 +146,8 @@ def select_splits(
         InputError: No text can be split off, or `subset` exceeds the number of texts.
     """
     keys = {split: part.keys() for split, part in parts.items()}
-    if selection.splits_off and (train := parts.get("train")):
+    cut = (selection.validation_fraction, selection.test_fraction) != (None, None)
+    if cut and (train := parts.get("train")):
         groups, reader, paired = keys["train"], train.reader, train.queries is not None
         if paired and isinstance(reader, DocumentReader):
             documents = reader(train.rows)

@@ -16,7 +16,7 @@ from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
 from attnlight.data.sentences import SentenceRules, encode_sentences
-from attnlight.data.tokenization import encode_texts, surface_forms
+from attnlight.data.tokenization import surface_forms
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
 
@@ -126,18 +126,12 @@ class RawText:
                 raise InputError(
                     f"{len(texts)} texts have {len(column)} {name}; expected one for each."
                 )
-        if self.sentences is None:
-            ids, _ = encode_texts(self.parsed_tokenizer, texts)
-            sizes = (
-                [self.divided_words.sizes(row).tolist() for row in ids]
-                if self.whole_words
-                else None
-            )
-            batch = collate_ids(ids, sizes)
-        else:
-            rules = SentenceRules.from_identity(self.sentences)
-            encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
-            batch = collate_ids(encoded.ids, encoded.sizes if self.sentences["nested"] else None)
+        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
+        encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
+        sizes = encoded.sizes if self.sentences and self.sentences["nested"] else None
+        if self.whole_words:
+            sizes = [self.divided_words.sizes(ids).tolist() for ids in encoded.ids]
+        batch = collate_ids(encoded.ids, sizes)
         if self.features is not None:
             features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
@@ -166,14 +160,11 @@ class RawText:
 
     def words(self, text: str) -> list[str]:
         """What each id or whole word of `encode([text])` stands for in it, boundary tokens included."""
-        tokenizer = self.parsed_tokenizer
-        if self.sentences is None:
-            ids, _ = encode_texts(tokenizer, [text])
-            sizes = self.divided_words.sizes(ids[0]).tolist() if self.whole_words else None
-            return surface_forms(tokenizer, ids[0], [(text, None)], sizes)
-        encoded = encode_sentences(tokenizer, [text], SentenceRules.from_identity(self.sentences))
-        parts = list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
-        return surface_forms(tokenizer, encoded.ids[0], parts)
+        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
+        encoded = encode_sentences(self.parsed_tokenizer, [text], rules)
+        (ids,), parts = encoded.ids, list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
+        sizes = self.divided_words.sizes(ids).tolist() if self.whole_words else None
+        return surface_forms(self.parsed_tokenizer, ids, parts, sizes)
 
     def items(self, text: str) -> list[str]:
         """The parts of a text that attention weighs: its tokens or words as they stand, or sentences.

@@ -36,8 +36,7 @@ class _DataFrame(HasColumns, Protocol):
     """A DataFrame of pandas, which is not imported either."""
 
     iloc: Any
-
-    def to_dict(self, orient: str) -> list[dict[str, Any]]: ...
+    to_dict: Any
 
 
 def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401

@@ -165,11 +165,6 @@ class Selection:
             del options["test_fraction"]
         return options
 
-    @property
-    def splits_off(self) -> bool:
-        """Whether other splits are split off the training texts."""
-        return (self.validation_fraction, self.test_fraction) != (None, None)
-
     def split_off(
         self, train: AnyRows, labels: Rows, texts: NDArray[np.uint64], together: bool = False
     ) -> dict[str, AnyRows]:

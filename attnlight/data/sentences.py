@@ -127,7 +127,7 @@ class SentenceIds(NamedTuple):
 
 
 def encode_sentences(
-    tokenizer: Tokenizer, texts: Sequence[str], rules: SentenceRules
+    tokenizer: Tokenizer, texts: Sequence[str], rules: SentenceRules | None
 ) -> SentenceIds:
     """The ids of raw texts, each sentence encoded separately.
 
@@ -135,10 +135,14 @@ def encode_sentences(
     unknown token.
 
     Args:
-        tokenizer: A tokenizer that adds no boundary tokens.
+        tokenizer: A tokenizer; with rules it adds no boundary tokens.
         texts: B texts.
-        rules: How they become sentences.
+        rules: How they become sentences; None: each is one, with its boundary tokens.
     """
+    if rules is None:
+        whole, empty = encode_texts(tokenizer, texts)
+        parts = [[text] for text in texts]
+        return SentenceIds(whole, [[len(ids)] for ids in whole], parts, empty, {})
     parts = [rules.split(text) for text in texts]
     encoded = zip(*encode_texts(tokenizer, list(chain.from_iterable(parts))), strict=True)
     result = SentenceIds([], [], [], np.zeros(len(texts), np.bool_), dict.fromkeys(_CUT, 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.sentences import SentenceRules, encode_sentences
-from attnlight.data.tokenization import TextRules, encode_texts, make_tokenizer, rust_threads
+from attnlight.data.tokenization import TextRules, make_tokenizer, rust_threads
 from attnlight.errors import InputError, require_at_least
 
 Texts = Callable[[], Iterable[list[str]]]  # starts a pass over the texts, in chunks
@@ -74,12 +74,7 @@ def learn_vocabulary(
     tokenizer = make_tokenizer(rules, candidates)
     frequencies = np.zeros(tokenizer.get_vocab_size(), np.int64)
     for chunk in texts():
-        ids = (
-            encode_texts(tokenizer, chunk)[0]
-            if sentences is None
-            else encode_sentences(tokenizer, chunk, sentences).ids
-        )
-        for row in ids:
+        for row in encode_sentences(tokenizer, chunk, sentences).ids:
             frequencies[list(set(row))] += 1
     frequencies = frequencies[len(SPECIAL_TOKENS) :]
     order = np.argsort(-frequencies, kind="stable")  # stable: the candidates are alphabetical

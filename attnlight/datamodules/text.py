@@ -165,8 +165,8 @@ class TextDataModule(CorpusDataModule):
 
         With a given encoding, training texts are only read if other splits are split off them.
         """
-        needed = self.selection.splits_off or self.predict_split == "train"
-        if self.encoding is None or needed:
+        cut = (self.selection.validation_fraction, self.selection.test_fraction) != (None, None)
+        if self.encoding is None or cut or self.predict_split == "train":
             return self.sources
         return {split: source for split, source in self.sources.items() if split != "train"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 UNIT = (0.0, 1.0)
 # Ranges by a word of the name; the first word below that a name has decides.
@@ -18,6 +19,7 @@ _BOUNDS = {
 }
 
 
+@cache
 def measure_bounds(name: str) -> tuple[float, float]:
     """Lowest and highest value of a measure; infinite where its name does not tell.
 

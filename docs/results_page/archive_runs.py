@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnlight.records import record_columns
+from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
@@ -165,8 +166,10 @@ def archive_run(run: Path, target: Path) -> None:
             write_text(target / source.relative_to(run), logged)
     places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
     places[serrano.WORST_CASE] = None
-    if (run / saliency.SANITY).exists():
-        places[saliency.SANITY] = (*KEYS, *saliency.sanity_columns(run / saliency.SANITY))
+    if (run / saliency.SANITY).exists():  # what its verdicts need
+        about = read_metadata(run / saliency.SANITY)
+        kinds = product(("signed", "sizes"), (len(about["parts"]), "seeds"), about["methods"])
+        places[saliency.SANITY] = (*KEYS, *("_".join(map(str, kind)) for kind in kinds))
     if name in planted.PREDICTED:
         places["predictions.parquet"] = planted.PREDICTED[name]
     root = f"{run.parent.parent}/".encode()  # in metadata, as irrelevant as that of fit.yaml
@@ -209,26 +212,21 @@ def archive_study(study: Path, target: Path) -> None:
 
 
 def _write(table: pa.Table, target: Path, bits: int) -> None:
-    """Write a table with floats of so many significant bits."""
+    """Write a table with each float, or list of them, of so many significant bits, half to even."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rounded(table, bits), target)
+    columns = [rounded(column.combine_chunks(), bits) for column in table.columns]
+    table = pa.table(columns, table.column_names).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(table, target)
 
 
-def rounded(table: pa.Table, bits: int) -> pa.Table:
-    """The table with each float, or list of them, of so many significant bits, half to even."""
-    for place, name in enumerate(table.column_names):
-        table = table.set_column(place, name, _rounded(table[name].combine_chunks(), bits))
-    return table
-
-
-def _rounded(values: pa.Array, bits: int) -> pa.Array:
+def rounded(values: pa.Array, bits: int) -> pa.Array:
     """Floats, or floats in lists, rounded to so many significant bits; other values as they are."""
     kind, missing = values.type, values.is_null()
     if pa.types.is_fixed_size_list(kind):
-        inner = _rounded(values.values, bits)
+        inner = rounded(values.values, bits)
         return pa.FixedSizeListArray.from_arrays(inner, kind.list_size, mask=missing)
     if pa.types.is_list(kind):
-        inner = _rounded(values.values, bits)
+        inner = rounded(values.values, bits)
         return pa.ListArray.from_arrays(values.offsets, inner, mask=missing)
     if not pa.types.is_floating(kind):
         return values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from attnlight.errors import InputError
 from results_page.tables import number, table
@@ -39,7 +38,11 @@ def card_table(folder: Path) -> str:
     for path in sorted(folder.glob("*.json")):
         try:
             lines = {line["name"]: line for line in json.loads(path.read_text("utf-8"))["lines"]}
-            cells = {heading: line_cell(lines.pop(name)) for name, heading in LINES.items()}
+            cells = {}
+            for line, heading in ((lines.pop(name), heading) for name, heading in LINES.items()):
+                figures = [number(line[x], 2) for x in ("value", "low", "high")]
+                ends = ": {} [{}, {}]".format(*figures) if line["value"] is not None else ""
+                cells[heading] = f"{line['answer']}{ends}"
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path} is not a verdict card, as `attnlight report` writes it."
@@ -49,11 +52,3 @@ def card_table(folder: Path) -> str:
         rows[path.stem] = {"model": MODELS.get(path.stem, path.stem.replace("_", " ")), **cells}
     ordered = [rows.pop(name) for name in MODELS if name in rows] + [*rows.values()]
     return table(ordered, len(LINES) + 1) if ordered else "No card is archived.\n"
-
-
-def line_cell(line: dict[str, Any]) -> str:
-    """The answer of a line, its number and the interval."""
-    if line["value"] is None:
-        return str(line["answer"])
-    value, low, high = (number(line[x], 2) for x in ("value", "low", "high"))
-    return f"{line['answer']}: {value} [{low}, {high}]"

@@ -13,14 +13,17 @@ from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc
-from results_page.tables import DASH, Row, column_mean, interval, mean_over_seeds, over_seeds
+from results_page.tables import DASH, Row, column_mean, interval, over_seeds
 
 Cell = Callable[[Experiment], object]
 Rows = Callable[[Archive], Iterator[Row]]
 
 
 def by_model(models: Mapping[str, Row], cells: Mapping[str, Cell]) -> Rows:
-    """A table with a row for each archived model: its words, then a cell for each heading."""
+    """A table with a row for each archived model: its words, then a cell for each heading.
+
+    Cells of tests of a part of the split are of that part.
+    """
 
     def rows(archive: Archive) -> Iterator[Row]:
         for name, words in models.items():
@@ -54,35 +57,20 @@ def quality(measure: str) -> Cell:
     return lambda runs: over_seeds(measured(runs, measure))
 
 
-def seeds(runs: Experiment) -> int:
-    """The number of archived seeds."""
-    return len(runs.seeds)
-
-
 def epochs(runs: Experiment) -> str:
     """The epoch chosen of each seed, of all its epochs."""
     ends = zip(runs.chosen, runs.curves.groupby("seed").size(), strict=True)
     return " / ".join(f"{epoch + 1} of {count}" for epoch, count in ends)
 
 
-def texts(test: str = "predictions") -> Cell:
-    """The number of texts of a test."""
-    return lambda runs: len(columns(runs, test)["index"])
+def cell(test: str, column: str, form: Callable[..., object], *options: object) -> Cell:
+    """A column of a test in some form, such as `mean_over_seeds`."""
+    return lambda runs: form(columns(runs, test)[column], *options)
 
 
-def mean(test: str, column: str, places: int = 2) -> Cell:
-    """Mean of a column over seeds and texts, with its interval."""
-    return lambda runs: mean_of(columns(runs, test), column, places)
-
-
-def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 2) -> str:
-    """`mean` of columns (S, n) at hand; a dash where the column is lacking or undefined."""
+def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 3) -> str:
+    """Mean of columns (S, n) over seeds and texts; a dash where it is lacking or undefined."""
     values = found.get(column, np.array([[np.nan]])).astype(np.float64)
     return (
         DASH if np.isnan(values).all() else interval(column_mean({column: values}, column), places)
     )
-
-
-def spread(test: str, column: str) -> Cell:
-    """Mean and standard deviation over seeds of a column, on texts defined in every seed."""
-    return lambda runs: mean_over_seeds(columns(runs, test)[column])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,17 +78,13 @@ class Cell:
         """The number with its interval, without the sign of the number."""
         if self.value >= 0:
             return str(self)
-        turned = Cell(str(self))
-        turned.number, *rest = map(_negated, (self.number, *reversed(self.ends), *self.by_seed))
+        turned, written = Cell(str(self)), (self.number, *reversed(self.ends), *self.by_seed)
+        signed = (
+            x[1:] if x[0] == "-" else f"-{x}" if re.search("[1-9]", x) else x for x in written
+        )
+        turned.number, *rest = signed
         turned.ends, turned.by_seed = tuple(rest[:2]), tuple(rest[2:])
         return str(turned)
-
-
-def _negated(number: str) -> str:
-    """A written number with the other sign; zero and `nan` as they are."""
-    if number.startswith("-"):
-        return number[1:]
-    return f"-{number}" if re.search("[1-9]", number) else number
 
 
 class Tables(dict[str, str]):
@@ -151,14 +147,11 @@ class Tables(dict[str, str]):
         by_answer: dict[str, list[str]] = {}
         for study, words in STUDIES.items():
             by_answer.setdefault(self.answer(study), []).append(words)
-        needed = "; ".join(f"{answer} on {listed(found)}" for answer, found in by_answer.items())
+        needed = "; ".join(
+            f"{answer} on {' and '.join(filter(None, [', '.join(most), last]))}"
+            for answer, (*most, last) in by_answer.items()
+        )
         return f"Over the studies of classification attention is {needed}."
-
-
-def listed(words: Iterable[str]) -> str:
-    """Words joined by commas and a last `and`."""
-    *most, last = words
-    return " and ".join(filter(None, [", ".join(most), last]))
 
 
 class Sentence(NamedTuple):

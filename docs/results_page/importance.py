@@ -18,7 +18,7 @@ from attnlight.records.parquet import read_table
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
-from results_page.archive import Archive, Experiment
+from results_page.archive import Archive
 from results_page.tables import (
     CLASSES,
     DASH,
@@ -84,7 +84,8 @@ def correlation(archive: Archive) -> Iterator[Row]:
         row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
         for pair in ("attention, gradient", "attention, leave-one-out"):
             (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            published = map(mean_of, archive.published["tau"][name][key])
+            # Without the figures of their spread.
+            published = ((x or DASH).split()[0] for x in archive.published["tau"][name][key])
             means: Iterable[float] = np.nanmean(columns[column], axis=1)
             row |= {
                 f"tau with {other}": column_mean(columns, column),
@@ -93,11 +94,6 @@ def correlation(archive: Archive) -> Iterator[Row]:
                 f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
             }
         yield row | {"tau of the two importances": column_mean(columns, "tau_input_gradient_loo")}
-
-
-def mean_of(figure: str | None) -> str:
-    """The mean of a published figure, without the figures of its spread; a dash if there is none."""
-    return figure.partition(" ")[0] if figure else DASH
 
 
 def significant(p: NDArray[np.float64]) -> str | None:
@@ -185,8 +181,8 @@ def arms(archive: Archive) -> Iterator[Row]:
                 "BiLSTM": tau_over_seeds(bilstm),
                 "average encoder": tau_over_seeds(average),
                 "difference": difference_of_groups(average, bilstm, bounds=(-1, 1)),
-                "BiLSTM, published": mean_of(published["sst_bilstm"][key]),
-                "average, published": mean_of(published["sst_average"][key]),
+                "BiLSTM, published": (published["sst_bilstm"][key] or DASH).split()[0],
+                "average, published": (published["sst_average"][key] or DASH).split()[0],
             }
         # Agreement of each score across seeds, the scale on which to read a tau.
         first, second = reliability(archive, {name: {} for name in names})
@@ -212,20 +208,16 @@ def by_scale(archive: Archive) -> Iterator[Row]:
     """Tau of each encoder for each initial scale of the random vectors."""
     for base, encoder in SCALED.items():
         for scale, name in (("0.1", base), ("0.3", base + WIDER)):
-            row = {"encoder": encoder, "initial scale": scale}
-            yield row | _chosen(archive[name])
-
-
-def _chosen(runs: Experiment) -> Row:
-    """The chosen epochs of runs, with their accuracy on validation and their taus."""
-    columns = runs.test("importance_correlation")
-    best = runs.curves["accuracy"].groupby("seed").max()
-    return {
-        "seeds": len(best),
-        "epochs chosen": " / ".join(str(epoch + 1) for epoch in runs.chosen),
-        "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-        **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
-    }
+            columns = archive[name].test("importance_correlation")
+            best = archive[name].curves["accuracy"].groupby("seed").max()
+            yield {
+                "encoder": encoder,
+                "initial scale": scale,
+                "seeds": len(best),
+                "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
+                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
+                **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
+            }
 
 
 def tau_over_seeds(tau: NDArray[np.float64]) -> str:

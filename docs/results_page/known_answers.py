@@ -113,12 +113,16 @@ class Checkpoints:
         name = max(self.controls, key=lambda name: np.nan_to_num(areas[name].mean, nan=-1.0))
         return name, areas[name]
 
-    def decides(self, measure: str, label: str) -> bool:
-        """Whether a measure may be used with a threshold."""
-        enough = min(x.sum() for x in self.groups(label)) >= LEAST
-        enough &= self.settings.max(initial=-1) + 1 >= LEAST_SETTINGS
-        area, (_, control) = self.held_out[label][measure], self.best_control(label)
-        return bool(enough) and may_decide(area, control)
+    def decided(self, measure: str) -> str:
+        """The labels for which a measure may be used with a threshold; empty if for none."""
+        labels = []
+        for label, areas in self.held_out.items():
+            enough = min(x.sum() for x in self.groups(label)) >= LEAST
+            enough &= self.settings.max(initial=-1) + 1 >= LEAST_SETTINGS
+            labels += [label] * bool(
+                enough and may_decide(areas[measure], self.best_control(label)[1])
+            )
+        return ", ".join(labels)
 
     def best(self, label: str = "words") -> dict[str, str]:
         """By test its measure of the largest held-out area."""
@@ -159,13 +163,13 @@ def deciders(points: Checkpoints, total: int) -> str:
     """The measures that may be used with a threshold, as YAML, with a hash of the study's files."""
     found = []
     for label, measure in ((label, name) for label in LABELS for name in points.measures):
-        if points.decides(measure, label):
+        if label in points.decided(measure).split(", "):
             scored = points.scored(measure, label)
             found.append(
                 {
                     **dict(zip(("test", "measure"), measure.split("/"), strict=True)),
                     "label": label,
-                    "follows": "above" if scored.sign > 0 else "below",
+                    "follows": "above" if scored.sign() > 0 else "below",
                     "threshold": float(f"{scored.threshold():.6g}"),
                     "held_out_auc": [round(x, 3) for x in points.held_out[label][measure][:3]],
                 }

@@ -49,11 +49,6 @@ def named(measure: str) -> dict[str, object]:
     return {"test": title(measure), "measure": short(measure)}
 
 
-def deciding(points: Checkpoints, measure: str) -> str:
-    """The labels for which a measure may be used with a threshold; empty if for none."""
-    return ", ".join(label for label in LABELS if points.decides(measure, label))
-
-
 def on_one_screen(points: Checkpoints) -> Iterator[Row]:
     """Each test's best measure: its held-out areas, the best control, whether it decides."""
     name, control = points.best_control()
@@ -64,7 +59,7 @@ def on_one_screen(points: Checkpoints) -> Iterator[Row]:
         yield named(measure) | {
             **{f"AUC, {x}": interval(points.held_out[x][measure]) for x in LABELS},
             "best control, words": beside,
-            "decider": deciding(points, measure) or "**no**",
+            "decider": points.decided(measure) or "**no**",
             "what fools it (noticed)": f"{fools} ({known[fools].mean:.0%})" if fools else DASH,
         }
 
@@ -142,7 +137,7 @@ def sentences(points: Checkpoints) -> str:
     """A sentence on each test's best measure."""
     text, (name, control) = "", points.best_control()
     for measure in points.best().values():
-        area, labels = points.held_out["words"][measure], deciding(points, measure)
+        area, labels = points.held_out["words"][measure], points.decided(measure)
         if np.isnan(area.mean):
             text += f"* **{title(measure)}** is not scored yet.\n"
             continue

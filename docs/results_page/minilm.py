@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,24 +60,35 @@ _WORDS = {name: {"model": words} for name, words in MODELS.items()}
 accuracy = cells.by_model(
     _WORDS,
     {
-        "seeds": cells.seeds,
-        "test texts": cells.texts(),
+        "seeds": lambda runs: len(runs.seeds),
+        "test texts": cells.cell("predictions", "index", len),
         "epoch chosen": cells.epochs,
         "accuracy": cells.quality("accuracy"),
         "F1 of positive": cells.quality("f1"),
     },
 )
+_READINGS = {x: ("importance_correlation", column) for x, column in _TAUS.items()} | {
+    "median TVD, shuffled": ("attention_permutation", "median_tvd"),
+    "decisions flipped, shuffled": ("attention_permutation", "flip_rate"),
+    "worst JS": ("adversarial_attention", "worst_js"),
+    "of what is possible": ("adversarial_attention", "worst_share"),
+}
+
+
+def _mean(runs: Experiment, test: str, column: str) -> str:
+    return cells.mean_of(cells.columns(runs, test), column)
+
+
 # Tau of attention with each importance, shuffled attention, and worst-case attention.
 jain_wallace = cells.by_model(
     _WORDS,
     {
-        "seeds": cells.seeds,
-        "texts": cells.texts("importance_correlation"),
-        **{x: cells.mean("importance_correlation", column, 3) for x, column in _TAUS.items()},
-        "median TVD, shuffled": cells.mean("attention_permutation", "median_tvd", 3),
-        "decisions flipped, shuffled": cells.mean("attention_permutation", "flip_rate", 3),
-        "worst JS": cells.mean("adversarial_attention", "worst_js", 3),
-        "of what is possible": cells.mean("adversarial_attention", "worst_share", 3),
+        "seeds": lambda runs: len(runs.seeds),
+        "texts": cells.cell("importance_correlation", "index", len),
+        **{
+            heading: partial(_mean, test=test, column=column)
+            for heading, (test, column) in _READINGS.items()
+        },
     },
 )
 
@@ -86,18 +98,17 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
 
     The fraction of a text whose decision a ranking never flips is 1.
     """
-    first = {
-        f"first item, {WORDS[x]}": cells.mean("single_erasure", f"flip_top_{x}", 3) for x in SCORES
-    }
-    rows = cells.by_model(_WORDS, {"seeds": cells.seeds, **first})(archive)
-    for row, name in zip(rows, (name for name in MODELS if name in archive), strict=True):
-        found, fractions = dict(row), {}
+    for name, words in MODELS.items():
+        runs, fractions = archive[name], {}
+        found: Row = {"model": words, "seeds": len(runs.seeds)}
+        for x in SCORES:
+            found[f"first item, {WORDS[x]}"] = _mean(runs, "single_erasure", f"flip_top_{x}")
         for ranking in _RANKINGS:
-            fractions[ranking] = _removed(archive[name], "removed_fraction", ranking, "one")
-            found[f"removed, {WORDS[ranking]}"] = cells.mean_of(fractions, ranking, 3)
+            fractions[ranking] = _removed(runs, "removed_fraction", ranking, "one")
+            found[f"removed, {WORDS[ranking]}"] = cells.mean_of(fractions, ranking)
             if ranking in SCORES:
-                never = {"flips": _removed(archive[name], "never_flips", ranking, "column")}
-                found[f"never, {WORDS[ranking]}"] = cells.mean_of(never, "flips", 3)
+                never = {"flips": _removed(runs, "never_flips", ranking, "column")}
+                found[f"never, {WORDS[ranking]}"] = cells.mean_of(never, "flips")
         less = seeds_then_instances(fractions["attention"] - fractions["gradient"], bounds=(-1, 1))
         yield found | {"removed, attention less gradient": interval(less, 3)}
 
@@ -119,6 +130,6 @@ def control(archive: Archive) -> Iterator[Row]:
         for measure, heading in _MOVED.items():
             for part, where in _PARTS.items():
                 name = f"{measure}_{part}_{ablation}"
-                row[f"{heading}, {where}"] = cells.mean_of(columns, name, 3)
+                row[f"{heading}, {where}"] = cells.mean_of(columns, name)
         less = {"less": columns[f"tvd_all_{ablation}"] - columns[f"tvd_last_{ablation}"]}
-        yield row | {"TVD, all less last": cells.mean_of(less, "less", 3)}
+        yield row | {"TVD, all less last": cells.mean_of(less, "less")}

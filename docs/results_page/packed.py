@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,10 @@ _SUFFIX = ".parquet"
 def pack(root: Path, records: Path) -> None:
     """Replace the packed files in `records` by the folders of runs and studies below `root`."""
     tables: dict[str, list[pa.Table]] = {}
-    for folder in _folders(root):
+    # Folders of runs and of studies, and those of experiments with a file of their own.
+    found = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
+    found |= {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
+    for folder in sorted(path.relative_to(root).as_posix() for path in found):
         page = next(page for start, page in PAGES.items() if folder.startswith(start))
         tables.setdefault(page, []).append(_folder_table(root, folder))
     for path in records.glob(f"*{_SUFFIX}"):
@@ -83,13 +87,6 @@ def unpacked(records: Path) -> Iterator[Path]:
         yield Path(root)
 
 
-def _folders(root: Path) -> list[str]:
-    """Folders of runs and of studies, and those of experiments with a file of their own."""
-    runs = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
-    shared = {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
-    return sorted(path.relative_to(root).as_posix() for path in runs | shared)
-
-
 def _folder_table(root: Path, folder: str) -> pa.Table:
     """The rows of a folder, a column for each of its records' columns."""
     nested = folder.count("/")  # an experiment's folder contains those of its runs
@@ -104,32 +101,34 @@ def _folder_table(root: Path, folder: str) -> pa.Table:
         table = tables[place] = _plain(read_table(path))
         marks = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
         files[place] = {"columns": table.column_names, "rows": len(table), "metadata": marks}
-    joined = _joined(tables) if len(tables) > 1 else dict(_named(*tables.popitem()))
+    joined = _joined(tables)
     rows = len(next(iter(joined.values())))
     text = json.dumps(files, ensure_ascii=False)
     first = pa.array([text, *[None] * (rows - 1)], pa.string())
     return pa.table({FOLDER: pa.array([folder] * rows), FILES: first, **joined})
 
 
-def _named(place: str, table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """The columns of a record by their packed names; the keys have their own."""
-    for name in table.column_names:
-        yield name if name in KEYS else f"{_prefix(place)}{name}", table[name]
-
-
-def _prefix(place: str) -> str:
-    return f"{place.removeprefix('records/').removesuffix(_SUFFIX)}/"
+def _packed_name(place: str, column: str) -> str:
+    """The name of a record's column among those of all records; the keys have their own."""
+    return (
+        column if column in KEYS else f"{place.removeprefix('records/')[: -len(_SUFFIX)]}/{column}"
+    )
 
 
 def _joined(tables: Mapping[str, pa.Table]) -> dict[str, pa.ChunkedArray]:
-    """The columns of several records of a run, a row for each key."""
+    """The columns of the records of a run, a row for each key; a single record as it is."""
+    if len(tables) == 1:
+        ((place, table),) = tables.items()
+        return {_packed_name(place, name): table[name] for name in table.column_names}
     keys = {place: _sort_keys(place, table) for place, table in tables.items()}
     every = np.unique(np.concatenate([*keys.values()]))
     columns: dict[str, pa.ChunkedArray] = {}
     for place, table in tables.items():
         rows = np.searchsorted(keys[place], every).clip(max=len(table) - 1)
         missing = keys[place][rows] != every
-        for name, column in _named(place, table.take(pa.array(rows, mask=missing))):
+        taken = table.take(pa.array(rows, mask=missing))
+        for name, column in zip(table.column_names, taken.columns, strict=True):
+            name = _packed_name(place, name)
             columns[name] = pc.coalesce(columns[name], column) if name in columns else column
     return columns
 
@@ -173,25 +172,15 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
         if place not in records:
             (folder / place).write_text(content, encoding="utf-8")
             continue
-        names = {
-            name if name in KEYS else f"{_prefix(place)}{name}": name for name in content["columns"]
-        }
+        names = {_packed_name(place, name): name for name in content["columns"]}
         part = table.select([*names]).rename_columns([*names.values()])
         if len(records) > 1:
             own = [part[name].is_valid() for name in part.column_names if name not in KEYS]
-            part = part.filter(_any(own))
+            part = part.filter(reduce(pc.or_, own))
         if len(part) != content["rows"]:
             raise InputError(f"{folder / place} has {len(part)} of {content['rows']} rows.")
         marks = content["metadata"] or None
         pq.write_table(part.replace_schema_metadata(marks), folder / place, compression="none")
-
-
-def _any(masks: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Where any of the masks is true."""
-    first, *others = masks
-    for mask in others:
-        first = pc.or_(first, mask)
-    return first
 
 
 def _write(table: pa.Table, target: Path) -> None:

@@ -6,7 +6,7 @@ On bAbI the supporting sentences are known, so that each test is compared with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,16 +123,12 @@ def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterato
         yield row | {heading: " / ".join(each) or None for heading, each in of_runs.items()}
 
 
-def archived(archive: Archive, models: Mapping[str, Condition]) -> Iterator[tuple[str, Any]]:
+def archived(archive: Archive, names: Iterable[str]) -> Iterator[tuple[str, Row]]:
     """The conditions that have an archived run, with their words and the number of their seeds."""
-    for name in (name for name in models if name in archive):
-        seeds = f"{len(archive[name].seeds)} of {models[name].seeds}"
-        yield name, {**models[name].words, "seeds": seeds}
-
-
-def of(*names: str) -> dict[str, Condition]:
-    """Some conditions by name."""
-    return {name: MODELS[name] for name in names}
+    for name in (name for name in names if name in archive):
+        model = (MODELS | TEXT_MODELS)[name]
+        seeds = f"{len(archive[name].seeds)} of {model.seeds}"
+        yield name, {**model.words, "seeds": seeds}
 
 
 def readings(
@@ -183,7 +179,7 @@ def shuffled(archive: Archive) -> Iterator[Row]:
     Ours are over all test texts, since the records hold no largest weight.
     """
     for condition, published in archive.published["pairs_median_tvd"].items():
-        for name, row in archived(archive, of(f"{STUDY}-{condition}")):
+        for name, row in archived(archive, [f"{STUDY}-{condition}"]):
             tvd = archive[name].test("attention_permutation")["median_tvd"]
             ours = {
                 "here, all texts": over_seeds(resampled_quantile(tvd)),
@@ -213,7 +209,7 @@ def evidence(archive: Archive) -> Iterator[Row]:
 
     The columns of sentences are there once a record has them; earlier records have dashes.
     """
-    models = [(row, archive[x].test("evidence_mass")) for x, row in archived(archive, of(*BABI))]
+    models = [(row, archive[x].test("evidence_mass")) for x, row in archived(archive, BABI)]
     recorded = {column for _, columns in models for column in columns}
     headings = EVIDENCE | {name: x for name, x in SENTENCES.items() if x in recorded}
     for row, columns in models:
@@ -239,7 +235,7 @@ def reasons(archive: Archive) -> Iterator[Row]:
     Kendall's tau between their means, with its exact p-value.
     """
     models = []
-    for name, row in archived(archive, of(*BABI)):
+    for name, row in archived(archive, BABI):
         columns = archive[name].test("evidence_mass")
         proven = columns[PROVEN] == 1
         mass, chance = (np.where(proven, columns[x], np.nan) for x in ("mass", "chance"))
@@ -268,7 +264,7 @@ def sizes(archive: Archive) -> Iterator[Row]:
     """Accuracy on SNLI by the number of training pairs, BiLSTM with additive attention."""
     names = [name for name in MODELS if name.startswith(f"{STUDY}-snli_bilstm_additive")]
     for name in sorted(names, key=lambda name: MODELS[name].size):
-        for _, row in archived(archive, of(name)):
+        for _, row in archived(archive, [name]):
             yield {
                 "training pairs": MODELS[name].size,
                 "seeds": row["seeds"],

@@ -13,7 +13,7 @@ from attnlight.figures.style import MUTED, PALETTE, canvas
 from attnlight.figures.tables import estimate
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means
-from results_page.archive import Archive, Experiment, planned
+from results_page.archive import Archive, planned
 from results_page.cells import measured
 from results_page.tables import Row, column_mean, over_seeds
 
@@ -102,7 +102,12 @@ def reasons(archive: Archive) -> Iterator[Row]:
             continue
         measure = "accuracy" if model.weight == REMOVED else "mass"
         published = archive.published["pruthi"][model.corpus][ours.partition("-")[2]][measure]
-        before, after = (_by_seed(archive[x], measure) for x in (ours, name))
+        before, after = (
+            measured(archive[x], "accuracy")[0]
+            if measure == "accuracy"
+            else defined_mean(archive[x].test("impermissible_mass")["mass"])
+            for x in (ours, name)
+        )
         inside = after.min() <= float(published) <= after.max()
         yield model.words | {
             "changed": "vectors, words" if model.all_words else "vectors",
@@ -114,13 +119,6 @@ def reasons(archive: Archive) -> Iterator[Row]:
             "published": published,
             "within the seeds": "yes" if inside else "**no**",
         }
-
-
-def _by_seed(runs: Experiment, measure: str) -> NDArray[np.float64]:
-    """Mean over test texts of a measure, (S,)."""
-    if measure == "accuracy":
-        return measured(runs, "accuracy")[0]
-    return defined_mean(runs.test("impermissible_mass")[measure])
 
 
 def miss(name: str, ours: float, published: str, tolerance: float) -> list[str]:

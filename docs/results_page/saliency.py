@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy.stats import kendalltau, spearmanr
 
 from attnlight.callbacks.base import record_name
 from attnlight.figures import methods
-from attnlight.records import read_metadata, read_record
+from attnlight.records import read_record
 from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
@@ -287,11 +286,3 @@ def sanity(archive: Archive) -> Iterator[Row]:
                     "two seeds, sizes": by_size[label].seeds,
                     "verdict, sizes": by_size[label].verdict,
                 }
-
-
-def sanity_columns(path: Path) -> list[str]:
-    """The columns of a record of sanity that its verdicts need."""
-    metadata = read_metadata(path)
-    steps = (len(metadata["parts"]), "seeds")
-    kinds = ("signed", "sizes")
-    return [f"{kind}_{step}_{x}" for kind in kinds for step in steps for x in metadata["methods"]]

@@ -60,21 +60,16 @@ class Scored:
         pairs = np.where(compared, won, 0.0), compared.astype(np.float64)
         return member @ pairs[0] @ member.T, member @ pairs[1] @ member.T
 
-    def _sign(self, without: int | None = None) -> float:
+    def sign(self, without: int | None = None) -> float:
         """1 where followers have the larger values in all settings but one, else -1; NaN: no pair."""
         kept = np.arange(len(self._pairs[0])) != (-1 if without is None else without)
         won, pairs = (part[kept][:, kept].sum() for part in self._pairs)
         return float("nan") if pairs == 0 else 1.0 if won >= pairs / 2 else -1.0
 
-    @cached_property
-    def sign(self) -> float:
-        """1 if followers have the larger values, -1 if the smaller ones."""
-        return self._sign()
-
     def area(self, resamples: int = RESAMPLES) -> MeanInterval:
         """Area under ROC between followers and others, in the direction in which it is above 1/2."""
         won, pairs = self._pairs
-        won = won if self.sign > 0 else pairs - won
+        won = won if self.sign() > 0 else pairs - won
         draws = _draws(pairs.sum(axis=0) + pairs.sum(axis=1) > 0, resamples)
         replicates = divide(*(np.einsum("bs,st,bt->b", draws, x, draws) for x in (won, pairs)))
         return _estimate(divide(won.sum(), pairs.sum()), replicates, int(pairs.sum()))
@@ -87,7 +82,7 @@ class Scored:
         """
         touching = (x.sum(axis=0) + x.sum(axis=1) - x.diagonal() for x in self._pairs)
         areas = divide(*touching)
-        signs = np.array([self._sign(without) for without in range(len(areas))])
+        signs = np.array([self.sign(without) for without in range(len(areas))])
         return np.where(signs > 0, areas, np.where(signs < 0, 1 - areas, np.nan))
 
     def held_out_area(self, resamples: int = RESAMPLES) -> MeanInterval:
@@ -103,7 +98,7 @@ class Scored:
         Args:
             without: A setting that is left out of the fit, direction included.
         """
-        sign = self._sign(without)
+        sign = self.sign(without)
         fitted = self.follows & ~np.isnan(self.values) & (self.settings != without)
         ordered = np.sort(sign * self.values[fitted])
         if np.isnan(sign) or not len(ordered):
@@ -114,7 +109,7 @@ class Scored:
         """Share of the checkpoints of a kind (n,) noticed by thresholds fitted without their setting."""
         hits, total = np.zeros((2, len(self._pairs[0])))
         for setting in range(len(hits)):
-            sign, threshold = self._sign(setting), self.threshold(without=setting)
+            sign, threshold = self.sign(setting), self.threshold(without=setting)
             values = self.values[kind & (self.settings == setting)]
             values = values[~np.isnan(values) & ~np.isnan(threshold)]
             hits[setting] = (sign * values < sign * threshold).sum()

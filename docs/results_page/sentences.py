@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 
 from results_page.findings import Cell, Places, Sentence, Tables, say
 from results_page.tables import DASH
@@ -17,27 +16,15 @@ EITHER = ("for or against the label", "all")
 
 def grouped(rows: Rows, *columns: str) -> Iterator[Rows]:
     """The rows by the values of columns, in the order of the alphabet."""
-
-    def key(row: Mapping[str, str]) -> list[str]:
-        return [row[column].lower() for column in columns]
-
-    return (list(group) for _, group in groupby(sorted(rows, key=key), key))
+    groups: dict[tuple[str, ...], Rows] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column].lower() for column in columns), []).append(row)
+    return (groups[key] for key in sorted(groups))
 
 
 def near(rows: Iterable[Mapping[str, str]], ours: str, theirs: str, most: float) -> int:
     """In how many rows the numbers of two columns differ by at most so much."""
     return sum(abs(Cell(row[ours]).value - Cell(row[theirs]).value) <= most for row in rows)
-
-
-def share(text: str) -> float:
-    """The share that `a of b` is."""
-    return int(text.split()[0]) / int(text.split()[-1])
-
-
-def integrated(t: Tables) -> tuple[bool, str]:
-    """Whether integrated gradients are more faithful than attention, and in how many models."""
-    claim = t.starting("claims_saliency", "claim", "Integrated")
-    return claim["outcome"] == "agrees", claim["here"].partition(" (")[0]
 
 
 def answers(t: Tables) -> Sentences:
@@ -102,8 +89,9 @@ def answers(t: Tables) -> Sentences:
     right = t.cell("planted", "all", "planted, BiLSTM")
     holds = alone.value > 0.99 and mixed.high < 0.5 and right.value > 0.99
     yield say("conclude", holds, alone=alone, mixed=mixed, right=right.value)
-    (agrees, count), tau = integrated(t), t.cell("saliency_right", "Kendall's tau", "all")
-    yield say("faithful", agrees and tau.above, count=count, tau=tau)
+    claim = t.starting("claims_saliency", "claim", "Integrated")
+    tau, count = t.cell("saliency_right", "Kendall's tau", "all"), claim["here"].partition(" (")[0]
+    yield say("faithful", claim["outcome"] == "agrees" and tau.above, count=count, tau=tau)
     yield say("card")
 
 
@@ -115,12 +103,16 @@ def best_adversary(t: Tables, name: str) -> dict[str, Cell]:
 
 def cards_finding(t: Tables) -> Sentences:
     """How the cards and the comparison of methods go together."""
-    column, (agrees, count) = "does it rank by importance?", integrated(t)
+    column, claim = (
+        "does it rank by importance?",
+        t.starting("claims_saliency", "claim", "Integrated"),
+    )
     yes = sum(row[column].startswith("yes") for row in t.rows("cards"))
     card, words = t.cell("cards", column, "IMDb, BiLSTM"), ("IMDb", "integrated gradients")
     less = t.cell("saliency_faithfulness", "less attention's", *words)
-    holds = agrees and card.low > 1 and less.above
-    yield say("cards", holds, yes=yes, all=len(t.rows("cards")), count=count, card=card, less=less)
+    holds = claim["outcome"] == "agrees" and card.low > 1 and less.above
+    fields = {"count": claim["here"].partition(" (")[0], "all": len(t.rows("cards"))}
+    yield say("cards", holds, yes=yes, card=card, less=less, **fields)
 
 
 def epochs_finding(t: Tables) -> Sentences:
@@ -175,10 +167,11 @@ def serrano_finding(t: Tables) -> Sentences:
     )
     yield say("ratio", int(ratio["holds"]) >= int(ratio["cases"]) - 1, **ratio)
     for key, row in {"half": half, "product": product, "first": first}.items():
-        found = int(row["holds"]) / int(row["cases"])
-        yield say(
-            key, found == 1 if key == "product" else found < share(row["in the paper"]), **row
-        )
+        holds, cases, stated, of = Cell(
+            f"{row['holds']} {row['cases']} {row['in the paper']}"
+        ).counts
+        supported = holds == cases if key == "product" else holds * of < stated * cases
+        yield say(key, supported, **row)
     bare = [row for row in t.rows("serrano_sooner") if row["model"].endswith("noenc")]
     holds = par["holds"] == par["cases"] and min(Cell(row["ratio"]).low for row in bare) > 1
     yield say("par", holds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from results_page.findings import Cell, Places, Tables, say
 from results_page.sentences import Rows, Sentences, grouped, near
-from results_page.tables import BINS, DASH
+from results_page.tables import BINS, DASH, Row
 
 # Words of each reading where it goes with attention on the facts, and whether it is high there.
 READINGS = {
@@ -15,12 +15,6 @@ READINGS = {
     "removed by attention": ("a small fraction removed by attention", False),
     "minimal flip set": ("a small minimal flip set", False),
 }
-
-
-def archived(rows: Rows) -> tuple[int, int]:
-    """How many runs are archived, and how many are planned."""
-    archived, planned = zip(*(Cell(row["seeds"]).counts for row in rows), strict=True)
-    return sum(archived), sum(planned)
 
 
 def texts_findings(t: Tables) -> Sentences:
@@ -37,8 +31,9 @@ def texts_findings(t: Tables) -> Sentences:
 
 def pairs_open_finding(t: Tables) -> Sentences:
     """How many runs there are."""
-    found, planned = archived(rows := t.rows("pairs_runs"))
-    empty = sum(row["seeds"].startswith("0 of") for row in rows)
+    rows = t.figures("pairs_runs", "seeds")
+    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
+    empty = sum(x.value == 0 for x in rows)
     without = f"; {empty} of the {len(rows)} conditions have none yet" if empty else ""
     yield say("archived", archived=found, planned=planned, without=without)
 
@@ -103,9 +98,10 @@ def _reasons(t: Tables) -> Sentences:
         most = max(most, *map(abs, values))
         always += [words] if goes[0][0] == len(fixed) else []
         ends = f"correlations from {min(values):.2f} to" if len(values) > 1 else "correlation"
-        fields = {"count": len(fixed), "s": "s" if len(fixed) > 1 else ""}
+        fields: Row = {"count": len(fixed), "s": "s" if len(fixed) > 1 else ""}
         fields["correlations"] = f"{ends} {max(values):.2f}"
-        yield say("goes", Words=_capital(words), fixed=goes[0], plain=goes[1], **fields)
+        fields["Words"] = words[0].upper() + words[1:]
+        yield say("goes", fixed=goes[0], plain=goes[1], **fields)
     verb = "go" if len(always) > 1 else "goes"
     yield say("always", readings=f"{' and '.join(always) or 'no reading'} {verb}", most=most)
     for row in (x for x in t.rows("pairs_reasons") if x["encoder"].startswith("over ")):
@@ -115,20 +111,15 @@ def _reasons(t: Tables) -> Sentences:
         if shown:
             words = f"is correlated at p of at most 0.05 with the mean of {', '.join(shown)}, "
             words += "without correction for the number of readings"
-        models = _capital(row["encoder"])
+        models = row["encoder"].replace("over ", "Over ")
         yield say("over", Models=models, corpus=row["corpus"], is_correlated=words)
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]
 
 
 def saliency_open_finding(t: Tables) -> Sentences:
     """How many runs there are."""
-    found, planned = archived(rows := t.rows("saliency_runs"))
-    empty = [f"{x['corpus']} ({x['encoder']})" for x in rows if x["seeds"].startswith("0 of")]
-    words = f"; without a run yet, and not shown below: {', '.join(empty)}" if empty else ""
-    yield say("archived", archived=found, planned=planned, without=words)
+    rows = t.figures("saliency_runs", "seeds")
+    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
+    yield say("archived", archived=found, planned=planned)
 
 
 def saliency_findings(t: Tables) -> Sentences:

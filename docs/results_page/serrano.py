@@ -16,7 +16,7 @@ from attnlight.figures.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.paired import ratio_of_shares
 from results_page.archive import Archive
-from results_page.cells import measured
+from results_page.cells import epochs, measured
 from results_page.measures import resampled_quantile
 from results_page.tables import Row, interval, number, over_seeds
 
@@ -160,15 +160,15 @@ def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
 
 def accuracy(archive: Archive) -> Iterator[Row]:
     """Accuracy with the published values, macro F1 and epochs."""
-    for name in (name for name in MODELS if name in archive):
-        curves, (epoch,) = archive[name].curves, archive[name].chosen
-        yield MODELS[name] | {
-            "test texts": len(archive[name].test("predictions")["label"]),
-            "epoch chosen": f"{epoch + 1} of {len(curves)}",
-            "accuracy": over_seeds(measured(archive[name], "accuracy")),
-            "published": archive.published["serrano_accuracy"].get(name),
-            "macro F1": over_seeds(measured(archive[name], "f1")),
-        }
+    for name, words in MODELS.items():
+        if name in archive:
+            yield words | {
+                "test texts": len(archive[name].test("predictions")["label"]),
+                "epoch chosen": epochs(archive[name]),
+                "accuracy": over_seeds(measured(archive[name], "accuracy")),
+                "published": archive.published["serrano_accuracy"].get(name),
+                "macro F1": over_seeds(measured(archive[name], "f1")),
+            }
 
 
 def several_classes(archive: Archive) -> Iterator[Row]:

@@ -91,7 +91,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     """Arguments with which a group takes seconds."""
     planted = PlantedEvidence(train_size=70, validation_size=8, test_size=19, eval_batch_size=3)
     chunks = tagged.corpus(tagged.written(folder, 24, 6), cache_dir=str(folder / "cache"))
-    chunking = [*tagged.arguments(chunks), *tagged.TINY, f"--data.cache_dir={folder}/cache"]
+    chunking = [*tagged.arguments(chunks), f"--data.cache_dir={folder}/cache"]
+    chunking += [f"--model.net.{name}={value}" for name, value in tagged.SMALL.items()]
     tagger = {"corpus": chunks, "epochs": 1} | tagged.SMALL
     sizes: dict[str, Any] = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     epoch = partial(tagging_epoch, 1, *chunking)

@@ -1,6 +1,5 @@
 """Adversarial attention: fine grids of all attentions, models of any readout, whole runs."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,44 +113,6 @@ def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
         torch.testing.assert_close(found["frontier_js"], expected)
     else:
         assert "frontier_js" not in found
-
-
-def test_one_head_of_several_is_changed_alone() -> None:
-    """The share and the distance of each head, one candidate at a time."""
-    output = random_output(2, 3, rows=20)
-    model = Hidden(output)
-    assert output.item_logits is not None
-    found = columns_of(output)
-    adversary, js, _ = worst_case_attention(output.weights, output.item_logits, output.mask, 0.01)
-    own = output.logits.softmax(-1)
-    for head in range(2):
-        changed = output.weights.clone()
-        changed[:, head] = adversary[:, head]
-        moved = total_variation(model.readout(output, changed.unsqueeze(2))[:, 0].softmax(-1), own)
-        torch.testing.assert_close(found["worst_tvd_by_head"][:, head], moved, atol=1e-12, rtol=0)
-        for row in range(20):
-            items = output.mask[row].nonzero().flatten()
-            own_weights = output.weights[row, head, items]
-            if len(items) > 1:
-                one = torch.eye(len(items)).double()
-                room = largest(own_weights, one, torch.ones(len(items)).bool())
-                share = float(found["worst_share_by_head"][row, head])
-                assert share == pytest.approx(float(js[row, head]) / room, abs=1e-7)
-
-
-def test_by_hand() -> None:
-    """Two words of even attention that speak for either class as loudly."""
-    output = output_of(
-        torch.tensor([[[0.5, 0.5]]], dtype=torch.float64),
-        torch.tensor([[[[0.0, -5.0], [0.0, 5.0]]]], dtype=torch.float64),
-        torch.zeros(2, dtype=torch.float64),
-    )
-    found = {name: float(column[0]) for name, column in columns_of(output, epsilon=0.2).items()}
-    share = 0.5 + math.log(7 / 3) / 10  # where the logit is that of a probability of 0.7
-    js = jensenshannon([share, 1 - share], [0.5, 0.5]) ** 2
-    assert found["worst_js"] == found["upper_js"] == pytest.approx(js)
-    assert found["worst_share"] == pytest.approx(js / jensenshannon([1, 0], [0.5, 0.5]) ** 2)
-    assert found["worst_tvd"] == pytest.approx(0.2)
 
 
 def test_one_item_has_no_share_and_none_is_undefined() -> None:

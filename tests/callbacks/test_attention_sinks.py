@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from scipy.stats import kendalltau
 
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionSinks
 from attnlight.callbacks.attention_sinks import punctuation
 from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
-from tests.callbacks.token_loops import levels
+from tests.callbacks.token_loops import levels, tau
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
@@ -34,12 +33,6 @@ def with_boundaries(batch: TextBatch) -> TextBatch:
 def ranked(scores: list[float]) -> list[int]:
     ranks: list[int] = levels(torch.tensor(scores, dtype=torch.float64)).tolist()
     return ranks
-
-
-def tau(one: list[float], other: list[float]) -> float:
-    if len(one) < 2:
-        return float("nan")
-    return float(kendalltau(ranked(one), ranked(other)).statistic)
 
 
 def with_near_ties(output: AttentionOutput) -> AttentionOutput:

@@ -1,7 +1,7 @@
 """How far a model is from its base, against scipy row by row; heads have no order."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import kendalltau
 from torch import Tensor
 
 from attnlight.callbacks import BaseDivergence
@@ -26,6 +25,7 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, classifier, save_base
+from tests.callbacks.token_loops import tau
 from tests.outside import OutsideTask, Texts, loader
 from tests.tasks import tagged
 from tests.tasks.tagged import save_tagger, trainer, written
@@ -111,14 +111,6 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
     assert list((tmp_path / "figures/test").glob("base_divergence.*"))
 
 
-def test_a_base_is_no_distance_from_itself(tmp_path: Path, corpus: Planted) -> None:
-    base = save_base(tmp_path / "base.ckpt", corpus)
-    task = AttentionClassifier.load_from_checkpoint(base)
-    rows, _ = record_of(tmp_path, task, corpus, base)
-    for name in BaseDivergence.measures:
-        np.testing.assert_allclose(rows[name], 0, atol=1e-6)
-
-
 def test_a_variant_brings_its_base_and_drifts(tmp_path: Path, corpus: Planted) -> None:
     base = save_base(tmp_path / "base.ckpt", corpus)
     task = SeedVariant(corpus.spec, str(base), optimizer={"learning_rate": 0.03})
@@ -184,18 +176,6 @@ def test_the_order_is_the_best_one_on_validation(data: ChunkingDataModule, tmp_p
     compare_with_scipy(rows, task.model, frozen, data.dataset("test"), best)
 
 
-def tau_of(weights: np.ndarray, base: np.ndarray) -> float:
-    """Kendall's tau-b by scipy of two attentions, each with what nearly agrees made equal."""
-    levels = []
-    for scores in (weights.astype(float), base.astype(float)):
-        level = dict.fromkeys(scores, 0)
-        for low, high in pairwise(sorted(scores)):
-            level[high] = level[low] + (high - low > 1e-5 * max(scores))
-        levels.append([level[score] for score in scores])
-    constant = any(len(set(held)) < 2 for held in levels)
-    return np.nan if constant else float(kendalltau(*levels).statistic)
-
-
 def test_rankings_are_those_of_scipy(data: ChunkingDataModule, tmp_path: Path) -> None:
     base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
@@ -206,7 +186,7 @@ def test_rankings_are_those_of_scipy(data: ChunkingDataModule, tmp_path: Path) -
     assert about["tie"] == 1e-5
     np.testing.assert_array_equal(rows["attention_js"], plain["attention_js"])
     by_hand = [
-        np.mean([tau_of(*pair) for pair in zip(own[about["heads"]], of_base, strict=True)])
+        np.mean([tau(*pair) for pair in zip(own[about["heads"]], of_base, strict=True)])
         for own, of_base in of_both(task.model, frozen, data.dataset("test"))
     ]
     assert np.isnan(by_hand).any(), "a sentence of one token has no rank"
@@ -228,7 +208,7 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
     variant, frozen = task(2), read_base(base).model
     rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
     by_hand = [
-        np.mean([tau_of(own[head], of_base[head]) for head in (0, 1, 3)])
+        np.mean([tau(own[head], of_base[head]) for head in (0, 1, 3)])
         for own, of_base in of_both(variant.eval().model, frozen, data.dataset("test"))
     ]
     np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)

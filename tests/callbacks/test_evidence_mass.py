@@ -98,16 +98,6 @@ def test_tied_tops_count_in_part() -> None:
     assert float(measured(batch, output)["top_in_evidence"]) == pytest.approx(1 / 3)
 
 
-def test_uniform_attention_is_at_chance() -> None:
-    output = random_output()
-    output.weights = (output.mask / output.mask.sum(-1, keepdim=True)).double().unsqueeze(1)
-    found = measured(marked(output), output)
-    for name in ("mass", "top_in_evidence", "auprc"):
-        torch.testing.assert_close(found[name], found["chance"], equal_nan=True)
-    defined = ~found["chance"].isnan()
-    assert (found["chance_auprc"] >= found["chance"] - 1e-12)[defined].all()
-
-
 def sentences_of(words: str) -> list[list[int]]:
     """Places of the words of each sentence, by a regular expression: a stop may be several."""
     return [list(range(*part.span())) for part in re.finditer(r"[^.?]*[.?]+|[^.?]+$", words)]

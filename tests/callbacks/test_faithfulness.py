@@ -25,6 +25,7 @@ from attnlight.callbacks.faithfulness import MEASURES
 from attnlight.records import read_record
 from tests.callbacks.faithfulness_loops import faithfulness, one_text
 from tests.callbacks.test_base import trainer
+from tests.callbacks.token_loops import columns_of
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
@@ -34,11 +35,6 @@ from tests.outside import Texts, TwoHeads, collate
 SHARES = [Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2)]
 REPLACEMENTS = ("delete", "unk", "pad", "attention")
 Scene = tuple[AttentionModel, TextBatch]
-
-
-def columns_of(test: Faithfulness, model: AttentionModel, batch: TextBatch) -> dict[str, Tensor]:
-    with torch.no_grad():
-        return dict(test.measure(batch, model(batch), model))  # type: ignore[arg-type]
 
 
 def outside(affine: bool) -> Scene:

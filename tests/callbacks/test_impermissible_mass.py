@@ -15,8 +15,8 @@ from attnlight.callbacks import ImpermissibleMass
 from attnlight.errors import InputError
 from attnlight.reference import read_base
 from tests.bases import SMALL, Planted, classifier, save_base
-from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.callbacks.test_base import trainer
+from tests.callbacks.token_loops import columns_of
 from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import save_tagger, written
 
@@ -50,8 +50,7 @@ def changed(batch: TextBatch, text: int, gone: Tensor, replacement: str) -> Text
 
 def measured(model: Any, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
     test = ImpermissibleMass(**options)
-    with torch.no_grad():
-        columns = dict(test.measure(batch, model(batch), model))
+    columns = columns_of(test, model, batch)
     assert set(test.measures) <= columns.keys()
     return columns
 
@@ -123,19 +122,6 @@ def test_sentences_with_an_impermissible_word_are_impermissible(tmp_path: Path) 
         assert found["accuracy_delete"][text] == (logits.argmax() == batch.labels[text])
         if gone.any():
             torch.testing.assert_close(found["mass"][text], output.weights[text, 0][gone].sum())
-
-
-def test_heads_and_texts_of_one_kind() -> None:
-    output = random_output(3)
-    batch = replace(batch_of(output), extras={COLUMN: torch.zeros_like(output.mask).to(torch.int8)})
-    batch.extras[COLUMN][0] = 1
-    test = ImpermissibleMass(replacements=[])
-    with torch.no_grad():
-        found = dict(test.measure(batch, output, Hidden(output)))
-    assert float(found["mass"][0]) == pytest.approx(1.0)
-    assert found["mass"][1:].isnan().all()
-    assert found["mass_by_head"][1:].isnan().all()
-    assert found["without_impermissible"].tolist() == [0.0] + [1.0] * (len(output.rows) - 1)
 
 
 def test_a_corpus_without_the_column_is_refused_with_the_option_that_reads_it(

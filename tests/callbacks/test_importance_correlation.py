@@ -92,35 +92,6 @@ def test_equal_words_tie_where_there_is_no_context() -> None:
         assert float(columns[f"tau_{one}_{other}"]) == pytest.approx(by_scipy(*tied)[0], abs=1e-9)
 
 
-def test_by_hand() -> None:
-    """Bag of words under uniform attention: a word's effect is its own logit, attention all ties."""
-    model = flat.model("none", "dot")
-    with torch.no_grad():
-        model.embedding.weight.zero_()
-        model.decoder.weight.zero_()
-        model.decoder.bias.zero_()
-        model.attention.key.weight.zero_()
-        model.decoder.weight[0, 0] = model.attention.key.weight[0, 1] = 1.0
-        for token, (value, score) in enumerate([(3, 0), (-2, 1), (1, 2)], start=4):
-            model.embedding.weight[token, 0], model.embedding.weight[token, 1] = value, score
-    columns, output = measured(model, flat.collate([[4, 5, 6]]), gradients=["detached"])
-    weights = output.weights[0, 0]
-    effects = (weights * torch.tensor([3.0, -2.0, 1.0])).abs()
-    assert weights.argsort().tolist() == [0, 1, 2]
-    assert effects.argsort().tolist() == [0, 1, 2]
-    assert columns["tau_attention_input_gradient"].tolist() == [1.0]
-    own = float(output.logits[0, 1])
-    left = [
-        (-2 * 0.2689414 + 0.7310586),
-        (3 * 0.1192029 + 0.8807971),
-        (3 * 0.2689414 - 2 * 0.7310586),
-    ]
-    moved = [abs(1 / (1 + np.exp(-z)) - 1 / (1 + np.exp(-own))) for z in left]
-    tau = float(columns["tau_attention_loo"])
-    assert tau == pytest.approx(by_scipy([0, 1, 2], moved)[0])
-    assert float(columns["p_attention_loo"]) == pytest.approx(by_scipy([0, 1, 2], moved)[1])
-
-
 def test_uniform_attention_and_short_texts_are_undefined() -> None:
     columns, _ = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
     for name, values in columns.items():

@@ -10,7 +10,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -262,17 +261,6 @@ def test_a_method_follows_the_parameters_or_fails(tmp_path: Path) -> None:
     assert not [name for name in alone.columns if "seeds" in name]
 
 
-def test_seeds_that_agree_on_nothing_decide_nothing(tmp_path: Path) -> None:
-    task, data = made("flat", tmp_path, encoder="none")
-    other, _ = made("flat", tmp_path, seed=8, encoder="none")
-    against = save(other, tmp_path / "best.ckpt")
-    methods = ["input_gradient", "random"]
-    record = measured(tmp_path, task, data, methods=methods, against=str(against))
-    found = sanity_verdicts(record)
-    assert abs(found["input_gradient"].seeds.mean) < 0.2
-    assert [verdict.verdict for verdict in found.values()] == ["undecidable", "fails"]
-
-
 def save_of(data: CorpusDataModule, folder: Path, **options: Any) -> Path:
     """The checkpoint of an untrained classifier of a corpus."""
     made_of = classifier(data.spec, **(SMALL | options))
@@ -327,18 +315,3 @@ def test_measuring_without_models_is_refused(tmp_path: Path) -> None:
     batch = data.dataset("test")[[0, 1]]
     with pytest.raises(InputError, match="call `randomise` first"):
         Sanity().measure(batch, task.model.eval()(batch), task.model)
-
-
-def test_runs_on_validation_epochs(tmp_path: Path) -> None:
-    corpus = Planted()
-    test = Sanity(methods=["input_gradient"], max_instances=7, every_n_epochs=2)
-    task: pl.LightningModule = classifier(corpus.spec, **SMALL)
-    trainer(tmp_path, test, max_epochs=2).fit(task, corpus)
-    (path,) = tmp_path.glob("records/val/*.parquet")
-    record = read_record(path)
-    assert path.name == "sanity-1.parquet"
-    assert record.metadata["measures"] == [
-        "signed_4_input_gradient",
-        "signed_random_input_gradient",
-    ]
-    assert len(record.columns["index"]) == 7

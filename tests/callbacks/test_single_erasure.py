@@ -34,34 +34,6 @@ def test_equals_plain_loops(heads: int, classes: int, options: dict[str, Any]) -
     assert not torch.equal(found["flip_top_attention"], found["flip_top_gradient"])
 
 
-def test_by_hand() -> None:
-    """Two words of weights 3/4 and 1/4 that speak for different classes."""
-    output = output_of(
-        torch.tensor([[[0.75, 0.25]]], dtype=torch.float64),
-        torch.tensor([[[[0.0, 2.0], [2.0, 0.0]]]], dtype=torch.float64),
-        torch.zeros(2, dtype=torch.float64),
-    )
-    found = {name: float(column[0]) for name, column in columns_of(output).items()}
-    p, q_top, q_other = (torch.tensor(z) for z in ([0.5, 1.5], [2.0, 0.0], [0.0, 2.0]))
-    for score in SCORES:
-        assert found[f"flip_top_{score}"] == 1
-        assert found[f"flip_other_drawn_{score}"] == found[f"flip_other_expected_{score}"] == 0
-        assert (
-            found[f"delta_weight_drawn_{score}"] == found[f"delta_weight_expected_{score}"] == 0.5
-        )
-        assert found[f"delta_js_drawn_{score}"] == pytest.approx(js(p, q_top) - js(p, q_other))
-        assert found[f"outdone_expected_{score}"] == 0
-
-
-def test_what_is_left_of_all_attention_is_the_bias() -> None:
-    weights = torch.tensor([[[1.0, 0.0]]])
-    items = torch.tensor([[[[0.0, 2.0], [2.0, 0.0]]]])
-    for bias, flips in (([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0)):
-        found = columns_of(output_of(weights, items, torch.tensor(bias)))
-        assert found["flip_top_attention"].item() == flips
-        assert found["flip_other_expected_attention"].item() == 0
-
-
 def test_equal_words_are_equal_whatever_the_rounding() -> None:
     """The first of three equal words is on top, and none outdoes it."""
     noise = 1e-7 * torch.rand(50, 1, 4, dtype=torch.float64)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import kendalltau
 from torch import Tensor
 
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import StateTokenAgreement
 from attnlight.models import SelfAttentionTagger
-from tests.callbacks.token_loops import levels, tokens_of
+from tests.callbacks.token_loops import columns_of, tau, tokens_of
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
@@ -26,18 +24,7 @@ RECORD = Path("records/test/state_token_agreement.parquet")
 
 
 def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
-    test = StateTokenAgreement(**options)
-    with torch.no_grad():
-        return dict(test.measure(batch, model(batch), model))  # type: ignore[arg-type]
-
-
-def tau(one: list[float], other: list[float]) -> float:
-    if len(one) < 2:
-        return math.nan
-    ranks = (levels(torch.tensor(scores, dtype=torch.float64)).numpy() for scores in (one, other))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(kendalltau(*ranks).statistic)
+    return columns_of(StateTokenAgreement(**options), model, batch)
 
 
 def moved(logits: Tensor, before: Tensor) -> float:

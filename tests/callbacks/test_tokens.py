@@ -7,9 +7,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
-from attnlight.batch import TextBatch
 from attnlight.callbacks import (
     AdversarialAttention,
     AttentionPermutation,
@@ -21,9 +19,9 @@ from attnlight.callbacks import (
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.models import SelfAttentionTagger
 from tests.callbacks.token_loops import (
+    columns_of,
     jensen_shannon,
     loop_of,
-    measured,
     paired,
     renormalised,
     tokens_of,
@@ -45,14 +43,6 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are treated as the many of a tagger's batch are."""
     monkeypatch.setattr("attnlight.models.readout.base._UNSPLIT_ROWS", 0)
     monkeypatch.setattr("attnlight.functional.erasure.flips._UNSCREENED", 0)
-
-
-def columns_of(
-    test: InterpretabilityTest, model: SelfAttentionTagger, batch: TextBatch
-) -> dict[str, Tensor]:
-    with torch.no_grad():
-        output = model(batch)
-    return measured(test, batch, output, model)
 
 
 @pytest.fixture(params=READOUTS)

@@ -8,6 +8,7 @@ token alone and takes no part of the sentence anew. What depends on no change is
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
 
@@ -33,6 +34,7 @@ SCORES = ("attention", "gradient", "gradient_x_attention")
 # Measures by name, each of all heads together and then of each.
 Found = dict[str, list[float]]
 Loop = Callable[["Sentence", int], Found]
+Scores = Tensor | Sequence[float]
 
 _ALL = slice(None)
 _TIE = 1e-5  # of the largest: what the tests take for rounding
@@ -98,6 +100,15 @@ def measured(
     """What a test measures of a batch, with gradients where it needs them."""
     with torch.set_grad_enabled(test.needs_gradients):
         return dict(test.measure(batch, output, model))
+
+
+def columns_of(
+    test: InterpretabilityTest, model: AttentionModel, batch: TextBatch
+) -> dict[str, Tensor]:
+    """What a test measures of a batch that a model reads."""
+    with torch.no_grad():
+        output = model(batch)
+    return measured(test, batch, output, model)
 
 
 def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
@@ -373,12 +384,12 @@ def correlated(sentence: Sentence, token: int) -> Found:
     kept = {name: others if name == "loo" else list(range(len(own[0]))) for name in scores}
     found = {
         f"tau_attention_{name}": [
-            _tau(attention[kept[name]], values[kept[name]]) for attention in (own.mean(0), *own)
+            tau(attention[kept[name]], values[kept[name]]) for attention in (own.mean(0), *own)
         ]
         for name, values in scores.items()
     }
     for name in ("input_gradient", "input_gradient_attached"):
-        found[f"tau_{name}_loo"] = [_tau(scores[name][others], moved[others])]
+        found[f"tau_{name}_loo"] = [tau(scores[name][others], moved[others])]
     return found
 
 
@@ -454,10 +465,14 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     return (p * logs[0] + q * logs[1]).sum(-1) / 2
 
 
-def _tau(one: Tensor, other: Tensor) -> float:
+def tau(one: Scores, other: Scores) -> float:
+    """Kendall's tau-b by scipy, with what is within rounding of the next made equal."""
     if len(one) < 2:
         return nan
-    return float(kendalltau(levels(one).numpy(), levels(other).numpy()).statistic)
+    ranks = [levels(torch.as_tensor(scores, dtype=torch.float64)) for scores in (one, other)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(kendalltau(*ranks).statistic)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -116,8 +116,7 @@ class TestEvaluation:
         assert expand(["test", *options, f"{run}{slash}"]) == long
 
     @pytest.mark.parametrize(
-        ("given", "chosen"),
-        [("best", "best.ckpt"), ("last", "last.ckpt"), ("x.ckpt", None)],
+        ("given", "chosen"), [("best", "best.ckpt"), ("last", "last.ckpt"), ("x.ckpt", None)]
     )
     def test_a_checkpoint_of_the_run(self, run: Path, given: str, chosen: str | None) -> None:
         long = expand(["test", str(run), "--ckpt_path", given])

@@ -103,11 +103,7 @@ class TestBadInput:
         ],
     )
     def test_options_that_cannot_be_met(
-        self,
-        corpora: list[str],
-        capsys: pytest.CaptureFixture[str],
-        options: list[str],
-        told: str,
+        self, corpora: list[str], capsys: pytest.CaptureFixture[str], options: list[str], told: str
     ) -> None:
         Path("file").touch()
         assert told in refused(capsys, *corpora, *options)

@@ -347,8 +347,9 @@ def test_snli(real: Path) -> None:
     splits = {split: source_rows(real / "snli", split) for split in SPLITS}
     assert sizes(data) == {split: len(rows) for split, rows in splits.items()}
     assert sizes(data) == {"train": 21_601, "validation": 9842, "test": 9824}
+    steps = {"train": 1, "validation": 5, "test": 5}
     texts = {
-        (split, column): [tokens(row[name].lower(), digits=True) for row in rows]
+        (split, column): [tokens(row[name].lower(), digits=True) for row in rows[:: steps[split]]]
         for split, rows in splits.items()
         for name, column in (("premise", "tokens"), ("hypothesis", "query"))
     }
@@ -357,9 +358,9 @@ def test_snli(real: Path) -> None:
     for (split, column), words in texts.items():
         stored = prepared(data, split)
         ids = [[BOS, *(vocabulary.get(word, UNK) for word in text), EOS] for text in words]
-        assert stored[column][:] == ids
+        assert stored[column][:: steps[split]] == ids
         assert stored["label"][:] == [row["label"] for row in splits[split]]
-        assert stored["index"][:] == list(range(len(ids)))
+        assert stored["index"][:] == list(range(len(splits[split])))
     batch = data.dataset("test")[list(range(50))]
     assert batch.allowed_classes is None
     assert batch.extras == {}

@@ -22,20 +22,13 @@ from attnlight.figures.erasure import (
 )
 from attnlight.figures.single_erasure import sample
 from attnlight.figures.tables import number
+from attnlight.statistics import holm
 from tests.figures.erased import SCORES, decision_flip
 from tests.report.fake import Rows, drawn, rows_of
 
 
 def numbers(cell: str) -> list[float]:
     return [float(x) for x in re.findall(r"-?\d+\.\d+", cell)]
-
-
-def adjusted(p_values: list[float]) -> list[float]:
-    """The p-values after Holm."""
-    found, before = [0.0] * len(p_values), 0.0
-    for place, k in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        before = found[k] = max(before, min(1.0, (len(p_values) - place) * p_values[k]))
-    return found
 
 
 class TestSample:
@@ -71,16 +64,6 @@ class TestSingleErasure:
         tops = max(patch.get_y() + patch.get_height() for patch in histogram.patches)
         assert bars == (delta < 0).sum() > tops
 
-    def test_counts_start_at_zero_also_where_no_text_is_below(self) -> None:
-        rows = rows_of("single_erasure", n=40)
-        for score in SCORES:
-            rows[f"delta_js_drawn_{score}"] = np.abs(rows[f"delta_js_drawn_{score}"])
-        panels = drawn("single_erasure", rows).axes
-        for scatter, bars in zip(panels[::2], panels[1::2], strict=True):
-            assert bars.get_ylim()[0] == 0
-            highest = max(np.nanmax(np.asarray(line.get_ydata())) for line in scatter.lines[:2])
-            assert scatter.get_ylim()[1] > 1.4 * highest
-
     @pytest.mark.parametrize("n", [8, 9])
     def test_rows_of_one_item_are_not_drawn(self, n: int) -> None:
         rows = {name: values[n - 1 : n] for name, values in rows_of("single_erasure", 20).items()}
@@ -97,7 +80,7 @@ class TestSingleErasure:
             raw.append(stats.binomtest(one, one + two).pvalue)
         (grid, *_) = tables("single_erasure", rows)
         shown = [line[-1] for line in grid.rows if line[0].endswith("one drawn")]
-        assert shown == [f"{p:.3f}" for p in adjusted(raw)]
+        assert shown == [f"{p:.3f}" for p in holm(raw)]
 
     def test_without_the_released_draw(self) -> None:
         rows = {n: v for n, v in rows_of("single_erasure").items() if "released" not in n}
@@ -170,7 +153,7 @@ class TestDecisionFlip:
             a, b = (rows[f"removed_count_{name}"][kept] for name in pair)
             raw.append(stats.wilcoxon((a - b)[a != b]).pvalue)
         smallest = int(np.argmin(raw))
-        assert grid.rows[smallest][6] == f"{adjusted(raw)[smallest]:.3f}"
+        assert grid.rows[smallest][6] == f"{holm(raw)[smallest]:.3f}"
 
     def test_excess_has_quantiles_and_classes_their_rows(self) -> None:
         rows = rows_of("decision_flip", n=400)

@@ -69,15 +69,10 @@ def scene(heads: int, dtype: torch.dtype, rows: int = 60) -> AttentionOutput:
     return replace(output, bias=output.bias.expand(len(output.rows), -1))
 
 
-def arguments(output: AttentionOutput) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    assert output.item_logits is not None
-    return output.weights, output.item_logits, output.bias, output.mask
-
-
 def test_two_allowed_classes_have_an_exact_worst_case() -> None:
     masked = restricted(scene(1, torch.float64))
-    weights, items, _, mask = arguments(masked)
-    _, js, upper = worst_case_attention(weights, items, mask, EPSILON)
+    assert masked.item_logits is not None
+    _, js, upper = worst_case_attention(masked.weights, masked.item_logits, masked.mask, EPSILON)
     for number, classes in enumerate(SETS[:3]):
         assert torch.equal(js[number :: len(SETS)], upper[number :: len(SETS)]), classes
     assert (js[3 :: len(SETS)] < upper[3 :: len(SETS)]).any()  # three classes: bounds only

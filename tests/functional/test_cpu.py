@@ -9,18 +9,6 @@ from attnlight.functional._cpu import Scratch
 CPU = torch.device("cpu")
 
 
-def test_a_name_keeps_its_memory_until_more_is_asked_for() -> None:
-    scratch = Scratch()
-    first = scratch.take("a", (3, 4), torch.int64, CPU)
-    again = scratch.take("a", (2, 5), torch.int64, CPU)
-    assert again.shape == (2, 5)
-    assert again.data_ptr() == first.data_ptr()
-    assert scratch.take("b", (3, 4), torch.int64, CPU).data_ptr() != first.data_ptr()
-    more = scratch.take("a", (5, 5), torch.int64, CPU)
-    assert more.shape == (5, 5)
-    assert scratch.take("a", (5, 5), torch.int64, CPU).data_ptr() == more.data_ptr()
-
-
 def test_threads_share_nothing() -> None:
     scratch = Scratch()
     mine = scratch.take("a", (4,), torch.int64, CPU).fill_(1)

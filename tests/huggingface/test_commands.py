@@ -112,6 +112,9 @@ def test_the_last_layer_is_read_and_named_on_every_page(
         assert sentence in (place / last / "report" / page).read_text()
     results = attnlight.run(attnlight.load(last), list(TEXTS), tests="predictions")
     assert sentence in str(results.verdict())
+    shutil.copytree(last, "checkpoints/e/again")
+    assert main(["report", last, "checkpoints/e/again", "--output=compared"]) == 0
+    assert sentence in Path("compared/index.html").read_text()
 
 
 @pytest.mark.parametrize(

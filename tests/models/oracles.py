@@ -1,15 +1,53 @@
-"""Encoders and attention in NumPy, a state and a number at a time."""
+"""Models far from their start; encoders and attention in NumPy, a state and a number at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from attnlight.batch import BOS, EOS
 
+VOCABULARY = 60
 Array = NDArray[np.float64]
 Parameters = dict[str, Array]
+
+
+def far_from_start(
+    kind: Callable[..., Any],
+    classes: int,
+    dtype: torch.dtype,
+    doubled: tuple[str, ...],
+    **options: Any,
+) -> Any:
+    """A model in evaluation mode, where attention is peaked and logits are large.
+
+    Args:
+        kind: Class of the model.
+        classes: Number of classes.
+        dtype: Of its parameters.
+        doubled: Parts whose parameters are doubled; weights of the decoder are 8 times as large.
+        options: Of the model.
+    """
+    torch.manual_seed(1)
+    made = kind(VOCABULARY, classes, **{"embedding_size": 12, "hidden_size": 16} | options)
+    with torch.no_grad():
+        for name, values in made.named_parameters():
+            if name in ("decoder.weight", "output.weight"):
+                values.mul_(8)
+            elif name.startswith(doubled):
+                values.mul_(2)
+    return made.to(dtype).eval()
+
+
+def padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+    """Token ids as a matrix, with so many more columns than are needed."""
+    size = max(map(len, rows)) + padding
+    return torch.tensor([[*row, *[0] * (size - len(row))] for row in rows])
 
 
 def parameters(module: nn.Module) -> Parameters:

@@ -9,15 +9,24 @@ from torch import Tensor
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
-from tests.models.oracles import Array, attended, class_logits, encoded, parameters, part, words_of
+from tests.models.oracles import (
+    VOCABULARY,
+    Array,
+    attended,
+    class_logits,
+    encoded,
+    far_from_start,
+    padded,
+    parameters,
+    part,
+    words_of,
+)
 
-VOCABULARY = 60
 COMBINATIONS = list(itertools.product(ENCODERS, ATTENTIONS))
 
 
 def collate(texts: Sequence[Sequence[int]], padding: int = 0) -> TextBatch:
-    size = max(map(len, texts)) + padding
-    tokens = torch.tensor([[*text, *[0] * (size - len(text))] for text in texts])
+    tokens = padded(texts, padding)
     return TextBatch(index=torch.arange(len(texts)) + 100, tokens=tokens, mask=tokens != 0)
 
 
@@ -36,23 +45,8 @@ def model(
     dtype: torch.dtype = torch.float64,
     **options: object,
 ) -> FlatClassifier:
-    """A model far from its start, where attention is peaked and logits are large."""
-    torch.manual_seed(1)
-    made = FlatClassifier(
-        VOCABULARY,
-        classes,
-        encoder=encoder,
-        attention=attention,
-        embedding_size=12,
-        hidden_size=16,
-        embedding_scale=1.0,
-        **options,
-    )
-    with torch.no_grad():
-        made.decoder.weight.mul_(8)
-        for parameter in made.attention.parameters():
-            parameter.mul_(2)
-    return made.to(dtype).eval()
+    sizes = {"encoder": encoder, "attention": attention, "embedding_scale": 1.0}
+    return far_from_start(FlatClassifier, classes, dtype, ("attention",), **sizes | options)
 
 
 def close(actual: Tensor, expected: Tensor, dtype: torch.dtype, logits: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +32,12 @@ CASES: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-def every_length(boundaries: bool = True) -> TextBatch:
+def every_length() -> TextBatch:
     """Texts of 1 to 60 words, in no order."""
     random = torch.Generator().manual_seed(0)
     lengths = (torch.randperm(60, generator=random) + 1).tolist()
     texts = [torch.randint(4, 60, (n,), generator=random).tolist() for n in lengths]
-    return flat.collate([[BOS, *text, EOS] for text in texts] if boundaries else texts, padding=2)
+    return flat.collate([[BOS, *text, EOS] for text in texts], padding=2)
 
 
 def read(model: nn.Module, batch: TextBatch) -> AttentionOutput:
@@ -49,11 +50,7 @@ def agree(found: Tensor, expected: Tensor) -> None:
     """The same probabilities, undefined at the same places."""
     assert found.dtype == expected.dtype
     torch.testing.assert_close(
-        found.softmax(-1),
-        expected.softmax(-1),
-        rtol=0,
-        atol=TOLERANCE[found.dtype],
-        equal_nan=True,
+        found.softmax(-1), expected.softmax(-1), rtol=0, atol=TOLERANCE[found.dtype], equal_nan=True
     )
 
 
@@ -90,21 +87,35 @@ def test_equals_a_loop_over_texts_and_items(
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_no_shortened_text_is_encoded_whole(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fast path is taken, and encodes at most the budget at once."""
-    model, batch = flat.model(encoder), every_length()
-    output, sizes = read(model, batch), []
-    original = type(model.encoder).forward
+def test_no_shortened_text_is_encoded_whole_and_memory_is_bounded(
+    encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast path is taken; no block holds more than its share, and a long text comes in several."""
+    model, batch, budget = flat.model(encoder), every_length(), 400
+    output = read(model, batch)
+    counted: dict[str, list[int]] = {"encoded": [], "weights": [], "states": []}
 
-    def counted(self: nn.Module, embeddings: Tensor, mask: Tensor) -> Tensor:
-        sizes.append(mask.numel())
-        return original(self, embeddings, mask)
+    def count(owner: Any, name: str, kind: str, size: Callable[..., int]) -> None:
+        own = getattr(owner, name)
 
-    monkeypatch.setattr(type(model.encoder), "forward", counted)
-    left_out_logits(model, batch, output, budget=200)
+        def counting(*arguments: Any) -> Any:
+            counted[kind].append(size(*arguments))
+            return own(*arguments)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(type(model.encoder), "forward", "encoded", lambda _, embeddings, mask: mask.numel())
+    count(deletion_module, "masked_softmax", "weights", lambda scores, mask: scores.numel())
+    count(type(model.attention), "score", "states", lambda _, states, query: states[..., 0].numel())
+    left_out_logits(model, batch, output, budget=budget)
     encoded_anew = sum((output.mask.sum(-1) * batch.mask.sum(-1)).tolist())
-    assert sum(sizes) < encoded_anew / 2
-    assert max(sizes, default=0) <= 200
+    assert sum(counted["encoded"]) < encoded_anew / 2
+    assert max(counted["encoded"], default=0) <= budget
+    assert max(counted["weights"]) <= 8 * budget
+    assert len(counted["weights"]) > len(batch) / 4
+    assert max(counted["states"], default=0) <= budget
+    if encoder == "bigru":  # several steps of several texts at a time
+        assert len(counted["states"]) < 3 * sum(counted["states"]) / 100
 
 
 def test_an_attention_that_context_cannot_explain_is_encoded_anew() -> None:
@@ -170,28 +181,3 @@ def test_a_text_that_is_not_finite_leaves_the_others_alone() -> None:
     torch.testing.assert_close(
         found[rows, : expected.shape[1]], expected, rtol=0, atol=1e-10, equal_nan=True
     )
-
-
-@pytest.mark.parametrize("encoder", ["cnn", "bigru"])
-def test_memory_of_a_block_is_bounded(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No block holds more than its share of the budget, and a long text comes in several."""
-    model, batch = flat.model(encoder), every_length()
-    output, sizes, states = read(model, batch), [], []
-    softmax, score = deletion_module.masked_softmax, type(model.attention).score
-
-    def counted(scores: Tensor, mask: Tensor) -> Tensor:
-        sizes.append(scores.numel())
-        return softmax(scores, mask)
-
-    def scored(self: nn.Module, values: Tensor, query: Tensor | None) -> Tensor:
-        states.append(values.shape[:2].numel())
-        return score(self, values, query)
-
-    monkeypatch.setattr(deletion_module, "masked_softmax", counted)
-    monkeypatch.setattr(type(model.attention), "score", scored)
-    left_out_logits(model, batch, output, budget=400)
-    assert max(sizes) <= 8 * 400
-    assert len(sizes) > len(batch) / 4
-    assert max(states) <= 400
-    if encoder == "bigru":  # several steps of several texts at a time
-        assert len(states) < 3 * sum(states) / 100

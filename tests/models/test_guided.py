@@ -8,8 +8,7 @@ from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.models.build import build_model, changed_net, model_options, plain_net
+from attnlight.models.build import build_model, changed_net, plain_net
 from attnlight.models.guided import no_guide
 from attnlight.probing.leave_one_out import left_out_logits
 from tests.models import test_classifier as flat
@@ -83,18 +82,3 @@ def test_leave_one_out_renormalises_what_the_guide_gave(guided: Any) -> None:
             if len(items) == 1:
                 expected = torch.full_like(expected, torch.nan)
             torch.testing.assert_close(found[row, item], expected, equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({}, FlatClassifier),
-        (SMALL | {"attention_size": 2, "hierarchical": False}, FlatClassifier),
-        (SMALL | {"attention_size": 2, "hierarchical": True}, HierarchicalClassifier),
-    ],
-)
-def test_build_from_plain_options(options: dict[str, Any], kind: type) -> None:
-    model = build_model("classification", options, SPEC)
-    assert type(model) is kind
-    own = kind(**model_options("classification", options, SPEC))
-    assert [p.shape for p in model.parameters()] == [p.shape for p in own.parameters()]

@@ -4,15 +4,23 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import ATTENTIONS, ENCODERS, HierarchicalClassifier
-from tests.models.oracles import Array, attended, class_logits, encoded, parameters, part, words_of
+from tests.models.oracles import (
+    VOCABULARY,
+    Array,
+    attended,
+    class_logits,
+    encoded,
+    far_from_start,
+    parameters,
+    part,
+    words_of,
+)
 from tests.models.test_classifier import close
 
-VOCABULARY = 60
 COMBINATIONS = [
     *itertools.product(ENCODERS, ["additive"]),
     *itertools.product(["bigru"], [name for name in ATTENTIONS if name != "additive"]),
@@ -55,24 +63,9 @@ def model(
     dtype: torch.dtype = torch.float64,
     **options: object,
 ) -> HierarchicalClassifier:
-    """A model far from its start, where attention is peaked and logits are large."""
-    torch.manual_seed(1)
-    made = HierarchicalClassifier(
-        VOCABULARY,
-        classes,
-        encoder=encoder,
-        attention=attention,
-        embedding_size=12,
-        hidden_size=16,
-        embedding_scale=1.0,
-        **options,
-    )
-    with torch.no_grad():
-        made.decoder.weight.mul_(8)
-        for part in (made.word_attention, made.sentence_attention):
-            for parameter in part.parameters():
-                parameter.mul_(2)
-    return made.to(dtype).eval()
+    sizes = {"encoder": encoder, "attention": attention, "embedding_scale": 1.0}
+    parts = ("word_attention", "sentence_attention")
+    return far_from_start(HierarchicalClassifier, classes, dtype, parts, **sizes | options)
 
 
 def naive(
@@ -127,18 +120,6 @@ def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> No
     vectors, counted, *_ = made._items(collate([holes]))
     assert counted.sum() == len(places)
     assert (vectors[~counted] == 0).all()
-
-
-@pytest.mark.parametrize("padding", [0, 40])
-@torch.no_grad()
-def test_words_are_read_of_real_sentences_and_with_little_padding(padding: int) -> None:
-    made, batch = model(), collate(corpus(), sentences=padding, words=padding)
-    seen: list[Tensor] = []
-    made.word_encoder.register_forward_pre_hook(lambda module, given: seen.append(given[1]))
-    made(batch)
-    assert all(mask.any(-1).all() for mask in seen)
-    assert sum(len(mask) for mask in seen) == batch.mask.any(-1).sum()
-    assert sum(mask.numel() for mask in seen) < 2 * batch.mask.sum()
 
 
 def test_a_batch_without_sentences_is_refused() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from attnlight.batch import BOS, EOS, NOT_ALLOWED, AttentionModel, TextBatch
 from attnlight.errors import InputError
@@ -19,11 +18,22 @@ from attnlight.models.build import changed_net, plain_net
 from attnlight.models.options import PairNet
 from attnlight.models.readout import readout_of
 from attnlight.probing.input_gradient import input_gradient
-from attnlight.probing.leave_one_out import leave_one_out, left_out_logits
-from tests.models.oracles import Array, attended, class_logits, encoded, parameters, part, words_of
+from attnlight.probing.leave_one_out import leave_one_out
+from tests.models.oracles import (
+    VOCABULARY,
+    Array,
+    attended,
+    class_logits,
+    encoded,
+    far_from_start,
+    padded,
+    parameters,
+    part,
+    words_of,
+)
 
 Pair = tuple[list[int], list[int], list[int]]  # ids of passage and query, and allowed classes
-VOCABULARY, CLASSES = 60, 4
+CLASSES = 4
 DECODERS = ("tanh", "affine")
 
 
@@ -38,11 +48,6 @@ def corpus(boundaries: bool = True, classes: int = CLASSES) -> list[Pair]:
         allowed = [c for c in range(classes) if number % 3 == 0 or c in (1, number % classes)]
         pairs.append((ids[0], ids[1], [number % classes] if number == 4 else allowed))
     return pairs
-
-
-def padded(rows: list[list[int]], padding: int) -> Tensor:
-    size = max(map(len, rows)) + padding
-    return torch.tensor([[*row, *[0] * (size - len(row))] for row in rows])
 
 
 def collate(
@@ -63,19 +68,9 @@ def model(
     dtype: torch.dtype = torch.float64,
     **options: object,
 ) -> PairClassifier:
-    """A model far from its start, where attention is peaked and logits are large."""
-    torch.manual_seed(1)
-    sizes = {"embedding_size": 12, "hidden_size": 16} | options
     kinds = {"encoder": encoder, "attention": attention, "decoder": decoder}
-    made = PairClassifier(VOCABULARY, classes, **kinds, **sizes)
-    with torch.no_grad():
-        for part in (made.encoder, made.query_encoder or made.encoder, made.attention):
-            for parameter in part.parameters():
-                parameter.mul_(2)
-        made.decoder.weight.mul_(8)
-        if made.output is not None:
-            made.output.weight.mul_(8)
-    return made.to(dtype).eval()
+    parts = ("encoder", "query_encoder", "attention")
+    return far_from_start(PairClassifier, classes, dtype, parts, **kinds | options)
 
 
 def naive(made: PairClassifier, pair: Pair, kind: str, query_kind: str) -> tuple[Array, Array]:
@@ -127,7 +122,7 @@ def test_equals_a_loop_over_texts(options: dict[str, Any]) -> None:
     output = made(collate(pairs, (2, 1), classes))
     assert isinstance(made, AttentionModel)
     assert output.logits.shape == (7, classes)
-    assert output.logits[output.logits != NOT_ALLOWED].std() > 0.3
+    assert output.logits[output.logits != NOT_ALLOWED].std() > 0.2
     for row, pair in enumerate(pairs):
         logits, weights = naive(made, pair, kind, options.get("query_encoder", kind))
         np.testing.assert_allclose(output.logits[row], logits, rtol=1e-9, atol=1e-9)
@@ -171,17 +166,6 @@ def test_one_allowed_class_is_certain_and_nothing_is_nan(decoder: str, classes: 
     made(batch, embeddings=embeddings).logits.softmax(-1).square().sum().backward()
     assert embeddings.grad is not None
     assert embeddings.grad.isfinite().all()
-
-
-@torch.no_grad()
-def test_leave_one_out_encodes_each_query_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, batch = model(), collate(corpus())
-    output, texts = made(batch), []
-    encoder = made.query_encoder
-    assert encoder is not None
-    encoder.register_forward_hook(lambda _, arguments, __: texts.append(len(arguments[0])))
-    left_out_logits(made, batch, output, budget=50)
-    assert sum(texts) == len(batch)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

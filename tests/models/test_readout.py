@@ -9,16 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.batch import BOS, EOS, AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import js_divergence, random_rankings, total_variation
 from attnlight.functional.readout.heads import CandidateReadout
-from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import FlatClassifier, HierarchicalClassifier
 from attnlight.models.readout import OpaqueReadout, Readout, readout_of
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
-from tests.models.taggers import READOUTS, sentences, tagger
+from tests.models.taggers import sentences, tagger
 
 Scene = tuple[TextBatch, AttentionOutput, AttentionModel]
 
@@ -28,8 +27,16 @@ def handmade(heads: int, classes: int) -> Scene:
     return batch_of(output), output, Hidden(output)
 
 
-FLAT = flat.collate([[BOS, *text[1:6], EOS] for text in flat.corpus()[:-3]])
-NESTED = hierarchical.collate(hierarchical.corpus()[:6])
+def texts(nested: bool = False) -> TextBatch:
+    """Nine texts of up to six words, or of up to three sentences of two."""
+    if nested:
+        some = [[words[1:3] for words in text[:3]] for text in hierarchical.corpus()]
+        return hierarchical.collate(some)
+    return flat.collate([text[:6] for text in flat.corpus(boundaries=False)[:9]])
+
+
+def classifier(classes: int, nested: bool = False) -> FlatClassifier | HierarchicalClassifier:
+    return hierarchical.model(classes=classes) if nested else flat.model(classes=classes)
 
 
 def of_model(model: AttentionModel, batch: TextBatch) -> Scene:
@@ -41,8 +48,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "one head, two classes": lambda: handmade(1, 2),
     "one head, four classes": lambda: handmade(1, 4),
     "three heads": lambda: handmade(3, 3),
-    "flat": lambda: of_model(flat.model(), FLAT),
-    "hierarchical": lambda: of_model(hierarchical.model(), NESTED),
+    "flat": lambda: of_model(classifier(2), texts()),
+    "hierarchical": lambda: of_model(classifier(3, nested=True), texts(nested=True)),
     "tagger": lambda: of_model(tagger("residual").double(), sentences()),
 }
 
@@ -210,40 +217,16 @@ def test_erasures_of_an_opaque_readout_are_read_in_pieces(
     assert torch.equal(readout.first_flips(orders), flips)
 
 
-MODELS: dict[str, Callable[[], tuple[AttentionModel, TextBatch]]] = {
-    "flat": lambda: (flat.model(), FLAT),
-    "nested": lambda: (hierarchical.model(), NESTED),
-    **{name: lambda name=name: (tagger(name).double(), sentences()) for name in READOUTS},  # type: ignore[misc]
-}
-
-
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ["flat", "nested", "study", "text", "residual"])
 @torch.no_grad()
 def test_nothing_is_left_on_a_model_between_batches(kind: str) -> None:
-    model, first = MODELS[kind]()
-    second = first.select(torch.arange(len(first)) > 1)
+    if kind in ("flat", "nested"):
+        first = texts(kind == "nested")
+        model, second = classifier(3, kind == "nested"), first.select(torch.arange(9) > 3)
+    else:
+        model, first, second = tagger(kind).double(), sentences(), sentences((3, 7), seed=1)
     output = model(first)
     candidates = attentions(readout_of(first, output, model)).to(output.weights.dtype)
     before = model.readout(output, candidates)
     model(second)
     assert torch.equal(model.readout(output, candidates), before)
-
-
-@torch.no_grad()
-def test_memory_goes_with_its_texts() -> None:
-    model, batch = tagger("study"), sentences()
-    output = model(batch)
-    (values,) = output.memory.values()
-    assert len(values) == len(batch)
-    texts = torch.tensor([False, True, False, True])
-    rows = texts[texts_of_rows(output.rows)]
-    chosen = output.select(texts, rows)
-    assert all(
-        torch.equal(chosen.memory[name], output.memory[name][texts]) for name in chosen.memory
-    )
-    doubled = output.apply(lambda values: values.double() if values.is_floating_point() else values)
-    assert {values.dtype for values in doubled.memory.values()} == {torch.float64}
-    other = output.apply(torch.clone)
-    other.memory = {name: 2 * values for name, values in other.memory.items()}
-    weights = output.weights.unsqueeze(2)
-    assert not torch.allclose(model.readout(other, weights), model.readout(output, weights))

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from attnlight.errors import InputError
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
@@ -17,28 +16,6 @@ def test_positions_by_their_formula() -> None:
             phase = place / 10_000 ** (wave / 2)
             assert float(signal[place, wave]) == pytest.approx(math.sin(phase), abs=1e-12)
             assert float(signal[place, 3 + wave]) == pytest.approx(math.cos(phase), abs=1e-12)
-
-
-def test_attention_is_that_of_torch() -> None:
-    torch.manual_seed(0)
-    ours = SelfAttention(12, 3).double().eval()
-    theirs = nn.MultiheadAttention(12, 3, bias=False, batch_first=True).double().eval()
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(
-            torch.cat([ours.query.weight, ours.key.weight, ours.value.weight])
-        )
-        theirs.out_proj.weight.copy_(torch.eye(12))
-    states = torch.randn(2, 5, 12, dtype=torch.float64)
-    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    own, weights, values, _ = ours(states, mask)
-    contexts, expected = theirs(
-        states, states, states, key_padding_mask=~mask, average_attn_weights=False
-    )
-    torch.testing.assert_close(weights, expected)
-    torch.testing.assert_close(own, contexts)
-    torch.testing.assert_close((weights @ values).transpose(1, 2).flatten(2), contexts)
-    assert torch.equal(ours(states, mask, weights)[0], own)
-    assert (weights[1, :, :, 3:] == 0).all()
 
 
 def test_a_layer_by_a_naive_loop() -> None:

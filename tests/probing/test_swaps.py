@@ -3,58 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
-from attnlight.functional import masked_softmax
 from attnlight.probing.swaps import swap_flips
+from tests.models import test_classifier as flat
+from tests.models import test_pair as pair
 
-VOCABULARY, CLASSES, SIZE = 30, 5, 6
+CLASSES = 5
 NAMES = torch.tensor([17, 4, 21, 9, 12])  # token ids of the classes, in no order
 
 
-class QueryNet(nn.Module):
-    """Attention of a query over a passage whose order matters, without padding's influence."""
+class Reader(nn.Module):
+    """A classifier whose logits depend on the order of words, and the batches that it read."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, query: bool = True) -> None:
         super().__init__()
-        random = torch.Generator().manual_seed(seed)
-        self.table = torch.randn(VOCABULARY, SIZE, generator=random)
-        self.table[0] = 0
-        self.table[NAMES] *= 3
-        self.order = 1 + torch.randn(200, SIZE, generator=random) / 3
-        self.values = 2 * torch.randn(SIZE, CLASSES, generator=random)
+        kind: Any = pair if query else flat
+        self.network = kind.model("bigru", classes=CLASSES)
+        with torch.no_grad():
+            self.network.embedding.weight[NAMES] *= 3
         self.read: list[TextBatch] = []
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self.table[batch.tokens]
+        raise NotImplementedError
 
+    @torch.no_grad()
     def forward(
         self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
     ) -> AttentionOutput:
+        """Of texts in sentences as of the same words in a row."""
         self.read.append(batch)
-        tokens, mask = batch.tokens.flatten(1), batch.mask.flatten(1)
-        places = (mask.cumsum(-1) - 1).clamp(min=0)
-        states = self.table[tokens] * self.order[places]
-        query = tokens.new_zeros(len(batch), SIZE).float()
-        if batch.query is not None:
-            query = self.table[batch.query].sum(1)
-        weights = masked_softmax((states * (1 + query[:, None])).sum(-1), mask).unsqueeze(1)
-        logits = (3 * (weights @ states).squeeze(1) + query / 3).tanh() @ self.values
-        if batch.allowed_classes is not None:
-            logits = logits.masked_fill(~batch.allowed_classes, NOT_ALLOWED)
-        return AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=logits,
-            weights=weights,
-            item_logits=None,
-            bias=logits.new_zeros(CLASSES),
-            mask=mask,
-            states=states,
-        )
+        words = replace(batch, tokens=batch.tokens.flatten(1), mask=batch.mask.flatten(1))
+        output: AttentionOutput = self.network(words)
+        off = False if batch.allowed_classes is None else ~batch.allowed_classes
+        return replace(output, logits=torch.where(torch.as_tensor(off), NOT_ALLOWED, output.logits))
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         raise NotImplementedError
@@ -103,7 +90,7 @@ def texts(seed: int, count: int = 80, query: bool = True, allowed: bool = True) 
     return batch
 
 
-def naive(model: QueryNet, batch: TextBatch, text: int) -> tuple[float, float] | None:
+def naive(model: Reader, batch: TextBatch, text: int) -> tuple[float, float] | None:
     """The shares of one text, from lists of words."""
     names = NAMES.tolist()
     length = int(batch.mask[text].sum())
@@ -121,15 +108,9 @@ def naive(model: QueryNet, batch: TextBatch, text: int) -> tuple[float, float] |
         return None
 
     def predicted(changed: list[int]) -> int:
-        one = TextBatch(
-            index=batch.index[text : text + 1],
-            tokens=torch.tensor([changed]),
-            mask=torch.ones(1, length, dtype=torch.bool),
-            query=None if batch.query is None else batch.query[text : text + 1],
-            allowed_classes=None
-            if batch.allowed_classes is None
-            else batch.allowed_classes[text : text + 1],
-        )
+        alone = batch.select(torch.arange(len(batch)) == text)
+        mask = torch.ones(1, length, dtype=torch.bool)
+        one = replace(alone, tokens=torch.tensor([changed]), mask=mask, extras={})
         return int(model(one).logits.argmax())
 
     before, flips = predicted(words), [0, 0]
@@ -149,7 +130,7 @@ def naive(model: QueryNet, batch: TextBatch, text: int) -> tuple[float, float] |
 @pytest.mark.parametrize("query", [True, False])
 @pytest.mark.parametrize("allowed", [True, False])
 def test_equals_texts_rewritten_word_by_word(query: bool, allowed: bool) -> None:
-    model, batch = QueryNet(), texts(1, query=query, allowed=allowed)
+    model, batch = Reader(query), texts(1, query=query, allowed=allowed)
     found = torch.stack(swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES), dim=1)
     expected = [naive(model, batch, text) for text in range(len(batch))]
     assert [row is None for row in expected] == found[:, 0].isnan().tolist()
@@ -163,7 +144,7 @@ def test_equals_texts_rewritten_word_by_word(query: bool, allowed: bool) -> None
 
 
 def test_order_batches_and_padding_change_nothing() -> None:
-    model, batch = QueryNet(), texts(2)
+    model, batch = Reader(), texts(2)
     whole = swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
     order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(0))
     for part in (order[:7], order[7:8], order[8:]):
@@ -176,7 +157,7 @@ def test_order_batches_and_padding_change_nothing() -> None:
 
 
 def test_the_batch_stays_and_copies_are_never_more_than_its_texts() -> None:
-    model, batch = QueryNet(), texts(3)
+    model, batch = Reader(), texts(3)
     kept = batch.apply(torch.clone)
     swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
     for name in ("tokens", "mask", "labels", "query", "query_mask", "allowed_classes"):
@@ -199,49 +180,8 @@ def test_sentences_kept_apart_are_read_alike() -> None:
         mask=batch.mask.unflatten(1, (-1, 4)),
         extras={"evidence": batch.extras["evidence"].unflatten(1, (-1, 4))},
     )
-    model = QueryNet()
+    model = Reader()
     flat = swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
     apart = swap_flips(model, nested, nested.extras["evidence"] > 0, NAMES)
     for one, other in zip(flat, apart, strict=True):
         torch.testing.assert_close(one, other, equal_nan=True)
-
-
-def test_a_class_that_the_query_names_is_neither_source_nor_target() -> None:
-    words = [[23, 4, 24, 17], [25, 21, 26, 9]]  # the evidence names class 1 and the queried class 0
-    batch = TextBatch(
-        index=torch.tensor([0]),
-        tokens=torch.tensor([words[0] + words[1]]),
-        mask=torch.ones(1, 8, dtype=torch.bool),
-        labels=torch.tensor([1]),
-        query=torch.tensor([[27, 17]]),
-        query_mask=torch.ones(1, 2, dtype=torch.bool),
-    )
-    model = QueryNet()
-    swap_flips(model, batch, torch.tensor([[True] * 4 + [False] * 4]), NAMES)
-    copies = [copy.tokens[0].tolist() for copy in model.read[1:]]
-    # Classes 1 to 4 (tokens 4, 21, 9, 12) in a cycle: within, then outside, for each of three swaps.
-    assert copies == [
-        [23, 21, 24, 17, 25, 21, 26, 9],
-        [23, 4, 24, 17, 25, 9, 26, 12],
-        [23, 9, 24, 17, 25, 21, 26, 9],
-        [23, 4, 24, 17, 25, 12, 26, 4],
-        [23, 12, 24, 17, 25, 21, 26, 9],
-        [23, 4, 24, 17, 25, 4, 26, 21],
-    ]
-
-
-@pytest.mark.parametrize(("allowed", "undefined"), [([1], True), ([1, 0], True), ([1, 4], False)])
-def test_a_text_with_one_answer_has_no_swaps(allowed: list[int], undefined: bool) -> None:
-    batch = TextBatch(
-        index=torch.tensor([0]),
-        tokens=torch.tensor([[23, 4, 24, 12]]),
-        mask=torch.ones(1, 4, dtype=torch.bool),
-        labels=torch.tensor([1]),
-        query=torch.tensor([[27, 17]]),  # asks for class 0
-        query_mask=torch.ones(1, 2, dtype=torch.bool),
-        allowed_classes=torch.isin(torch.arange(CLASSES), torch.tensor(allowed)).unsqueeze(0),
-    )
-    model = QueryNet()
-    shares = swap_flips(model, batch, torch.tensor([[True, True, False, False]]), NAMES)
-    assert [bool(values.isnan()) for values in shares] == [undefined, undefined]
-    assert len(model.read) == (1 if undefined else 3)

@@ -6,14 +6,13 @@ import re
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from attnlight.figures.style import figure_bytes, inline_svg, link_points
+from attnlight.figures.style import figure_bytes, inline_svg
 from attnlight.figures.violins import _lanes
 from attnlight.report.texts import choose_texts, link_column
 from tests.cli.test_report import page_of
@@ -101,13 +100,6 @@ def test_points_of_equal_values_do_not_hide_each_other() -> None:
         assert lanes[a] != lanes[b] or abs(values[a] - values[b]) >= 0.02 - 1e-12
     assert sorted(np.abs(lanes)) == [0, 0, 0, 0, 0, 1, 1, 2, 2]
     assert lanes[[5, 7, 8]].tolist() == [0, 0, 0]
-
-
-def test_without_a_link_nothing_is_drawn() -> None:
-    figure = Figure()
-    axes: Any = figure.subplots()
-    link_points(axes, np.ones(3), np.ones(3), np.full(3, np.nan))
-    assert not axes.collections
 
 
 def test_the_page_links_the_chosen_texts_of_each_test(tmp_path: Path) -> None:

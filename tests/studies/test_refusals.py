@@ -117,6 +117,7 @@ def study_with_fakes(arguments: list[str]) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "ProcessExecutor", fake.Here)
         patch.setattr(job, "main", main_in_a_moment)
+        patch.setattr("attnlight.studies.job.gc.collect", lambda: 0)
         patch.setattr("attnlight.report.study.write_study", lambda folder: [])
         return main(["study", os.environ["STUDY"], *arguments])
 

@@ -44,3 +44,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
 def scene(request: pytest.FixtureRequest, scenes: dict[str, Scene]) -> Scene:
     """The scene of a test's parameter, `@pytest.mark.parametrize("scene", [...], indirect=True)`."""
     return scenes[request.param]
+
+
+@pytest.fixture
+def base(scene: Scene, tmp_path: Path) -> Path:
+    """The checkpoint of an untrained base of the scene."""
+    return scene.base(tmp_path)

@@ -15,11 +15,11 @@ from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.dataset import TokenDataset
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding
 from attnlight.problems import Problem, Words
+from tests.bases import InSentences
 
 
 class Sentences(Problem):
@@ -107,17 +107,8 @@ class SentenceNet(nn.Module):
         return logits
 
 
-class Labelled:
+class Labelled(InSentences):
     """A split with a label for each sentence."""
-
-    def __init__(self, texts: TokenDataset) -> None:
-        self.texts = texts
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.texts, name)
 
     def __getitem__(self, positions: Sequence[int]) -> TextBatch:
         batch = self.texts[positions]

@@ -25,11 +25,6 @@ TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
 TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
-@pytest.fixture
-def base(scene: Scene, tmp_path: Path) -> Path:
-    return scene.base(tmp_path)
-
-
 def adversary(scene: Scene, base: Path, lambda_: float = 0.1, **options: Any) -> AdversarialVariant:
     """One without dropout, so that its loss in training is a function of the batch."""
     torch.manual_seed(1)
@@ -90,10 +85,9 @@ def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: flo
             new, old = task.model(alone(batch, text)), base(alone(batch, text))
         for row in range(len(new.rows)):
             one, two = (o.logits[row].double().softmax(-1).numpy() for o in (new, old))
-            prediction = {
-                "nll": -np.log(one[two.argmax()]),
-                "tvd": np.abs(one - two).sum() / 2,
-            }[task.hparams["prediction_term"]]
+            prediction = {"nll": -np.log(one[two.argmax()]), "tvd": np.abs(one - two).sum() / 2}[
+                task.hparams["prediction_term"]
+            ]
             heads = []
             for head in range(new.weights.shape[1]):
                 p, q = (o.weights[row, head][o.mask[row]].double().numpy() for o in (new, old))

@@ -17,6 +17,7 @@ from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base, running_split
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
+from tests.probing.oracles import without
 from tests.tasks.conftest import Scene
 
 BOTH = pytest.mark.parametrize("scene", ["two", "tokens"], indirect=True)
@@ -238,12 +239,9 @@ def test_leave_one_out_renormalises_what_was_given(
             rows = slice(row, row + length)
             for gone in range(length if length > 1 else 0):
                 kept = [place for place in range(length) if place != gone]
-                short = batch.select(torch.arange(4) == text).apply(
-                    lambda v, k=kept: v if v.ndim == 1 else v[:, k]
-                )
                 left = given[rows][kept][:, :, kept].double()
                 model.guide = lambda _, w=left: w / w.sum(-1, keepdim=True)
-                expected = model(short).logits
+                expected = model(without(batch, text, gone)).logits
                 torch.testing.assert_close(found[rows][kept, gone], expected, atol=1e-6, rtol=1e-6)
                 assert found[rows][gone, gone].isnan().all()
             row += length

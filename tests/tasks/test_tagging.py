@@ -1,6 +1,5 @@
 """The chunking tagger, trained on all tags, on one tag a sentence or on a label of the sentence."""
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,35 +34,10 @@ Data = Callable[..., ChunkingDataModule]
 
 
 @pytest.fixture(scope="module")
-def clauses(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences whose tags follow from their words; some have a clause, one is of one token."""
-    folder, rng = tmp_path_factory.mktemp("targets"), random.Random(0)
-    for name, size in (("train", 90), ("test", 23)):
-        blocks = ["stop VB B-VP\n"]
-        for number in range(size - 1):
-            clause = ["if IN B-SBAR"] * (number % 2)
-            nouns = [f"{rng.choice(('cat', 'Dog', 'ox7'))} NN B-NP"] * rng.randint(1, 3)
-            verbs = [f"{rng.choice(('sat', 'ran'))} VB B-VP"] * rng.randint(1, 2)
-            parts = [[*nouns, *verbs], clause]
-            rng.shuffle(parts)
-            blocks.append("\n".join([*parts[0], *parts[1], ". . O"]) + "\n")
-        (folder / f"{name}.txt").write_text("\n".join(blocks))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("chunks"))
-
-
-@pytest.fixture(scope="module")
-def data_of(folder: Path, clauses: Path) -> Data:
-    """The corpus of a target: of chunks where every token answers, else of clauses."""
-
-    def made(target: str, **options: Any) -> ChunkingDataModule:
-        return corpus(folder if target == "tokens" else clauses, target=target, **options)
-
-    return made
+def data_of(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """The corpus by its target."""
+    folder = written(tmp_path_factory.mktemp("chunks"))
+    return lambda target, **options: corpus(folder, target=target, sentence_chunk="VP", **options)
 
 
 def whole(data: ChunkingDataModule, split: str = "test") -> TextBatch:
@@ -142,30 +116,6 @@ def test_fit_and_test_with_records(
     scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
     for name, score in scores.items():
         assert logged[f"test/{name}"] == pytest.approx(score(gold, predicted), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("target", "readout"),
-    [("tokens", "study"), ("tokens", "residual"), ("marked", "residual"), ("sentence", "residual")],
-)
-def test_batch_size_changes_no_record(
-    data_of: Data, tmp_path: Path, target: str, readout: str
-) -> None:
-    task = task_of(data_of(target), readout=readout)
-    results = []
-    for size in (1, 16):
-        data = data_of(target, eval_batch_size=size)
-        more = [kind(figures=False) for kind in (SingleErasure, DecisionFlip)]
-        results.append(evaluated(tmp_path / str(size), task, data, *more))
-    (one_logged, one), (all_logged, together) = results
-    assert one_logged.keys() == all_logged.keys()
-    for name, value in one_logged.items():
-        assert value == pytest.approx(all_logged[name], abs=1e-5, nan_ok=True), name
-    for name, record in one.items():
-        for column, values in record.columns.items():
-            other = together[name].columns[column]
-            atol = 5e-6 if target == "tokens" else 1e-5
-            np.testing.assert_allclose(values, other, atol=atol, err_msg=f"{name}.{column}")
 
 
 @pytest.mark.parametrize("readout", READOUTS)

@@ -16,12 +16,7 @@ from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
 from attnlight.reference import cached_outputs, read_base, write_outputs
-from attnlight.tasks import (
-    AdversarialVariant,
-    GuidedVariant,
-    SeedVariant,
-    UniformVariant,
-)
+from attnlight.tasks import AdversarialVariant, GuidedVariant, SeedVariant, UniformVariant
 from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base, trainer
 from tests.tasks.conftest import Scene
@@ -67,11 +62,6 @@ EVERY = [
 BOTH = pytest.mark.parametrize("scene", ["three", "tokens"], indirect=True)
 THREE = pytest.mark.parametrize("scene", ["three"], indirect=True)
 TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
-
-
-@pytest.fixture
-def base(scene: Scene, tmp_path: Path) -> Path:
-    return scene.base(tmp_path)
 
 
 def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:

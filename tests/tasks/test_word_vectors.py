@@ -70,14 +70,6 @@ def test_vectors_are_normalised_before_use(data: PlantedEvidence) -> None:
     torch.testing.assert_close(weight[known], directions)
 
 
-def test_corpus_without_gensim_is_refused(
-    data: PlantedEvidence, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    with pytest.raises(InputError, match="pip install"):
-        started(data, path="corpus")
-
-
 def test_corpus_without_a_datamodule_is_refused(data: PlantedEvidence, tmp_path: Path) -> None:
     task = classifier(data.spec, embedding_size=8, vectors={"path": "corpus"})
     with pytest.raises(InputError, match="no tokenizer yet"):

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from attnlight.functional import opaque_adversary
 from tests.functional.adversaries import jensen_shannon
@@ -32,11 +31,6 @@ class Decoders(NamedTuple):
         """Some of the rows."""
         return Decoders(*(values[rows] for values in self))
 
-    def padded(self, items: int) -> Decoders:
-        """With more items, off the mask, that no attention may reach."""
-        projected = pad(self.projected, (0, 0, 0, items), value=9.0)
-        return self._replace(weights=pad(self.weights, (0, items)), projected=projected)
-
 
 def decoders(rows: int, items: int, classes: int, hidden: int = 16) -> Decoders:
     """Random rows, in doubt by more or less: output weights have a spread of their own in each."""
@@ -56,19 +50,17 @@ def decoders(rows: int, items: int, classes: int, hidden: int = 16) -> Decoders:
 
 
 def adversaries(
-    model: Decoders, rows: slice = slice(None), items: int = 0, **options: Any
+    model: Decoders, rows: slice = slice(None), **options: Any
 ) -> tuple[Tensor, Tensor]:
     """`opaque_adversary` of some rows, whose keys are their numbers."""
-    keys = torch.arange(len(model.weights)).mul(7)[:, None].expand(-1, 2)[rows]
-    wide = model.part(rows).padded(items)
-    mask = torch.arange(wide.weights.shape[1]).expand(wide.weights.shape) < model.weights.shape[1]
+    keys, some = torch.arange(len(model.weights)).mul(7)[:, None].expand(-1, 2), model.part(rows)
     return opaque_adversary(
-        wide.weights,
-        wide.read,
-        mask,
+        some.weights,
+        some.read,
+        torch.ones_like(some.weights, dtype=torch.bool),
         EPSILON,
-        part=lambda part: wide.part(part).read,
-        rows=keys,
+        part=lambda part: some.part(part).read,
+        rows=keys[rows],
         **options,
     )
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
 import torch
 
-from attnlight.functional import random_rankings
 from attnlight.functional.attribution.faithfulness import (
     choose_rows,
     probability_drops,
-    random_sets,
     share_counts,
 )
 
@@ -30,54 +27,6 @@ def test_shares_are_rounded_up_as_they_are_written() -> None:
         [2, 6, 11, 21, 51, 8, 101],
     ]
     assert math.ceil(0.07 * 100) == 8, "what floating point would give"
-
-
-@pytest.mark.parametrize("items", [1, 2, 3, 4, 5])
-def test_exact_mean_is_that_over_all_orders(items: int) -> None:
-    """Of any function of sets, here one random number for each."""
-    random = torch.Generator().manual_seed(items)
-    mask = torch.zeros(1, 8, dtype=torch.bool)
-    places = torch.randperm(8, generator=random)[:items].sort().values
-    mask[0, places] = True
-    worth = torch.randn(2**8, dtype=torch.float64, generator=random)
-    counts = share_counts(torch.tensor([items]), SHARES)
-    sets, weights = random_sets(mask, torch.tensor([[3, 0]]), counts, draws=2, seed=0)
-    assert not (sets & ~mask[:, None]).any()
-    values = worth[(sets[0] * 2 ** torch.arange(8)).sum(-1)]
-    found = weights[0] @ values
-    for share, count in enumerate(counts[0].tolist()):
-        rest, top = [], []
-        for order in itertools.permutations(places.tolist()):
-            rest.append(float(worth[sum(2**place for place in order[count:])]))
-            top.append(float(worth[sum(2**place for place in order[:count])]))
-        assert float(found[0, share]) == pytest.approx(sum(rest) / len(rest), abs=1e-12)
-        assert float(found[1, share]) == pytest.approx(sum(top) / len(top), abs=1e-12)
-
-
-def test_short_and_long_rows_together() -> None:
-    mask = torch.zeros(3, 11, dtype=torch.bool)
-    mask[0, 2:9] = mask[1] = mask[2, :8] = True  # 7, 11 and 8 items
-    rows = torch.tensor([[5, 0], [6, 0], [7, 2]])
-    counts = share_counts(mask.sum(-1), SHARES)
-    sets, weights = random_sets(mask, rows, counts, draws=4, seed=9)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5, dtype=torch.float64))
-    sizes = sets.sum(-1).double()
-    lengths = mask.sum(-1, keepdim=True)
-    for kind, expected in enumerate((lengths - counts, counts)):
-        means = (weights[:, kind] @ sizes.unsqueeze(-1)).squeeze(-1)
-        torch.testing.assert_close(means, expected.double())
-    for row in (1, 2):
-        orders = random_rankings(mask[[row]], rows[[row]], 4, 9)[0]
-        for share, count in enumerate(counts[row].tolist()):
-            chosen = {
-                tuple(one.nonzero().flatten().tolist())
-                for one in sets[row][weights[row, 1, share] > 0]
-            }
-            assert chosen == {tuple(sorted(order[:count].tolist())) for order in orders}
-        alone = random_sets(mask[[row]], rows[[row]], counts[[row]], draws=4, seed=9)
-        size = alone[0].shape[1]
-        assert torch.equal(alone[0][0], sets[row, :size])
-        assert torch.equal(alone[1][0], weights[row, ..., :size])
 
 
 def test_drops_keep_their_digits_near_certainty() -> None:

@@ -2,18 +2,13 @@
 
 import pytest
 import torch
-from scipy.spatial.distance import jensenshannon
-from torch import Tensor
 
 from attnlight.functional import masked_softmax, read
 from attnlight.functional.readout.heads import (
-    CandidateReadout,
     flatten_heads,
     flatten_item_logits,
-    head_divergences,
     head_readout,
 )
-from attnlight.functional.readout.opaque import ReadoutFunction
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -40,51 +35,4 @@ def test_one_head_changed_beside_the_others(heads: int) -> None:
                 torch.testing.assert_close(one, expected)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("ascending", [False, True])
-def test_candidates_are_read_where_they_stand(apart: bool, ascending: bool) -> None:
-    random = torch.Generator().manual_seed(0)
-    items, held = torch.randn(6, 2, 5, 3, generator=random), torch.rand(6, 2, 5, generator=random)
-    rows = torch.randint(0, 5, (40,), generator=random)  # the last row has no candidate
-    rows = torch.cat([rows.sort().values if ascending else rows, torch.tensor([4])])
-    whole, heads = torch.rand(41, 2, 5, generator=random), torch.arange(41) % 2
-
-    def part(some: torch.Tensor) -> ReadoutFunction:
-        return lambda given: read(given, items[some])
-
-    given = (lambda given: read(given, items), held, part if apart else None)
-    found = CandidateReadout(*given).read(rows, whole)
-    alone = CandidateReadout(*given, by_head=True).read(2 * rows + heads, whole[:, 0])
-    for place, row in enumerate(rows.tolist()):
-        expected = torch.einsum("hn,hnc->c", whole[place], items[row]).double()
-        torch.testing.assert_close(found[place], expected, atol=1e-5, rtol=1e-5)
-        changed = held[row].clone()
-        changed[heads[place]] = whole[place, 0]
-        expected = torch.einsum("hn,hnc->c", changed, items[row]).double()
-        torch.testing.assert_close(alone[place], expected, atol=1e-5, rtol=1e-5)
-    assert not len(CandidateReadout(*given).read(rows[:0], whole[:0]))
-
-
 ROWS, ITEMS = 11, 6
-
-
-def attention(heads: int, seed: int) -> tuple[Tensor, Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    mask = torch.arange(ITEMS) < 1 + torch.arange(ROWS)[:, None] % ITEMS
-    return masked_softmax(2 * torch.randn(ROWS, heads, ITEMS, generator=random), mask), mask
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-def test_divergences_equal_a_loop_over_heads_and_rows(heads: int) -> None:
-    (own, mask), (base, _) = attention(heads, 0), attention(heads, 1)
-    found = head_divergences(own, base)
-    assert found.dtype == torch.float64
-    for b in range(heads):
-        for h in range(heads):
-            summed = 0.0
-            for row in range(ROWS):
-                p, q = (w[row, n][mask[row]].double().numpy() for w, n in ((own, h), (base, b)))
-                summed += jensenshannon(p, q) ** 2
-            assert found[b, h].item() == pytest.approx(summed, abs=1e-6)
-    halves = head_divergences(own[:4], base[:4]) + head_divergences(own[4:], base[4:])
-    torch.testing.assert_close(halves, found)

@@ -1,6 +1,7 @@
 """Shapes of the loss and collapses, against their definitions in plain Python."""
 
 import math
+import re
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -72,9 +73,7 @@ def test_the_shape_is_found(name: str, shape: str, said: str) -> None:
     bend = bend_of(shaped(SHAPES[name], **few))
     assert bend.shape == shape
     sentence = changepoint_sentence(bend)
-    inner, _, end = said.rpartition("…")
-    assert inner in sentence
-    assert sentence.endswith(end)
+    assert re.search(re.escape(said).replace("…", ".*") + "$", sentence)
     if name == "kink":
         assert bend.fits is not None
         assert bend.fits.kink.place == pytest.approx(0.3, abs=0.01)

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy.stats import ttest_1samp, ttest_ind
 
 from attnlight.errors import InputError
 from attnlight.report.study.conditions import (
+    Condition,
     draw_exclusivity,
     exclusivity_tables,
     exclusivity_verdicts,
@@ -21,33 +21,21 @@ from attnlight.report.study.texts import text
 from tests.cli.test_report import ATTACK, Page, files
 from tests.report.study.fake import REACH, FakeTagging, condition, conditions
 from tests.report.study.naive import mean, measure
+from tests.statistics.test_exclusivity import naive
 
 COST = 0.02
 QUESTION = text("questions", "exclusivity")
 RULES, MISSING = "Which comparisons are valid?", "What is missing?"
 
 
-def heights(fake: FakeTagging, cost: float = COST) -> list[tuple[float, float]]:
-    """Least and largest share of each seed at a cost: its envelope, corner by corner."""
-    found = []
-    for seed in sorted({run["seed"] for run in fake.runs if run["role"] == "adversary"}):
-        names = {r["name"]: r["lambda"] for r in fake.runs if r["seed"] == seed and r["term"]}
-        share = {name: measure(fake, name, "attention_js_share") for name in names}
-        tvd = {name: measure(fake, name, "prediction_tvd") for name in names}
-        (control,) = (name for name, lam in names.items() if not lam)
-        above = {name: max(tvd[name] - tvd[control], 0.0) for name, lam in names.items() if lam}
-        corners = [(0.0, share[control])]
-        for name in sorted(above, key=lambda name: (above[name], share[name])):
-            if above[name] == corners[0][0]:
-                corners[0] = (0.0, max(corners[0][1], share[name]))
-            elif share[name] > corners[-1][1]:
-                corners.append((above[name], share[name]))
-        least = corners[-1][1]
-        for (x0, y0), (x1, y1) in pairwise(corners):
-            if x0 <= cost <= x1:
-                least = y0 + (y1 - y0) * (cost - x0) / (x1 - x0)
-        found.append((least, least if max(above.values()) >= cost else 1.0))
-    return found
+def heights(fake: FakeTagging, cost: float = COST) -> list[float]:
+    """Share of each seed at a cost on its envelope."""
+    names = ("prediction_tvd", "attention_js_share")
+    points: dict[int, list[list[float]]] = {}
+    for run in (run for run in fake.runs if run["role"] == "adversary"):
+        measured = [measure(fake, run["name"], name) for name in names]
+        points.setdefault(run["seed"], []).append([run["lambda"], *measured])
+    return [naive(*np.transpose(of_seed), cost) for of_seed in points.values()]
 
 
 def numbers(cell: str) -> list[float]:
@@ -57,6 +45,11 @@ def numbers(cell: str) -> list[float]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return conditions(tmp_path_factory.mktemp("root"), sentences=20)
+
+
+@pytest.fixture(scope="module")
+def every(folders: dict[str, Path]) -> list[Condition]:
+    return read_conditions(folders)
 
 
 def pair(root: Path, **targets: FakeTagging) -> dict[str, Path]:
@@ -74,7 +67,7 @@ class TestTables:
         row = tables["exclusivity"].rows[0]
         names = ["tokens", "every token's tag", "residual readout", "with POS", "3", "0"]
         assert row[:6] == names
-        a, b = ([least for least, _ in heights(fake)] for fake in fakes.values())
+        a, b = map(heights, fakes.values())
         ends = np.clip(ttest_1samp(a, 0).confidence_interval(), 0, 1)
         assert numbers(row[6]) == pytest.approx([mean(a), *ends], abs=5.1e-4)
         zero = [f"adversary-kl-l0-s{seed}" for seed in range(3)]
@@ -92,8 +85,7 @@ class TestTables:
         row = grids["exclusivity"].rows[0]
         assert row[5] == "3"
         assert re.fullmatch(r"≥ .*, 1\.000\]", row[6])
-        least = mean([least for least, _ in heights(tokens)])
-        assert least == pytest.approx(numbers(row[6])[0], abs=5.1e-4)
+        assert mean(heights(tokens)) == pytest.approx(numbers(row[6])[0], abs=5.1e-4)
         assert grids["tokens_less_marked"].rows[0][-1].startswith("– [")  # noqa: RUF001
 
 
@@ -117,8 +109,8 @@ class TestVerdict:
         (said,) = answers(pair(tmp_path, **fakes))[QUESTION]
         assert said.startswith(f"Residual readout, with POS: tagging every token {claim}")
 
-    def test_three_seeds_are_too_few(self, folders: dict[str, Path]) -> None:
-        said = answers(folders)
+    def test_three_seeds_are_too_few(self, every: list[Condition]) -> None:
+        said = exclusivity_verdicts(every)
         assert len(said[QUESTION]) == 4
         assert all(": inconclusive: " in sentence for sentence in said[QUESTION])
         assert not any("is more exclusive" in sentence for sentence in said[QUESTION])
@@ -163,9 +155,8 @@ class TestVerdict:
 
 
 class TestFigure:
-    def test_panels_are_settings(self, folders: dict[str, Path]) -> None:
-        found = read_conditions(folders)
-        figure = draw_exclusivity(found)
+    def test_panels_are_settings(self, every: list[Condition]) -> None:
+        figure = draw_exclusivity(every)
         assert figure is not None
         assert [axes.get_title(loc="left") for axes in figure.axes] == [
             "residual readout, with POS",
@@ -174,7 +165,7 @@ class TestFigure:
             "text readout, without POS",
         ]
         assert len(figure.legends[0].get_texts()) == len(REACH)
-        (tokens,) = [one for one in found if one.name == "tokens-residual-pos"]
+        (tokens,) = [one for one in every if one.name == "tokens-residual-pos"]
         points = [
             (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
             for line in figure.axes[0].lines
@@ -192,8 +183,7 @@ class TestFigure:
         x, y = (np.asarray(values) for values in mean_curve.get_data())
         assert x[-1] == min(line.get_xdata()[-1] for line in lines if line.get_linewidth() == 0.7)
         for cost in (0.01, 0.02, 0.05):
-            expected = mean([least for least, _ in heights(fake, cost)])
-            assert np.interp(cost, x, y) == pytest.approx(expected, rel=1e-6)
+            assert np.interp(cost, x, y) == pytest.approx(mean(heights(fake, cost)), rel=1e-6)
 
     def test_no_curve_is_no_figure(self, tmp_path: Path) -> None:
         fake = FakeTagging(8)
@@ -204,9 +194,7 @@ class TestFigure:
 
 
 class TestFiles:
-    def test_are_all_there_and_the_same_every_time(
-        self, folders: dict[str, Path], tmp_path: Path
-    ) -> None:
+    def test_are_all_there(self, folders: dict[str, Path], tmp_path: Path) -> None:
         paths = write_exclusivity(folders, tmp_path / "one")
         names = [
             f"{t}.{k}" for t in ("exclusivity", "tokens_less_marked") for k in ("csv", "md", "tex")
@@ -214,19 +202,20 @@ class TestFiles:
         names += [f"curves.{kind}" for kind in ("svg", "pdf", "png")]
         names += ["index.html", "verdict.md", "verdict.csv", "runs.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
-        first = files(tmp_path / "one")
-        write_exclusivity(folders, tmp_path / "one")
-        assert files(tmp_path / "one") == first
         rows = list(csv.DictReader((tmp_path / "one/runs.csv").read_text().splitlines()))
         assert len(rows) == 12 * 18
         page = Page(tmp_path / "one/index.html")
         assert {r for r in page.references if not r.startswith("#")} == {*names} - {"index.html"}
         assert not re.search(r"\b(nan|NaN|inf|None)\b", page.text)
 
-    def test_names_are_no_markup(self, tmp_path: Path) -> None:
+    def test_names_are_no_markup_and_files_the_same_every_time(self, tmp_path: Path) -> None:
         fake = condition("tokens", seeds=1, lambdas=(0.0, 0.1), sentences=8)
         fake.head |= {"readout": "<b>", "corpus": ATTACK}
-        write_exclusivity({ATTACK: fake.write(tmp_path / "a")}, tmp_path / "out")
+        folder = fake.write(tmp_path / "a")
+        write_exclusivity({ATTACK: folder}, tmp_path / "out")
+        written = files(tmp_path / "out")
+        write_exclusivity({ATTACK: folder}, tmp_path / "out")
+        assert files(tmp_path / "out") == written
         page = Page(tmp_path / "out/index.html")
         assert not page.tags & {"script", "img", "b"}
         assert ATTACK in page.text
