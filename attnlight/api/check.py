@@ -96,6 +96,9 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
     flipped = batch.select(torch.arange(len(batch) - 1, -1, -1, device=batch.index.device))
     texts = [batch.select(batch.index == number) for number in batch.index]
     token_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
+    # More padding after each text, sentence and query; there are no labels.
+    wider = batch.apply(lambda values: pad(values, (0, _PADDING) * (values.ndim - 1), value=PAD))
+    padded = replace(wider, allowed_classes=batch.allowed_classes)
     real = token_mask[(output.rows[:, :1] == batch.index).int().argmax(-1)]
 
     def read(attention: Tensor) -> Tensor:
@@ -140,7 +143,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         "order: the output of a text depends on its place, or on the other texts": lambda: (
             same(model(flipped)) and all(same(model(text)) for text in texts)
         ),
-        "padding: more of it changes the output": lambda: same(model(_padded(batch))),
+        "padding: more of it changes the output": lambda: same(model(padded)),
         "original weights: the output with them differs from that without": lambda: same(
             model(batch, weights=weights)
         ),
@@ -166,9 +169,3 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         except Exception as error:  # noqa: BLE001 - a model of the user's own may raise anything
             name = sentence.partition(":")[0]
             yield f"{name}: the model raises {type(error).__name__}: {one_line(error)}."
-
-
-def _padded(batch: TextBatch) -> TextBatch:
-    """The batch, which has no labels, with more padding after each text, sentence and query."""
-    wider = batch.apply(lambda values: pad(values, (0, _PADDING) * (values.ndim - 1), value=PAD))
-    return replace(wider, allowed_classes=batch.allowed_classes)

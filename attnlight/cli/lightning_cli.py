@@ -42,7 +42,7 @@ from attnlight.cli.configuration import (
 from attnlight.cli.joining import ExitOnSignals, JoinTimeout
 from attnlight.cli.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.cli.quieten import quieten
-from attnlight.cli.resuming import forget_requeued, requeued, require_same_training
+from attnlight.cli.resuming import requeued, require_same_training
 from attnlight.data.encoding import Encoding
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
@@ -251,7 +251,11 @@ class AttnlightCLI(LightningCLI):
         if self._lock_folder() and verb == "fit":
             self.current_run.begin(names["wandb_id"], clear=self._replacing)
         if verb == "fit" and not config.trainer.fast_dev_run:
-            forget_requeued(self.current_run.folder, config.ckpt_path)
+            # Lightning would continue from what it saved before it requeued a job: within an epoch,
+            # whose remaining batches are not found again.
+            for path in self.current_run.folder.glob("hpc_ckpt_*.ckpt"):
+                if path.resolve() != Path(config.ckpt_path or "").resolve():
+                    path.unlink(missing_ok=True)
         self._started = time.monotonic()
 
     def _lock_folder(self) -> bool:

@@ -49,12 +49,6 @@ def end_with_parent(parent: int | None = None) -> None:
         sys.exit(1)
 
 
-def end_with_rank_zero() -> None:
-    """End with rank 0 if it started this rank; torchrun and srun end their ranks themselves."""
-    if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
-        end_with_parent(int(os.environ[RANK_ZERO]))
-
-
 def require_cores(accelerator: Any, devices: Any) -> None:  # noqa: ANN401
     """Raise `InputError` if the trainer would start more CPU processes than 4 and than 2 per core."""
     cores = os.cpu_count() or 1

@@ -54,16 +54,6 @@ def requeued(folder: Path, *, overwrite: bool) -> str | None:
     return str(path) if job is not None and job == os.environ.get("SLURM_JOB_ID") else None
 
 
-def forget_requeued(folder: Path, keep: str | None) -> None:
-    """Delete what Lightning saved before it requeued a job, but for the checkpoint to `keep`.
-
-    It would continue from it, within an epoch whose remaining batches are not found again.
-    """
-    for path in folder.glob("hpc_ckpt_*.ckpt"):
-        if path.resolve() != Path(keep or "").resolve():
-            path.unlink(missing_ok=True)
-
-
 def require_same_training(
     path: Path,
     config: Mapping[str, Any],

@@ -70,17 +70,16 @@ class Recurrence:
         steps: list[tuple[Tensor, ...]] = []
         held = 0
         for number, unfinished in enumerate(counts, 1):
-            if steps and held + unfinished > budget:
-                yield _joined(steps)
-                steps, held = [], 0
             state = [part[:unfinished] for part in state]
             gates = inputs.index_select(0, token[:unfinished] + number * self.step)
             self._advance(gates, state)
             place = places[:unfinished] + number * self.step
             steps.append((order[:unfinished], place, state[0].clone()))
             held += unfinished
-        if steps:
-            yield _joined(steps)
+            if number == len(counts) or held + counts[number] > budget:
+                gaps, positions, states = (torch.cat(parts) for parts in zip(*steps, strict=True))
+                yield gaps, positions, states
+                steps, held = [], 0
 
     def _advance(self, gates: Tensor, state: list[Tensor]) -> None:
         """One step, in place, of an LSTM with gates (n, 4 H) or of a GRU with gates (n, 3 H).
@@ -102,9 +101,3 @@ class Recurrence:
         update.add_(hidden_update).sigmoid_()
         candidate.addcmul_(reset, hidden_candidate).tanh_()
         hidden.sub_(candidate).mul_(update).add_(candidate)
-
-
-def _joined(steps: list[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Gaps, positions and states of several steps."""
-    gaps, places, states = (torch.cat(parts) for parts in zip(*steps, strict=True))
-    return gaps, places, states
