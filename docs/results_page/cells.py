@@ -16,22 +16,18 @@ from results_page.measures import resampled_auroc
 from results_page.tables import DASH, Row, column_mean, interval, over_seeds
 
 Cell = Callable[[Experiment], object]
-Rows = Callable[[Archive], Iterator[Row]]
 
 
-def by_model(models: Mapping[str, Row], cells: Mapping[str, Cell]) -> Rows:
-    """A table with a row for each archived model: its words, then a cell for each heading.
+def by_model(
+    archive: Archive, models: Mapping[str, Row], cells: Mapping[str, Cell]
+) -> Iterator[Row]:
+    """A row for each archived model: its words, then a cell for each heading.
 
     Cells of tests of a part of the split are of that part.
     """
-
-    def rows(archive: Archive) -> Iterator[Row]:
-        for name, words in models.items():
-            if name in archive:
-                found = {heading: cell(archive[name]) for heading, cell in cells.items()}
-                yield {**words, **found}
-
-    return rows
+    for name, words in models.items():
+        if name in archive:
+            yield {**words, **{heading: cell(archive[name]) for heading, cell in cells.items()}}
 
 
 @lru_cache(maxsize=8)

@@ -174,12 +174,13 @@ def arms(archive: Archive) -> Iterator[Row]:
         both = [archive[name].test("importance_correlation") for name in names]
         for place, (pair, (column, key)) in enumerate(PAIRS.items()):
             bilstm, average = (columns[column] for columns in both)
+            taus = [seeds_then_instances(x, bounds=(-1, 1)) for x in (bilstm, average)]
             yield {
                 "arm": "" if place else arm,
                 "tau between": pair,
                 "seeds": len(bilstm),
-                "BiLSTM": tau_over_seeds(bilstm),
-                "average encoder": tau_over_seeds(average),
+                "BiLSTM": with_deviation(taus[0], 2),
+                "average encoder": with_deviation(taus[1], 2),
                 "difference": difference_of_groups(average, bilstm, bounds=(-1, 1)),
                 "BiLSTM, published": (published["sst_bilstm"][key] or DASH).split()[0],
                 "average, published": (published["sst_average"][key] or DASH).split()[0],
@@ -216,10 +217,8 @@ def by_scale(archive: Archive) -> Iterator[Row]:
                 "seeds": len(best),
                 "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
                 "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-                **{f"tau, {pair}": tau_over_seeds(columns[x]) for pair, (x, _) in PAIRS.items()},
+                **{
+                    f"tau, {pair}": with_deviation(column_mean(columns, x), 2)
+                    for pair, (x, _) in PAIRS.items()
+                },
             }
-
-
-def tau_over_seeds(tau: NDArray[np.float64]) -> str:
-    """Mean of tau (S, n) ± its deviation over seeds, with its interval over seeds and texts."""
-    return with_deviation(seeds_then_instances(tau, bounds=(-1, 1)), 2)

@@ -33,7 +33,7 @@ LEAST, LEAST_SETTINGS = 30, 3  # checkpoints of either group, and settings, for 
 MATCHED = 0.25  # nats: checkpoints whose attention is as peaked
 UNSCORED = ("measured_use", "predictions")  # tests of labels and controls
 KEYS = ("setting", "treatment", "seed")
-KINDS = ("deceit", "displaced", "frozen")
+KINDS, ALARMS = ("deceit", "displaced", "frozen"), "false alarms"
 
 
 def archive_checkpoints(runs: Path, target: Path) -> list[str]:
@@ -140,13 +140,13 @@ class Checkpoints:
         return {kind: np.array(rows) & others for kind, rows in zip(KINDS, found, strict=True)}
 
     def noticed(self, measure: str) -> dict[str, MeanInterval]:
-        """Share of each kind that a measure notices, by thresholds fitted on the other settings."""
-        scored = self.scored(measure, "words")
-        return {kind: scored.noticed(rows) for kind, rows in self.kinds().items()}
+        """Share of each kind, and of what follows words, that a measure notices.
 
-    def false_alarms(self, measure: str) -> MeanInterval:
-        """Share of the checkpoints that follow words which a measure notices by these thresholds."""
-        return self.scored(measure, "words").noticed(self.groups("words")[0])
+        Thresholds are fitted on the other settings.
+        """
+        scored, (follows, _) = self.scored(measure, "words"), self.groups("words")
+        kinds = self.kinds() | {ALARMS: follows}
+        return {kind: scored.noticed(rows) for kind, rows in kinds.items()}
 
 
 def planned() -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from attnlight.figures import describe
 from attnlight.figures.style import styled
 from results_page.known_answers import (
+    ALARMS,
+    KINDS,
     LABELS,
     LEAST,
     LEAST_SETTINGS,
@@ -47,7 +49,8 @@ def on_one_screen(points: Checkpoints) -> Iterator[Row]:
         DASH if np.isnan(control.mean) else f"{number(control.mean, 2)} {named(name)['measure']}"
     )
     for measure in points.best().values():
-        known = {kind: x for kind, x in points.noticed(measure).items() if x.defined}
+        rates = points.noticed(measure)
+        known = {kind: rates[kind] for kind in KINDS if rates[kind].defined}
         fools = min(known, key=lambda kind: known[kind].mean, default=None)
         yield named(measure) | {
             **{f"AUC, {x}": interval(points.held_out[x][measure]) for x in LABELS},
@@ -78,8 +81,8 @@ def noticed(points: Checkpoints) -> Iterator[Row]:
     heads = {kind: f"{kind} (n = {rows.sum()})" for kind, rows in points.kinds().items()}
     for measure in [*points.best().values(), points.best_control()[0]]:
         rates = points.noticed(measure)
-        cells = {head: interval(rates[kind]) for kind, head in heads.items()}
-        yield named(measure) | cells | {"false alarms": interval(points.false_alarms(measure))}
+        heads |= {ALARMS: ALARMS}
+        yield named(measure) | {head: interval(rates[kind]) for kind, head in heads.items()}
 
 
 def by_kind(points: Checkpoints) -> str:
@@ -135,14 +138,14 @@ def sentences(points: Checkpoints) -> str:
             text += f"* **{named(measure)['test']}** is not scored yet.\n"
             continue
         verb = f"may decide (use of {labels})" if labels else "may only rank"
-        rates = points.noticed(measure).items()
-        notices = [f"{kind} {interval(rate)}" for kind, rate in rates if rate.defined]
+        rates = points.noticed(measure)
+        notices = [f"{kind} {interval(rates[kind])}" for kind in KINDS if rates[kind].defined]
         text += (
             f"* **{named(measure)['test']}** ({named(measure)['measure']}) {verb}: in a setting it was not fitted on it "
             f"tells attention that follows words from attention that does not with an area of "
             f"{interval(area)}, the best control ({named(name)['measure']}) with {number(control.mean, 2)}; "
             f"with a threshold set for 10 % false alarms (there "
-            f"{interval(points.false_alarms(measure))}) it notices "
+            f"{interval(rates[ALARMS])}) it notices "
             f"{', '.join(notices) or 'nothing yet'}.\n"
         )
     return text

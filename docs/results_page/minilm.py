@@ -57,9 +57,10 @@ CONTROL = {
 }
 TESTS = {name: COLUMNS | (CONTROL if name == "minilm_last" else {}) for name in MODELS}
 _WORDS = {name: {"model": words} for name, words in MODELS.items()}
-accuracy = cells.by_model(
-    _WORDS,
-    {
+accuracy = partial(
+    cells.by_model,
+    models=_WORDS,
+    cells={
         "seeds": lambda runs: len(runs.seeds),
         "test texts": cells.cell("predictions", "index", len),
         "epoch chosen": cells.epochs,
@@ -80,9 +81,10 @@ def _mean(runs: Experiment, test: str, column: str) -> str:
 
 
 # Tau of attention with each importance, shuffled attention, and worst-case attention.
-jain_wallace = cells.by_model(
-    _WORDS,
-    {
+jain_wallace = partial(
+    cells.by_model,
+    models=_WORDS,
+    cells={
         "seeds": lambda runs: len(runs.seeds),
         "texts": cells.cell("importance_correlation", "index", len),
         **{

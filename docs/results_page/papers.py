@@ -56,19 +56,19 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
         else {}
     )
 
-    def row(claim: Mapping[str, Any]) -> Row:
-        cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]
-        models = [case.models for case in cases]
-        listed = " + ".join(map(str, models)) if len(cases) <= _LISTED else str(sum(models))
-        return {
-            **{key: claim[key] for key in ("claim", "published")},
-            "here": ours(cases),
-            "models": listed,
-            "outcome": outcome(cases, str(claim["published"])),
-            "tested reason for a difference": said[claim["reason"]] if "reason" in claim else DASH,
-        }
-
-    return {place: table(map(row, claims), 6) for place, claims in papers.items()}
+    found = {}
+    for place, claims in papers.items():
+        rows: list[Row] = []
+        for claim in claims:
+            cases = [case for of in claim["cases"] for case in cases_of(claim, of, tables)]
+            models = [case.models for case in cases]
+            listed = " + ".join(map(str, models)) if len(cases) <= _LISTED else str(sum(models))
+            row = {"claim": claim["claim"], "published": claim["published"], "here": ours(cases)}
+            row |= {"models": listed, "outcome": outcome(cases, str(claim["published"]))}
+            reason = said[claim["reason"]] if "reason" in claim else DASH
+            rows.append(row | {"tested reason for a difference": reason})
+        found[place] = table(rows, 6)
+    return found
 
 
 def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) -> Iterator[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -87,9 +88,10 @@ def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
             yield row
 
 
-permutation = cells.by_model(
-    {name: {"corpus": words} for name, words in (TEXT | NAMES).items()},
-    {
+permutation = partial(
+    cells.by_model,
+    models={name: {"corpus": words} for name, words in (TEXT | NAMES).items()},
+    cells={
         "texts": cells.cell(_SHUFFLED, "index", len),
         "maximum attention, mean": cells.cell(_SHUFFLED, "max_attention", mean_over_seeds),
         "median TVD, median over texts": cells.cell(
