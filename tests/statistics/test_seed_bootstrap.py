@@ -165,7 +165,10 @@ def simulated(random: np.random.Generator, texts: Floats, sd: float, seeds: int)
 
 @pytest.mark.parametrize(
     ("sd", "sizes"),
-    [(0.03, (3,)), (0.15, (10,)), (0.03, (3, 5)), (0.15, (10, 3))],
+    [
+        *((sd, (seeds,)) for sd in (0.03, 0.15) for seeds in (3, 5, 10)),
+        *((0.03, (3, 5)), (0.15, (5, 5)), (0.15, (10, 3))),
+    ],
 )
 def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
     """Of 200 texts: a percentile bootstrap of seeds and texts holds the truth in .76 to .95."""
@@ -179,7 +182,7 @@ def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
     assert 0.93 <= held / STUDIES <= 0.97
 
 
-@pytest.mark.parametrize("seeds", [3, 10])
+@pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_coverage_of_skewed_seeds_is_lower(seeds: int) -> None:
     """What the module says of exponential effects."""
     random, held = np.random.default_rng(0), 0
