@@ -128,7 +128,7 @@ class TokenDataset(Dataset[TextBatch]):
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
         self._has_token_labels = self.labels is None and TAGS in names
         if self._has_token_labels:
-            self.extras.remove(TAGS)
+            self.extras.remove(TAGS)  # kept in `_extras`, to be padded alike
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens its own memory map instead of receiving a copy of the corpus.

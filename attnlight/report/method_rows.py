@@ -225,7 +225,7 @@ def _add_measure(
     significant = np.zeros_like(p_values, dtype=bool)
     for (i, j), mean, p_holm in zip(pairs, means, adjusted, strict=True):
         significant[i, j] = significant[j, i] = p_holm < ALPHA
-        pair = {"measure": measure.column, "first": labels[i], "second": labels[j]}
+        pair: dict[str, Any] = {"measure": measure.column, "first": labels[i], "second": labels[j]}
         pair |= {"difference": mean.mean, "low": mean.low, "high": mean.high, "n": mean.defined}
         result.pairs.append(pair | {"p": p_values[i, j], "p_holm": p_holm})
     for label, letters in zip(labels, shared_letters(significant), strict=True):
