@@ -112,13 +112,7 @@ def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
 
 
 def opposing(probability: Prediction, items: Sequence[int], alone: bool) -> frozenset[int]:
-    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median.
-
-    Args:
-        probability: The probability of the class when only some of the items remain.
-        items: The items.
-        alone: An only item cannot be removed.
-    """
+    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median."""
     if alone and len(items) == 1:
         return frozenset()
 
@@ -140,19 +134,7 @@ def faithfulness(
     own: bool = False,
     keep_opposing: bool = False,
 ) -> dict[str, list[float]]:
-    """Each measure of each method and of random at each share, by `<measure>_<method>`.
-
-    Args:
-        model: The model.
-        single: A batch of one text.
-        row: The row of its output.
-        methods: Attribution methods.
-        shares: Shares of the items.
-        replacement: What becomes of the other items.
-        draws: Random orders of more than 7 items.
-        own: The row is a token, which is not among its items.
-        keep_opposing: Leave the items that speak against the prediction out of the rankings.
-    """
+    """Each measure of each method and of random at each share, by `<measure>_<method>`."""
     with torch.no_grad():
         output = model(single)
     place = int(output.rows[row, 1])

@@ -111,19 +111,6 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
     assert list((tmp_path / "figures/test").glob("base_divergence.*"))
 
 
-def test_a_variant_brings_its_base_and_drifts(tmp_path: Path, corpus: Planted) -> None:
-    base = save_base(tmp_path / "base.ckpt", corpus)
-    task = SeedVariant(corpus.spec, str(base), optimizer={"learning_rate": 0.03})
-    started = trainer(tmp_path, BaseDivergence(every_n_epochs=2), max_epochs=4)
-    started.fit(task, datamodule=corpus)
-    records = sorted((tmp_path / "records/val").iterdir())
-    assert [path.stem for path in records] == ["base_divergence-1", "base_divergence-3"]
-    means = [read_record(path).columns["attention_js"].mean() for path in records]
-    assert means[0] != means[1]
-    logged = started.callback_metrics["val/base_divergence/attention_js"]
-    assert float(logged) == pytest.approx(means[1], rel=1e-5)
-
-
 def in_order(state: dict[str, Tensor], order: list[int]) -> dict[str, Tensor]:
     """The parameters of a tagger with its heads in another order: the same model."""
     moved = dict(state)

@@ -210,15 +210,6 @@ class TestKnownReasons:
             expected = found[name] if evidence else torch.full_like(found[name], torch.nan)
             torch.testing.assert_close(found[f"{name}_proven"], expected, equal_nan=True)
 
-    def test_a_model_of_everything_is_proven_where_nothing_else_decides(self) -> None:
-        batch = stories()
-        found = swapped(Counting(PLACES, "all"), batch)
-        assert 0 < found["flips_with_evidence"].mean() < 1
-        assert 0 < found["flips_with_others"].mean() < 1
-        # Proven needs all of one and nothing of the other.
-        both = (found["flips_with_evidence"] == 1) & (found["flips_with_others"] == 0)
-        assert torch.equal(found["proven"] == 1, both)
-
     def test_evidence_without_the_answer_is_undefined_and_counted(self) -> None:
         batch = stories()
         assert batch.labels is not None

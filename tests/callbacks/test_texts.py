@@ -8,11 +8,9 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from attnlight.callbacks import Texts
-from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.errors import InputError
@@ -118,14 +116,6 @@ def test_scores_by_brute_force(written: tuple[Path, Path]) -> None:
             if np.abs(of(candidate, items) - original).sum() / 2 <= 0.01:
                 assert js(weights, candidate) <= js(weights, worst) + 1e-6
     assert flipped > 0
-
-
-def test_one_row_of_each_text_is_chosen_whatever_the_order() -> None:
-    rows = torch.tensor([[text, place] for text in (3, 8, 11) for place in range(6)])
-    chosen = one_row_of_each_text(rows, torch.tensor([11, 3]), 0)
-    assert sorted(rows[chosen][:, 0].tolist()) == [3, 11]
-    turned = one_row_of_each_text(rows.flip(0), torch.tensor([3, 11]), 0).flip(0)
-    assert torch.equal(chosen, turned)
 
 
 def test_a_data_set_without_words_is_refused() -> None:

@@ -166,14 +166,7 @@ def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[
 
 
 def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) -> Found:
-    """What `AttentionPermutation` measures: read the token under one shuffle after the other.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        orders: Orders of its items, (K, N).
-        head_draws: How many of them each head is shuffled by.
-    """
+    """What `AttentionPermutation` measures: read the token under one shuffle after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.softmax(-1), int(logits.argmax())
 
@@ -199,15 +192,7 @@ def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) ->
 def erased_alone(
     sentence: Sentence, token: int, absolute: bool = False, draws: Sequence[str] = (), seed: int = 0
 ) -> Found:
-    """What `SingleErasure` measures: erase one item after the other.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        absolute: Rank by the size of the gradient.
-        draws: Compare with another item that is `drawn`, or `released`, as by the released code.
-        seed: Seed of the draws.
-    """
+    """What `SingleErasure` measures: erase one item after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.double().softmax(-1), int(logits.argmax())
     slope, items = gradient(sentence, token, absolute), range(len(sentence))
@@ -262,16 +247,7 @@ def erased_in_turn(
     uniform: bool = False,
     unopposed: bool = False,
 ) -> Found:
-    """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        random: Random orders of its items, (K, N), of which a head alone takes the first.
-        absolute: Rank by the size of the gradient.
-        uniform: Attend to all items alike when none is left.
-        unopposed: Rank by attention without the items that speak against the prediction, too.
-    """
+    """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips."""
     own, items = sentence.output.weights[token], set(range(len(sentence)))
     slope = gradient(sentence, token, absolute)
 
