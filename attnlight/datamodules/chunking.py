@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
-from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.parts import open_sentences, select_splits
+from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
 from attnlight.data.splits import SplitNames, complete_sources, named_sources
@@ -147,7 +147,7 @@ class ChunkingDataModule(CorpusDataModule):
         self.target, self.target_spec = target_spec.target, target_spec
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         raise InputError(
             f"{self.corpus_name} is not the corpus that the tagger was trained on; taggers are "
             "only evaluated on their training corpus: give the `data` of its fit.yaml."

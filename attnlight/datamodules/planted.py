@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from attnlight.batch import UNK
 from attnlight.data.dataset import split_writer
-from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec
+from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -102,7 +102,7 @@ class PlantedEvidence(CorpusDataModule):
             self.sentence_rules = SentenceRules(length=sentence_length)
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         super().evaluate_as(encoding, name)
         encoding.require_classes(self.planted.classes, self.corpus_name)
         rules = self.sentence_rules
@@ -125,10 +125,10 @@ class PlantedEvidence(CorpusDataModule):
         tokenizer, classes = self.planted.tokenizer_json(), list(self.planted.classes)
         ids, labels = np.arange(len(self.planted.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:
-            vocabulary, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
+            vocabulary, classes = self.encoding.parsed_tokenizer.get_vocab(), self.encoding.classes
             ids = np.array([vocabulary.get(word, UNK) for word in self.planted.words], np.int32)
             labels = np.array([classes.index(name) for name in self.planted.classes])
-            tokenizer = self.encoding.tokenizer_json
+            tokenizer = str(self.encoding.tokenizer)
         integers = pyarrow.list_(pyarrow.int32())
         kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
         kinds |= {"tokens": integers, "evidence": pyarrow.list_(pyarrow.int8())}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from tests.commands import CONFIGS
@@ -88,8 +88,7 @@ def test_nothing_read_before_stays_once_the_corpus_is_encoded_as_another() -> No
     )
     own = (data.fingerprint, data.prepare(), data.vocab_size, data.tokenizer_json)
     assert int(data.dataset("test")[range(31)].tokens.max()) >= other.vocab_size
-    encoding = Encoding(other.fingerprint, other.tokenizer_json, tuple(other.classes))
-    data.evaluate_as(encoding, "other")
+    data.evaluate_as(RawText.of_corpus(other), "other")
     found = (data.fingerprint, data.prepare(), data.vocab_size, data.tokenizer_json)
     assert found[2:] == (other.vocab_size, other.tokenizer_json)
     assert set(found).isdisjoint(own)
