@@ -78,11 +78,8 @@ class _RaggedColumn:
 class TokenDataset(Dataset[TextBatch]):
     """Texts or pairs of one split; `dataset[[3, 1, 4]]` is a batch.
 
-    Texts of pairs are the passages. Batches of pairs have `query` and `query_mask` and, where the
-    corpus restricts the answers, `allowed_classes`.
-
-    Where tokens have labels, those of a batch are (B, N), -100 on padding and on tokens that are
-    not predicted.
+    Texts of pairs are the passages. Where tokens have labels, those of a batch are (B, N), -100 on
+    padding and on tokens that are not predicted.
 
     Beyond the memory map it takes 20 bytes per text: `index`, `label` and `length` as arrays.
 

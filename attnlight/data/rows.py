@@ -80,11 +80,7 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of columns of equal length.
-
-    Raises:
-        InputError: They are splits, or no such columns.
-    """
+    """The rows of columns of equal length."""
     if any(
         isinstance(column, Mapping | HasColumns) or hasattr(column, "column_names")
         for column in columns.values()
@@ -109,16 +105,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]:  # noqa: ANN401
-    """The columns of a row that are read, with its text as `text`.
-
-    Args:
-        row: The row.
-        number: Its place in the data.
-        names: The names that its label counts; None: those of the model.
-
-    Raises:
-        InputError: The row has another form, no text or two.
-    """
+    """The columns of row `number` that are read, with its text as `text`; `names` are those of its labels."""
     place = f"row {number} of the data"
     given = {"text": row} if isinstance(row, str) else row
     if isinstance(row, tuple) and len(row) == 2:

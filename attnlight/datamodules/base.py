@@ -147,10 +147,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         return {}
 
     def evaluate_as(self, encoding: RawText, name: str) -> None:
-        """Use the encoding of a trained model, to evaluate the model on this corpus.
-
-        Tokenizer, sentence rules and class names come from the model; this corpus selects the texts
-        of each split. It needs neither a training split nor a vocabulary.
+        """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.
 
         Args:
             encoding: RawText of the corpus that the model was trained on.
@@ -202,9 +199,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
 
-        Safe when several processes call it at once: one writes, the others wait. The folder appears
-        under its name only when it is complete, and is written again if the first call of a process
-        finds it damaged.
+        Safe when several processes call it at once (`prepare_once`).
 
         Raises:
             InputError: The cache folder cannot be created, a split is empty or has only one class,
@@ -331,11 +326,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _loader(
         self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split; with `pad` all have equally many.
-
-        Raises:
-            InputError: The corpus lacks the split, or there are more devices than texts.
-        """
+        """This device's share of the batches of a split; with `pad` all have equally many."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         if len(dataset) < world:

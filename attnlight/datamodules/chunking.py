@@ -83,21 +83,10 @@ class ChunkingDataModule(CorpusDataModule):
     training sentences is used. The vocabulary and the values of features come from the remaining
     ones. Sentences that occur in two splits are counted in `corpus.json` (`also_in`).
 
-    `target` selects what is predicted of a sentence, and so the rows of a tagger's output:
-
-    * `tokens`: the tag of each token.
-    * `marked`: the tag of one token, of the same classes. It is token number k mod T of a sentence
-      of T tokens, with k the one number of `attnlight.functional.draw_keys(mark_seed, index, 0, 1,
-      1)` and index the sentence's row in the source, so that no other option changes it.
-    * `sentence`: whether a chunk of the type `sentence_chunk` occurs, predicted at a boundary token
-      before the sentence that attends to the sentence and is not attended to. Classes are `no SBAR`
-      and `SBAR`.
-
-    A batch has labels (B, N), -100 on padding and on tokens without a prediction; `marked` in
-    `extras`, 1 on tokens with a prediction, unless all have one; and each feature in `extras`,
-    (B, N), ids with 0 on padding and 1 for values that do not occur in training. Characters are
-    packed to keep that shape: eight in each number of `characters_0`, `characters_1` and so on, one
-    byte each, lowest byte first.
+    `target` selects what is predicted of a sentence (`Target`). A batch has labels (B, N), -100 on
+    padding and on tokens without a prediction; `marked` in `extras`, 1 on tokens with a prediction,
+    unless all have one; and each feature in `extras` (`FeatureRules.columns`), (B, N), ids with 0 on
+    padding and 1 for values that do not occur in training.
 
     Args:
         corpus: The corpus.

@@ -72,9 +72,7 @@ class PlantedEvidence(CorpusDataModule):
       distractor);
     * fillers, and negators before a filler: 0.
 
-    With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), for hierarchical
-    models; the texts are the same. If a sentence ends with a negator, the next one begins with its
-    keyword.
+    With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
 
     Args:
         sizes: The number of texts of each split.

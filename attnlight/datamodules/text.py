@@ -46,11 +46,9 @@ class TextDataModule(CorpusDataModule):
     `corpus.json` (`also_in`) and in the line that is printed when the corpus is prepared.
 
     With `sentences` each text (or token list, joined with spaces) is split into sentences, which
-    are tokenised separately; sentences without a token are dropped. Boundary tokens cannot be used
-    then. Serrano & Smith (2019) exclude long documents from training and validation, but not from
-    testing (Yahoo! Answers: at most 50 sentences of 350 tokens; Yelp: 43 of 200). Here
-    `max_sentences` and `max_sentence_tokens` truncate them instead, so that every document is used;
-    test texts are truncated only with `cap_test`. What is removed is counted in `corpus.json`.
+    are tokenised separately; sentences without a token are dropped. Where Serrano & Smith (2019)
+    exclude long documents from training and validation, `max_sentences` and `max_sentence_tokens`
+    truncate them; what is removed is counted in `corpus.json`.
 
     Args:
         corpus: The corpus and its columns.

@@ -188,14 +188,7 @@ def _compare(
     values: Mapping[str, NDArray[np.float64]],
     clusters: NDArray[np.int64],
 ) -> None:
-    """Add the means of a measure, and the tests between the methods that have values.
-
-    Args:
-        found: What they are added to.
-        measure: The measure.
-        values: Its values (R,) by method, NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order.
-    """
+    """Add the means of a measure by method, (R,) each, and the tests between methods that have values."""
     from attnlight.statistics.bootstrap import bootstrap_means
     from attnlight.statistics.paired import holm
     from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
