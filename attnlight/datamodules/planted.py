@@ -152,22 +152,6 @@ class PlantedEvidence(CorpusDataModule):
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
 
-    def negated(self, split: str) -> NDArray[np.bool_]:
-        """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
-        dataset, negators = self.dataset(split), self.planted.first_negator
-        negated = np.zeros(len(dataset), np.bool_)
-        for start in range(0, len(dataset), 1024):
-            batch = dataset[range(start, min(start + 1024, len(dataset)))]
-            tokens = batch.tokens[batch.mask].numpy()
-            keyword = tokens >= negators + self.planted.negators
-            negator = (tokens >= negators) & ~keyword
-            pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
-            lengths = dataset.lengths[start : start + 1024]
-            negated[start : start + 1024] = np.logical_or.reduceat(
-                pairs, lengths.cumsum() - lengths
-            )
-        return negated
-
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
     """Arrow lists of `counts` values each."""
