@@ -328,7 +328,7 @@ class HasEncoding(Protocol):
 
     @staticmethod
     def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> object:
-        """The `Encoding` of its texts."""
+        """The `RawText` that encodes its texts."""
         ...
 
 

@@ -14,6 +14,7 @@ from attnlight.__main__ import main
 from attnlight.datamodules import PlantedEvidence
 from attnlight.records import read_record
 from tests.commands import CONFIGS, CPU, QUIET, experiment
+from tests.datamodules.reading import negated
 
 NARROW = [
     "--data.train_size=4000",
@@ -43,9 +44,9 @@ def test_words_alone_decide_where_nothing_is_negated(here: Path) -> None:
 
 @pytest.mark.slow
 def test_negation_takes_a_reader_of_word_order(here: Path) -> None:
-    negated = PlantedEvidence(negation=0.4).negated("test")
-    assert 0.3 < negated.mean() < 0.5
+    turned = negated(PlantedEvidence(negation=0.4), "test")
+    assert 0.3 < turned.mean() < 0.5
     assert right("planted_negation_bilstm", *NARROW).mean() >= 0.95
     words_alone = right("planted_negation_none", *WORDS_ALONE)
-    assert words_alone[negated].mean() <= 0.6
+    assert words_alone[turned].mean() <= 0.6
     assert words_alone[~negated].mean() >= 0.8  # it did learn what words say by themselves

@@ -43,7 +43,7 @@ from attnlight.cli.joining import ExitOnSignals, JoinTimeout
 from attnlight.cli.processes import RANK_ZERO, join_timeout, require_cores
 from attnlight.cli.quieten import quieten
 from attnlight.cli.resuming import requeued, require_same_training
-from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
@@ -188,9 +188,9 @@ class AttnlightCLI(LightningCLI):
             checkpoint = read_checkpoint(config.ckpt_path)
             # Lightning logs the last step of an epoch as one less.
             self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
-            spec = checkpoint["hyper_parameters"].get("spec")
-            encoding = Encoding.from_checkpoint(checkpoint[CHECKPOINT_KEY], spec)
-            if encoding is not None and data.fingerprint != encoding.corpus:
+            encoding = RawText.from_dict(checkpoint[CHECKPOINT_KEY])
+            encoding.paired = bool((checkpoint["hyper_parameters"].get("spec") or {}).get("query"))
+            if encoding.corpus is not None and data.fingerprint != encoding.corpus:
                 config.corpus = corpus_name(name, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}

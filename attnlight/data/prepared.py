@@ -41,8 +41,7 @@ def prepare_once(target: Path, write: Callable[[Path], None]) -> None:
     """Create the folder `target` unless it exists undamaged.
 
     Safe when several processes call it at once: one writes, the others wait. The content is written
-    beside `target` and renamed at the end, so that leftovers of a killed process are never used;
-    the next call removes them. A damaged folder is replaced, with one line on stderr; a process
+    beside `target` and renamed at the end; leftovers of a killed process are removed. A damaged folder is replaced, with one line on stderr; a process
     that has its files open keeps reading the old ones.
 
     Args:

@@ -1,7 +1,8 @@
-"""Encode raw text from a checkpoint alone, as the training corpus was encoded."""
+"""Encode raw text or another corpus from a checkpoint alone, as the training corpus was encoded."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -33,7 +34,7 @@ class HasColumns(Protocol):
 
 @dataclass
 class RawText:
-    """Encodes raw text like the training corpus; checkpoints store its fields.
+    """The encoding of a model's corpus, for raw text and other corpora; checkpoints store its fields.
 
     Attributes:
         tokenizer: The tokenizer as JSON text; None before training.
@@ -43,6 +44,7 @@ class RawText:
             have a dimension of sentences, (B, S, N). None: texts were not split into sentences.
         features: `TokenFeatures.as_dict` of the corpus; None: tokens have no features.
         whole_words: Whether batches have a dimension of words, (B, W, N), see `TokenDataset`.
+        paired: Whether texts are passages with a query each; not stored.
     """
 
     tokenizer: str | None = None
@@ -51,6 +53,7 @@ class RawText:
     sentences: dict[str, Any] | None = None
     features: dict[str, Any] | None = None
     whole_words: bool = False
+    paired = False
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
@@ -71,6 +74,23 @@ class RawText:
         """The encoder stored in a checkpoint's metadata; keys that are not fields are ignored."""
         values: dict[str, Any] = {entry.name: stored.get(entry.name) for entry in fields(cls)}
         return cls(**values)
+
+    def identity(self) -> dict[str, Any]:
+        """What determines the content of a corpus that is encoded alike, as plain JSON."""
+        digest = hashlib.sha256(str(self.tokenizer).encode()).hexdigest()[:16]
+        return {"tokenizer": digest, "classes": self.classes, "sentences": self.sentences}
+
+    def require_classes(self, names: Sequence[str], corpus: str) -> None:
+        """Check that a corpus has the same class names, in any order.
+
+        Raises:
+            InputError: Its class names differ.
+        """
+        if set(names) != set(self.classes):
+            raise InputError(
+                f"{corpus} has the classes {', '.join(names)}; the checkpoint's model expects "
+                f"{', '.join(self.classes)}: rename them with `classes` of `data`."
+            )
 
     @cached_property
     def parsed_tokenizer(self) -> Tokenizer:

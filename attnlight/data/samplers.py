@@ -75,8 +75,7 @@ class OnceSampler(DistributedSampler[list[int]]):
     a run limited to some batches covers all lengths.
 
     With `pairs`, batches with too many pairs of tokens are divided further, on all ranks alike:
-    tests of a tagger need memory for each pair of a token and an item, of which a batch of long
-    sentences has many more than one of short sentences.
+    tests of a tagger need memory for each pair of a token and an item.
 
     Args:
         lengths: Number of ids of each text, (n,), or several lengths, (n, K): texts are sorted by

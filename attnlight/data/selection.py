@@ -87,12 +87,7 @@ class SelectedRows:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def keep(self, rows: Rows, option: str, value: object) -> None:
-        """Keep these rows; drop and count all others.
-
-        Args:
-            rows: The rows to keep.
-            option: Name of the option that drops the others.
-            value: Its value, for messages.
+        """Keep these rows; drop all others and count them by the option that drops them.
 
         Raises:
             InputError: No row is left.

@@ -61,7 +61,8 @@ class Target:
         Args:
             tags: Tags of the T tokens.
             numbers: Number of each tag.
-            row: The sentence's row in the source, which determines the token of `marked`.
+            row: The sentence's row in the source, which alone determines the token of `marked`: that
+                of number `draw_keys(mark_seed, row, 0, 1, 1)` modulo T.
         """
         if self.target == "sentence":
             present = any(split_tag(tag)[1] == self.sentence_chunk for tag in tags)

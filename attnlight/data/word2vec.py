@@ -127,11 +127,9 @@ def train_word2vec(
 ) -> TrainedVectors:
     """Train word vectors.
 
-    The same sentences and settings give the same vectors in any process: one worker reads the
-    sentences in order, and gensim 4 initialises a word by the seed and the word's rank alone,
-    independently of `PYTHONHASHSEED` and `hashfxn`. Words with equal counts are ranked
-    alphabetically, because the order of gensim's own sort depends on the processor. Rounding may
-    still differ between processors.
+    The same sentences and settings give the same vectors in any process but for rounding: one worker
+    reads the sentences in order, and gensim 4 initialises a word by the seed and the word's rank
+    alone. Words with equal counts are ranked alphabetically.
 
     Args:
         sentences: The words of each sentence; windows do not cross sentences. Each iteration

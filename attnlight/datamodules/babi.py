@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from typing_extensions import override
 
 from attnlight.data.babi import PLACES, WORDS, BabiTask, generate_questions
-from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.data.sources import Source, silent
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -159,7 +159,7 @@ class BabiStories(CorpusDataModule):
         return self._pairs.sources
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         super().evaluate_as(encoding, name)
         self._pairs.evaluate_as(encoding, name)
 

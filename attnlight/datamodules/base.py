@@ -20,11 +20,11 @@ from typing_extensions import override
 
 from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.encoding import Encoding
 from attnlight.data.features import TokenFeatures
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
+from attnlight.data.raw_text import RawText
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
@@ -91,7 +91,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             model of the Trainer says so (`whole_words`).
         paired: Whether texts are passages with a query each.
         target: What a tagger predicts, where a corpus has a choice.
-        encoding: Encoding of a trained model, used in place of the corpus's own.
+        encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
     """
 
@@ -102,7 +102,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     whole_words: bool = False
     paired: bool = False
     target: TargetName = "tokens"
-    encoding: Encoding | None = None
+    encoding: RawText | None = None
     recorded_as: str | None = None
 
     @flat_options
@@ -146,14 +146,11 @@ class CorpusDataModule(LightningDataModule, ABC):
         """The source of each split; empty for a generated corpus."""
         return {}
 
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
-        """Use the encoding of a trained model, to evaluate the model on this corpus.
-
-        Tokenizer, sentence rules and class names come from the model; this corpus selects the texts
-        of each split. It needs neither a training split nor a vocabulary.
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
+        """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.
 
         Args:
-            encoding: Encoding of the corpus that the model was trained on.
+            encoding: RawText of the corpus that the model was trained on.
             name: Name of this corpus in records.
 
         Raises:
@@ -168,9 +165,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             )
         self.encoding, self.recorded_as = encoding, name
         sentences = encoding.sentences
-        self.sentence_rules = (
-            None if sentences is None else SentenceRules.from_identity(dict(sentences))
-        )
+        self.sentence_rules = None if sentences is None else SentenceRules.from_identity(sentences)
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
         for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
@@ -204,9 +199,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
 
-        Safe when several processes call it at once: one writes, the others wait. The folder appears
-        under its name only when it is complete, and is written again if the first call of a process
-        finds it damaged.
+        Safe when several processes call it at once (`prepare_once`).
 
         Raises:
             InputError: The cache folder cannot be created, a split is empty or has only one class,
@@ -333,11 +326,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     def _loader(
         self, split: str, training: bool = False, pad: bool = False
     ) -> DataLoader[TextBatch]:
-        """This device's share of the batches of a split; with `pad` all have equally many.
-
-        Raises:
-            InputError: The corpus lacks the split, or there are more devices than texts.
-        """
+        """This device's share of the batches of a split; with `pad` all have equally many."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         if len(dataset) < world:

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
-from attnlight.data.encoding import Encoding
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.parts import open_sentences, select_splits
+from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
 from attnlight.data.splits import SplitNames, complete_sources, named_sources
@@ -83,21 +83,10 @@ class ChunkingDataModule(CorpusDataModule):
     training sentences is used. The vocabulary and the values of features come from the remaining
     ones. Sentences that occur in two splits are counted in `corpus.json` (`also_in`).
 
-    `target` selects what is predicted of a sentence, and so the rows of a tagger's output:
-
-    * `tokens`: the tag of each token.
-    * `marked`: the tag of one token, of the same classes. It is token number k mod T of a sentence
-      of T tokens, with k the one number of `attnlight.functional.draw_keys(mark_seed, index, 0, 1,
-      1)` and index the sentence's row in the source, so that no other option changes it.
-    * `sentence`: whether a chunk of the type `sentence_chunk` occurs, predicted at a boundary token
-      before the sentence that attends to the sentence and is not attended to. Classes are `no SBAR`
-      and `SBAR`.
-
-    A batch has labels (B, N), -100 on padding and on tokens without a prediction; `marked` in
-    `extras`, 1 on tokens with a prediction, unless all have one; and each feature in `extras`,
-    (B, N), ids with 0 on padding and 1 for values that do not occur in training. Characters are
-    packed to keep that shape: eight in each number of `characters_0`, `characters_1` and so on, one
-    byte each, lowest byte first.
+    `target` selects what is predicted of a sentence (`Target`). A batch has labels (B, N), -100 on
+    padding and on tokens without a prediction; `marked` in `extras`, 1 on tokens with a prediction,
+    unless all have one; and each feature in `extras` (`FeatureRules.columns`), (B, N), ids with 0 on
+    padding and 1 for values that do not occur in training.
 
     Args:
         corpus: The corpus.
@@ -147,7 +136,7 @@ class ChunkingDataModule(CorpusDataModule):
         self.target, self.target_spec = target_spec.target, target_spec
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         raise InputError(
             f"{self.corpus_name} is not the corpus that the tagger was trained on; taggers are "
             "only evaluated on their training corpus: give the `data` of its fit.yaml."

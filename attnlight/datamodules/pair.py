@@ -24,9 +24,8 @@ class PairDataModule(TextDataModule):
     """Passages with a query each: questions over a text, hypotheses over a premise.
 
     A row is a passage, a query and the answer or relation that `label` names. Passage and query are
-    encoded by one tokenizer, and its vocabulary is learned from both: a word's document frequency
-    counts passages and queries alike. `truncate` applies to both, the length limits to passages. A
-    query without a token is refused.
+    encoded by one tokenizer, and its vocabulary is learned from both. `truncate` applies to both, the
+    length limits to passages. A query without a token is refused.
 
     The passage is a text or a list of sentences, which are joined with spaces; with `splitting:
     punctuation` the full stop of each is a token. Passages that are lists may have `evidence`: the
@@ -34,19 +33,11 @@ class PairDataModule(TextDataModule):
     all tokens of these sentences. Passages from which `truncate` removed a token of a supporting
     sentence are counted (`evidence_cut` in `corpus.json`).
 
-    `validation_fraction` and `test_fraction` choose whole stories: a passage stays with equal ones
-    and, if it is a list, with those that it continues or that continue it, such as the questions
-    asked in the course of one story. Of each class at most the fraction is chosen. `subset` chooses
+    `validation_fraction` and `test_fraction` choose whole stories (`select_splits`). `subset` chooses
     single pairs, and `also_in` counts them.
 
     A batch has `query` and `query_mask` (B, M) and, with `candidates`, `allowed_classes` (B, C).
-    Batches hold pairs of similar length, of passages first.
-
-    Rows that are generated rather than read come from a subclass of `Source`, given as `train`,
-    `validation` and `test`: `load` returns them as a `datasets.Dataset` with these columns, and
-    `identity` returns what determines them, as plain JSON. A corpus of such rows is a
-    `CorpusDataModule` with `paired = True` that holds a `PairDataModule` and delegates `sources`,
-    `recipe`, `build` and `evaluate_as` to it.
+    Rows that are generated rather than read come from a subclass of `Source`, see `BabiStories`.
 
     Args:
         path: Hub id, or a local folder or file that `datasets` can read.

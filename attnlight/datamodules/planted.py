@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from attnlight.batch import UNK
 from attnlight.data.dataset import split_writer
-from attnlight.data.encoding import Encoding
 from attnlight.data.planted import PlantedSpec
+from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -72,9 +72,7 @@ class PlantedEvidence(CorpusDataModule):
       distractor);
     * fillers, and negators before a filler: 0.
 
-    With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), for hierarchical
-    models; the texts are the same. If a sentence ends with a negator, the next one begins with its
-    keyword.
+    With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
 
     Args:
         sizes: The number of texts of each split.
@@ -102,7 +100,7 @@ class PlantedEvidence(CorpusDataModule):
             self.sentence_rules = SentenceRules(length=sentence_length)
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         super().evaluate_as(encoding, name)
         encoding.require_classes(self.planted.classes, self.corpus_name)
         rules = self.sentence_rules
@@ -125,10 +123,10 @@ class PlantedEvidence(CorpusDataModule):
         tokenizer, classes = self.planted.tokenizer_json(), list(self.planted.classes)
         ids, labels = np.arange(len(self.planted.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:
-            vocabulary, classes = self.encoding.tokenizer.get_vocab(), list(self.encoding.classes)
+            vocabulary, classes = self.encoding.parsed_tokenizer.get_vocab(), self.encoding.classes
             ids = np.array([vocabulary.get(word, UNK) for word in self.planted.words], np.int32)
             labels = np.array([classes.index(name) for name in self.planted.classes])
-            tokenizer = self.encoding.tokenizer_json
+            tokenizer = str(self.encoding.tokenizer)
         integers = pyarrow.list_(pyarrow.int32())
         kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
         kinds |= {"tokens": integers, "evidence": pyarrow.list_(pyarrow.int8())}
@@ -153,22 +151,6 @@ class PlantedEvidence(CorpusDataModule):
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
-
-    def negated(self, split: str) -> NDArray[np.bool_]:
-        """Which texts of a split are negated (a keyword after a negator), by `index`, (n,)."""
-        dataset, negators = self.dataset(split), self.planted.first_negator
-        negated = np.zeros(len(dataset), np.bool_)
-        for start in range(0, len(dataset), 1024):
-            batch = dataset[range(start, min(start + 1024, len(dataset)))]
-            tokens = batch.tokens[batch.mask].numpy()
-            keyword = tokens >= negators + self.planted.negators
-            negator = (tokens >= negators) & ~keyword
-            pairs = negator & np.roll(keyword, -1)  # no text ends with a negator
-            lengths = dataset.lengths[start : start + 1024]
-            negated[start : start + 1024] = np.logical_or.reduceat(
-                pairs, lengths.cumsum() - lengths
-            )
-        return negated
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:

@@ -15,11 +15,11 @@ from attnlight.data.columns import TokenColumns
 from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
 from attnlight.data.encode import write_split
-from attnlight.data.encoding import Encoding
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
 from attnlight.data.pieces import find_file, longest_text, read_tokenizer
 from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
+from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceOptions, SentenceRules
 from attnlight.data.sources import Classes, Source, TextCorpus
@@ -46,11 +46,9 @@ class TextDataModule(CorpusDataModule):
     `corpus.json` (`also_in`) and in the line that is printed when the corpus is prepared.
 
     With `sentences` each text (or token list, joined with spaces) is split into sentences, which
-    are tokenised separately; sentences without a token are dropped. Boundary tokens cannot be used
-    then. Serrano & Smith (2019) exclude long documents from training and validation, but not from
-    testing (Yahoo! Answers: at most 50 sentences of 350 tokens; Yelp: 43 of 200). Here
-    `max_sentences` and `max_sentence_tokens` truncate them instead, so that every document is used;
-    test texts are truncated only with `cap_test`. What is removed is counted in `corpus.json`.
+    are tokenised separately; sentences without a token are dropped. Where Serrano & Smith (2019)
+    exclude long documents from training and validation, `max_sentences` and `max_sentence_tokens`
+    truncate them; what is removed is counted in `corpus.json`.
 
     Args:
         corpus: The corpus and its columns.
@@ -148,7 +146,7 @@ class TextDataModule(CorpusDataModule):
         return complete_sources(self._main_source, self._named_sources, self.selection, self.cache)
 
     @override
-    def evaluate_as(self, encoding: Encoding, name: str) -> None:
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
         super().evaluate_as(encoding, name)
         for source in self._prepared_sources.values():
             if source.classes is not None:
@@ -199,7 +197,7 @@ class TextDataModule(CorpusDataModule):
     @override
     def build(self, folder: Path) -> None:
         with TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
-            classes = None if self.encoding is None else list(self.encoding.classes)
+            classes = None if self.encoding is None else self.encoding.classes
             parts = {}
             for split, source in self._prepared_sources.items():
                 rows = source.load(Path(scratch), MISSING_SPLIT_ADVICE[split])
@@ -215,7 +213,7 @@ class TextDataModule(CorpusDataModule):
             rules = self.sentence_rules  # of the test split
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:
-                tokenizer = self.encoding.tokenizer
+                tokenizer = self.encoding.parsed_tokenizer
             elif self.tokenizer_path is not None:
                 tokenizer = self._model_tokenizer
             else:

@@ -134,8 +134,7 @@ def figure_rows(
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """Measured rows of a record; rows with non-finite logits are left out.
 
-    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash of the
-    dataset index rather than from the start, since corpora are sorted.
+    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash.
 
     Args:
         source: The record.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.figures.style import INK, canvas, predicted_groups
+from attnlight.figures.style import canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, class_name, number
-from attnlight.figures.violins import draw_histograms
+from attnlight.figures.violins import draw_taus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,6 @@ PAIRS = (
 )
 _LEVEL = 0.05
 _PUBLISHED = 3  # leading pairs in the paper; the others are drawn only if these are missing
-_EDGES = np.linspace(-1, 1, 31)
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
@@ -71,13 +70,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (first, second) in zip(panels, pairs, strict=True):
             tau = rows[f"tau_{first}_{second}"]
-            draw_histograms(axes, tau, groups, _EDGES)
-            for group in groups:
-                if not np.isnan(tau[group.members]).all():
-                    mean = float(np.nanmean(tau[group.members]))
-                    axes.axvline(mean, color=group.color, linewidth=1.4)
-            axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
-            axes.set_ylim(bottom=0)
+            draw_taus(axes, tau, groups)
             axes.grid(axis="x")
             axes.set_title(f"{WORDS[first]} and {WORDS[second]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")

@@ -30,9 +30,7 @@ def draw(
     rows: Rows,
     classes: Sequence[str] | None = None,
     parts: Sequence[str] | None = None,
-    methods: Mapping[str, Any] | None = None,
-    against: str | None = None,
-    weights: str | None = None,
+    **_: object,
 ) -> Figure:
     """Mean correlation at each step, a panel for each method; it has no classes."""
     from attnlight.statistics.bootstrap import bootstrap_means

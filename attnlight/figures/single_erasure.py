@@ -75,12 +75,12 @@ def _ends(values: Values, least: float) -> tuple[float, float]:
     return low - margin, max(high, low + least) + margin
 
 
-def sample(x: Values, seed: int = 0) -> NDArray[np.intp]:
+def sample(x: Values) -> NDArray[np.intp]:
     """Positions of at most ten values in each hundredth of their range, without replacement."""
     if not len(x):
         return np.empty(0, dtype=np.intp)
     edges = np.linspace(x.min(), x.max(), _BINS + 1)
-    order = np.random.default_rng(seed).permutation(len(x))
+    order = np.random.default_rng(0).permutation(len(x))
     order = order[np.argsort(np.digitize(x[order], edges[1:-1]), kind="stable")]
     bins = np.digitize(x[order], edges[1:-1])
     within = np.arange(len(x)) - np.searchsorted(bins, bins)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlight.figures.style import INK, MUTED, PALETTE, canvas, predicted_groups
+from attnlight.figures.style import MUTED, PALETTE, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, class_name, estimate, mean_cells, percent
-from attnlight.figures.violins import draw_histograms
+from attnlight.figures.violins import draw_taus
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_EDGES = np.linspace(-1, 1, 31)
 _BINS = 12  # of the number of items, with about equally many texts
 
 
@@ -23,14 +22,9 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     groups, tau = predicted_groups(rows["prediction"], classes), rows["tau_erasure_deletion"]
     with canvas(4.4, groups) as figure:
         top, bottom = figure.subplots(2, 1)
-        draw_histograms(top, tau, groups, _EDGES)
-        for group in groups:
-            if not np.isnan(tau[group.members]).all():
-                top.axvline(float(np.nanmean(tau[group.members])), color=group.color, linewidth=1.4)
-        top.axvline(0, color=INK, linewidth=0.6, zorder=0)
+        draw_taus(top, tau, groups)
         top.set(xlim=(-1, 1), xlabel="Kendall's tau-b of erasure and deletion")
         top.set_ylabel("Share of texts")
-        top.set_ylim(bottom=0)
         defined = ~np.isnan(rows["hidden_token_attribution"])
         items, share, chance = (
             rows[name][defined] for name in ("items", "hidden_token_attribution", "chance")

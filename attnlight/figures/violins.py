@@ -171,3 +171,13 @@ def draw_histograms(
         shares = np.histogram(defined, edges)[0] / max(len(defined), 1)
         axes.stairs(shares, edges, fill=True, color=group.color, alpha=0.35)
         axes.stairs(shares, edges, color=group.color, linewidth=1.2)
+
+
+def draw_taus(axes: Axes, tau: Floats, groups: Sequence[Group]) -> None:
+    """Histograms of correlations from -1 to 1, with a line at each group's mean and at 0."""
+    draw_histograms(axes, tau, groups, np.linspace(-1, 1, 31))
+    for group in groups:
+        if not np.isnan(tau[group.members]).all():
+            axes.axvline(float(np.nanmean(tau[group.members])), color=group.color, linewidth=1.4)
+    axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
+    axes.set_ylim(bottom=0)

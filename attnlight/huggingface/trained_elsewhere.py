@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from attnlight.data.encoding import Encoding
 from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
@@ -40,7 +40,7 @@ class TrainedElsewhere(nn.Module):
     new: tuple[str, ...]
 
     @staticmethod
-    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
+    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
         """The encoding of the texts of a model that was trained elsewhere.
 
         Args:
@@ -57,7 +57,7 @@ class TrainedElsewhere(nn.Module):
         require_single_label(config, config.architectures or (), path)
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(str(folder), longest_text(settings))
-        return Encoding(path, tokenizer.to_str(), tuple(class_names(config, classes)))
+        return RawText(tokenizer.to_str(), class_names(config, classes), path)
 
     @property
     def raw(self) -> RawText:
@@ -72,8 +72,7 @@ class TrainedElsewhere(nn.Module):
                 "a model in memory has no tokenizer: give the path of its folder to read raw text."
             )
         encoding = self.encoding_of({"path": self.path}, ())
-        classes = list(encoding.classes)
-        return RawText(encoding.tokenizer_json, classes, whole_words=self.whole_words)
+        return replace(encoding, corpus=None, whole_words=self.whole_words)
 
     @property
     def problem(self) -> Classification:

@@ -192,14 +192,7 @@ def _add_measure(
     values: Mapping[str, NDArray[np.float64]],
     clusters: NDArray[np.int64],
 ) -> None:
-    """Add the means of a measure to `result`, and the tests between the methods that have values.
-
-    Args:
-        result: Where `means`, `pairs` and `letters` are added.
-        measure: The measure.
-        values: Its values (R,) by label, NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order.
-    """
+    """Add the means of a measure by method, (R,) each, and the tests between methods that have values."""
     from attnlight.statistics.bootstrap import bootstrap_means
     from attnlight.statistics.paired import holm
     from attnlight.statistics.permutation import paired_permutation_tests, shared_letters

@@ -114,10 +114,7 @@ def write_report(
 
 
 def _answers(headlines: Mapping[StoredRecord, Headline | None]) -> dict[StoredRecord, str]:
-    """What the headlines say, of the test split or, without its records, of the validation split.
-
-    Only the corpus of training counts.
-    """
+    """What the headlines say of the training corpus: of the test split or, without it, of validation."""
     own = {record: found for record, found in headlines.items() if found and not record.corpus}
     stages = {record.stage for record in own}
     stage = "test" if "test" in stages else "val"

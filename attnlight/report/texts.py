@@ -217,14 +217,7 @@ def shown_texts(
 def _shown_text(
     row: Mapping[str, Any], classes: Sequence[str] | None, most: int, of_parts: bool
 ) -> ShownText:
-    """The text of one row of the file.
-
-    Args:
-        row: Its values by column.
-        classes: Names of the classes; None: their numbers.
-        most: Number of tokens to show.
-        of_parts: Whether instances are tokens or sentences, as items are.
-    """
+    """The text of one row of the file; `of_parts`: instances are tokens or sentences, as items are."""
     position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
     span = position, position + 1
     if any(end - start > 1 for start, end in spans):  # sentences

@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pandas as pd
 from jsonargparse import ArgumentParser
+from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS, UNK
 from attnlight.datamodules import CorpusDataModule, TextDataModule
@@ -30,6 +33,13 @@ def parsed(content: Any) -> Any:
         content = str(CONFIGS / f"data/{content}.yaml")
         return parser.instantiate_classes(parser.parse_args(["--data", content])).data
     return parser.instantiate_classes(parser.parse_object({"data": content})).data
+
+
+def negated(data: CorpusDataModule, split: str) -> NDArray[np.bool_]:
+    """Which planted texts have a keyword after a negator."""
+    texts = data.dataset(split)
+    pairs = (pairwise(texts.words(place)) for place in range(len(texts)))
+    return np.array([any(a[:3] == "not" and b[:6] != "filler" for a, b in each) for each in pairs])
 
 
 def prepared(data: CorpusDataModule, split: str) -> datasets.Dataset:

@@ -15,7 +15,7 @@ from attnlight.__main__ import main
 from attnlight.batch import BOS, EOS
 from attnlight.data.babi import PLACES, WORDS, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.data.sources import Source
 from attnlight.datamodules import BabiStories, CorpusDataModule, PairDataModule
 from attnlight.errors import InputError
@@ -110,7 +110,8 @@ def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
 def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: Path) -> None:
     """As `attnlight test RUN --data babi_1` does, with the encoding of the checkpoint."""
     trained = BabiStories(task, **SIZES)
-    stored = (trained.fingerprint, trained.tokenizer_json, tuple(trained.classes))
+    encoding = RawText.of_corpus(trained)
+    encoding.paired = True
     file = yaml.safe_load((CONFIGS / f"data/babi_{task}.yaml").read_text())
     real = PairDataModule(**file["init_args"] | {"path": str(corpora / f"babi_qa{task}")})
     drawn = list(islice(generate_questions(task, 1, 2), SIZES["test_size"]))
@@ -119,7 +120,7 @@ def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: P
         (BabiStories(task, **SIZES, corpus_seed=1), drawn, 1),
     ):
         own = data.fingerprint
-        data.evaluate_as(Encoding(*stored, paired=True), "other")
+        data.evaluate_as(encoding, "other")
         assert data.fingerprint != own
         assert data.tokenizer_json == trained.tokenizer_json
         assert data.classes == list(PLACES)

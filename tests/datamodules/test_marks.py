@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from attnlight.callbacks import ImpermissibleMass
-from attnlight.data.encoding import Encoding
+from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule, PairDataModule, TextDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -211,7 +211,7 @@ def test_a_corpus_read_for_another_model_is_marked(
 ) -> None:
     other = write_corpus(tmp_path / "other", train={"text": ["a b", "c"], "label": ["neg", "pos"]})
     trained = TextDataModule(str(other), test=None, cache_dir=str(tmp_path / "cache"))
-    encoding = Encoding("v2-0", trained.tokenizer_json, ("neg", "pos"))
+    encoding = RawText(trained.tokenizer_json, ["neg", "pos"], "v2-0")
     data, plain = corpus("classifier", "words", tmp_path), corpus("classifier", "words", tmp_path)
     plain.prepare()
     said = capsys.readouterr().err

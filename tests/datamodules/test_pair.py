@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from attnlight.batch import BOS, EOS, PAD, UNK
-from attnlight.data.encoding import Encoding
 from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import CorpusText
 from attnlight.datamodules import CorpusDataModule, PairDataModule, TextDataModule
@@ -157,7 +156,8 @@ class TestPreparedPairs:
 class TestAnotherCorpus:
     def test_is_encoded_as_that_of_the_model(self, corpus: Path, tmp_path: Path) -> None:
         data = module(corpus)
-        encoding = Encoding(data.fingerprint, data.tokenizer_json, tuple(data.classes), paired=True)
+        encoding = RawText.of_corpus(data)
+        encoding.paired = True
         rows: dict[str, list[Any]] = {
             "passage": [["Ann ran .", "Eve sat ."], ["Bob sat ."]],
             "query": ["who ran ?", "who slept ?"],
@@ -179,9 +179,8 @@ class TestAnotherCorpus:
         assert (counts["tokens"], counts["unknown_tokens"]) == (9 + 6, 2)  # Eve and slept
 
     def test_single_texts_and_pairs_are_not_mixed(self, corpus: Path) -> None:
-        one = Encoding("v2-0", "{}", ("Ann", "Bob"))
-        stored = {"corpus": "v2-0", "tokenizer": "{}", "classes": ["Ann"]}
-        two: Any = Encoding.from_checkpoint(stored, {"query": True})
+        one, two = (RawText("{}", ["Ann", "Bob"], "v2-0") for _ in range(2))
+        two.paired = True
         texts = TextDataModule(str(corpus), tokens="story", label="answer")
         for data, encoding, message in (
             (module(corpus), one, "trained on single texts, but .* holds passages with"),

@@ -91,8 +91,7 @@ def find_changepoints(
 def changepoint_sentence(changepoint: Changepoint) -> str:
     """The sentence on the shape of the loss and on its safe point.
 
-    The safe point is the JS of an upward kink: up to it the loss does not rise as it does beyond.
-    With collapsed runs among the points the sentence does not say whether there is one.
+    The safe point is the JS of an upward kink; it is not judged with collapsed runs among the points.
     """
     points, measure, runs, fits, shape, _ = changepoint
     subject = f"{capital(points)} ({len(runs)} runs), loss against {LOSSES[measure]}"

@@ -149,12 +149,7 @@ def read_study(folder: Path) -> Study:
 
 
 def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
-    """The frame of runs from the entries of `study.json`.
-
-    Raises:
-        InputError: A name is not a valid folder name (names become parts of file names) or occurs
-            twice; a role is unknown; there is no base or no finished run.
-    """
+    """The frame of runs from the entries of `study.json`."""
     import pandas as pd
 
     rows: dict[str, Mapping[str, Any]] = {}
@@ -181,14 +176,7 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
 
 
 def _mark_collapses(runs: Runs) -> Runs:
-    """Mark collapsed adversaries by their loss on validation.
-
-    A finished run without a loss in the study had a non-finite loss.
-
-    Returns:
-        The runs with `collapsed`, bool, and for each base `threshold`, the loss in nats above which
-        an adversary has collapsed, and `threshold_error`, why that cannot be determined.
-    """
+    """The runs with `collapsed`, `threshold` and `threshold_error`, by their loss on validation."""
     runs = runs.assign(collapsed=False, threshold=np.nan, threshold_error=None)
     finished = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
     for base, ignorant in runs.loc[runs["role"] == "base", "ignorant"].items():
@@ -208,12 +196,7 @@ def _mark_collapses(runs: Runs) -> Runs:
 
 
 def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
-    """The rows of the finished runs, with each list column split into one column per position.
-
-    Raises:
-        InputError: The file is missing, damaged or lacks a column, or the finished runs do not have
-            rows of the same texts.
-    """
+    """The rows of the finished runs, with each list column split into one column per position."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc

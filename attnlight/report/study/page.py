@@ -83,8 +83,7 @@ def write_files(
 
     Args:
         output: The folder, made where it is missing.
-        head: The top of the page: `title`, `kind`, a `lead` of a sentence or two, and `facts` by
-            name; empty facts are left out.
+        head: `title`, `kind`, `lead` and `facts` of the page; empty facts are left out.
         compared: Comparisons, written in full precision so that sentences can be checked.
         answers: The sentences that follow from them, by question.
         tables: Tables by the stem of their files.

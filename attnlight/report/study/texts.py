@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-import yaml
+from attnlight.storage.files import read_yaml
 
 
 def text(*names: str, **fields: object) -> str:
@@ -31,5 +31,4 @@ def capital(words: str) -> str:
 @cache
 def texts() -> dict[str, Any]:
     """Everything in `texts.yaml`."""
-    path = files(__package__) / "texts.yaml"
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return read_yaml(Path(__file__).with_name("texts.yaml"))

@@ -1,9 +1,6 @@
 """The verdicts of a study: comparisons with their outcomes, and the sentences drawn from them.
 
-A claim about trained models needs five of them on each side of its comparison; with fewer the
-sentence reports the numbers and makes no claim. Runs guided by the same adversary or by the same
-other seed count as one model. A sentence on the variants of a single base says "of this base". If
-the interval contains 0, the sentence says that no difference is shown.
+A claim needs five trained models on each side of its comparison and an interval without 0.
 """
 
 from __future__ import annotations
@@ -187,11 +184,7 @@ def _lost(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def collapse_note(study: Study, base: str) -> str:
-    """The criterion for a collapsed adversary of a base, or why it cannot be determined.
-
-    The threshold is the midpoint of the median loss at lambda 0 and the loss of predicting class
-    frequencies (`ignorant` in `study.json`).
-    """
+    """The criterion for a collapsed adversary of a base, or why it cannot be determined."""
     base_row = study.runs.loc[base]
     if base_row["threshold_error"]:
         return f"Which runs collapsed is unknown: {base_row['threshold_error']}."

@@ -139,14 +139,7 @@ def verdict_of(run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> 
 
 
 def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:
-    """The line of a draft.
-
-    Args:
-        of: What the draft is from.
-        draft: The draft.
-        items: What the line speaks of, `words` or `states`.
-        claim: Its claim; None if it makes none.
-    """
+    """The line of a draft on `words` or `states`; `claim` is None if it makes none."""
     rule, found = rules()["lines"][draft.name], draft.estimate or Estimate(np.nan, np.empty(0), 0)
     low, high = claim.interval if claim else found.interval(1 - rules()["level"])
     answer, says = claim.answer if claim else draft.answer, rule.get(draft.says, "")

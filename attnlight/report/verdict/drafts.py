@@ -151,12 +151,7 @@ class Drafts:
         return Draft("ranks", ANSWERS, says, fields, ratio, bounds)
 
     def _least_by_class(self, classes: Floats, values: Floats) -> tuple[int, float] | None:
-        """The predicted class with the least mean, and that, among classes of enough rows.
-
-        Args:
-            classes: The predicted class of each row, (R,).
-            values: The values of the rows, (R,); rows without one do not count.
-        """
+        """The predicted class (R,) with the least mean of values (R,), and that; None: too few rows."""
         known = ~np.isnan(values)
         named, counts = np.unique(classes[known], return_counts=True)
         enough = named[counts >= rules()["least_texts"]]
