@@ -96,14 +96,7 @@ def bootstrap_pieces(
 ) -> list[MeanInterval]:
     """`bootstrap_means` of rows given in pieces, in ascending order of cluster.
 
-    Args:
-        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
-        columns: M.
-        resamples: Number of bootstrap resamples.
-        confidence: Coverage of the interval.
-        seed: Seed of the draws.
-        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
-            cluster by Poisson(1), in constant memory.
+    Arguments are those of `resampled_sums`, and the `confidence` of the interval.
     """
     replicates, observed = resampled_sums(
         pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
@@ -129,11 +122,12 @@ def resampled_sums(
     All columns share the draws of a resample, so that differences and ratios of columns are paired.
 
     Args:
-        pieces: As for `bootstrap_pieces`.
+        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
         columns: M.
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
-        in_memory: As for `bootstrap_pieces`.
+        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
+            cluster by Poisson(1), in constant memory.
 
     Returns:
         For each resample, (B, 2 M), and for the observed rows, (2 M,): the sum of each column's
@@ -171,11 +165,7 @@ def resampled_rows(
 ) -> tuple[Floats, Floats]:
     """`resampled_sums` of rows in memory, with exact draws up to 100,000 clusters.
 
-    Args:
-        values: (R, M), NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order; None: one per row.
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws.
+    `values` (R, M) are NaN where undefined; `clusters` (R,) ascend, None: one per row.
     """
     clusters = np.arange(len(values)) if clusters is None else clusters
     in_memory = len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS

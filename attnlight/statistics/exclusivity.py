@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.statistics.bootstrap import CONFIDENCE
+from attnlight.statistics.bootstrap import CONFIDENCE, Floats
 from attnlight.statistics.seed_bootstrap import t_half_width
 
 COST = 0.02  # total variation distance above that of lambda 0 at which curves are evaluated
 _FEWEST = 3  # seeds of an interval
-
-Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):

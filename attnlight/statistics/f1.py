@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.statistics.bootstrap import RESAMPLES, defined_mean, divide, resampled_rows
+from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean, divide, resampled_rows
 
 Integers = NDArray[np.integer]
-Floats = NDArray[np.float64]
 
 
 def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
@@ -51,8 +50,7 @@ def resampled_f1(
         label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
         resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from the same
-            seed.
+        seed: Seed of the draws.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]

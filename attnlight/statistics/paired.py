@@ -83,14 +83,10 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
-    """McNemar's test of two binary columns: exact, binomial on the discordant pairs.
+    """McNemar's test of two binary columns (R,): exact, binomial on the discordant pairs.
 
     Serrano & Smith (2019, section 4) test whether erasing the item of highest attention flips more
-    decisions than erasing another one.
-
-    Args:
-        first: (R,) bool, or 0 and 1 with NaN where undefined.
-        second: (R,), likewise.
+    decisions than erasing another one. Values are bool, or 0 and 1 with NaN where undefined.
 
     Returns:
         The smaller number of discordant pairs, its p-value (1 without discordant pairs), and the
@@ -144,14 +140,7 @@ def contingency(
 def paired_difference(
     x: ArrayLike, y: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
 ) -> MeanInterval:
-    """Mean of x - y over complete pairs, with a bootstrap interval.
-
-    Args:
-        x: (R,), NaN where undefined.
-        y: (R,).
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
-    """
+    """Mean of x - y over complete pairs (R,), with a bootstrap interval by `bootstrap_means`."""
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
     (interval,) = bootstrap_means(differences[:, None], clusters, seed=seed)

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from attnlight.statistics.bootstrap import (
     CONFIDENCE,
     RESAMPLES,
+    Floats,
     defined_mean,
     divide,
     percentile_interval,
     resampled_rows,
 )
 
-Floats = NDArray[np.float64]
 # A statistic of each of S seeds, (S,), and its B bootstrap replicates over instances, (B, S); NaN
 # where undefined. All seeds share the instances of a resample.
 Resampled = tuple[Floats, Floats]
@@ -99,16 +99,8 @@ def difference_of_groups(
     """Mean of group a minus that of group b, with an interval over seeds and shared instances.
 
     Seeds of the two groups are independent, since equal seeds of different architectures are
-    unrelated.
-
-    Args:
-        a: Values of S1 seeds, (S1, n), NaN where undefined.
-        b: Values of S2 seeds on the same instances, (S2, n).
-        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
-        bounds: Range of the measure.
-        resamples: Number of bootstrap resamples of the instances.
-        confidence: Coverage of the interval.
-        seed: Seed of the draws.
+    unrelated. `a` (S1, n) and `b` (S2, n) are values on the same instances; other arguments are those
+    of `seeds_then_instances`.
     """
     groups = (resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b))
     return seed_interval(*groups, bounds=bounds, confidence=confidence)
@@ -129,7 +121,8 @@ def seed_interval(
         bounds: Range of the statistic, to which the interval is clipped.
         confidence: Coverage of the interval.
     """
-    groups = [_defined_seeds(*one) for one in (group, less) if one is not None]
+    given = ((*one, ~np.isnan(one[0])) for one in (group, less) if one is not None)
+    groups = [(values[known], replicates[:, known]) for values, replicates, known in given]
     values, (low, high) = groups[0][0], bounds
     mean, by_seed = float(defined_mean(values)), tuple(values.tolist())
     if less is not None:
@@ -172,11 +165,6 @@ def t_half_width(*groups: Floats, confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(variance**2 / welch, (1 + confidence) / 2) * np.sqrt(variance))
 
 
-def _defined_seeds(values: Floats, replicates: Floats) -> Resampled:
-    defined = ~np.isnan(values)
-    return values[defined], replicates[:, defined]
-
-
 def _shared_variance(replicates: Sequence[Floats]) -> float:
     """Variance of a mean over seeds, or of a difference of two, that all seeds have in common.
 
@@ -212,13 +200,8 @@ def resampled_means(
 ) -> Resampled:
     """Mean of each seed's values, (S,), and its bootstrap replicates over instances, (B, S).
 
-    Groups resampled with the same `seed` share the instances of each resample.
-
-    Args:
-        values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
-        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws.
+    Groups resampled with the same `seed` share the instances of each resample. Arguments are those of
+    `seeds_then_instances`.
     """
     resampled_totals, totals = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
     observed, replicates = (

@@ -117,11 +117,7 @@ def worst_case_attention(
 def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: Tensor) -> Tensor:
     """The JS of `worst_case_attention` for two classes at each of several tolerances.
 
-    Args:
-        weights: The model's attention (B, N), or (B, H, N).
-        item_logits: (B, N, 2), or (B, H, N, 2).
-        mask: Items that attention may reach, (B, N) bool.
-        epsilons: Largest total variation distances, (K,), above 0 and ascending.
+    These are `epsilons` (K,), above 0 and ascending; other arguments are those of that function.
 
     Returns:
         (B, K), or (B, H, K), float64 in nats, ascending; NaN where logits are not finite.

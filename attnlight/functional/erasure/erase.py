@@ -75,12 +75,8 @@ def erase_ranking(
 ) -> Tensor:
     """Logits after erasing the first 1, 2, ... items of a ranking and renormalising.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        order: Items from the first to be erased to the last, then padding, (B, N) long.
+    Arguments are those of `erase_each`, and `order` (B, N) long: the items from the first to be erased
+    to the last, then padding.
 
     Returns:
         (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` from the row on
@@ -98,16 +94,10 @@ def keep_items(
 ) -> Tensor:
     """Logits when only the items of a set remain, renormalised, for K sets of each row.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        kept: The sets, (B, K, N) bool.
+    Arguments are those of `erase_each`, and the sets, `kept` (B, K, N) bool.
 
     Returns:
         (B, K, C) float64; `bias` where no item remains.
     """
-    return renormalize(
-        kept.double().unsqueeze(1) @ weighted_items(weights, item_logits, mask), bias
-    )
+    terms = weighted_items(weights, item_logits, mask)
+    return renormalize(kept.double().unsqueeze(1) @ terms, bias)
