@@ -112,12 +112,7 @@ class _RecordedError(Exception):
 
 @contextmanager
 def until_recorded(found: Mapping[int, LayerAttention], layer: int) -> Iterator[None]:
-    """End a forward pass of this thread once a layer's attention has been recorded.
-
-    Args:
-        found: What `intercept` yields.
-        layer: The layer's number.
-    """
+    """End a forward pass of this thread once `found`, which `intercept` yields, has a layer."""
     outer, _THREAD.awaited = _THREAD.awaited, (found, layer)
     try:
         with suppress(_RecordedError):

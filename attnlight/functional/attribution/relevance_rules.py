@@ -30,11 +30,12 @@ from attnlight.functional.attribution.relevance import (
 _SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5}
 _SUMS = ("linear", "conv1d", "matmul", "bmm", "mm", "einsum")
 # Operations that are affine in all their arguments together, in evaluation mode.
-_AFFINE = """
+_AFFINE_NAMES = """
 __get__ __getitem__ __rsub__ add cat chunk clone contiguous double dropout expand expand_as flatten
 flip float gather index_copy index_select masked_fill mean movedim neg pad permute repeat reshape
 select split squeeze stack sub sum t to transpose unbind unflatten unsqueeze view view_as where
 """
+_AFFINE = frozenset(_AFFINE_NAMES.split())
 
 
 class RelevanceRules(TorchFunctionMode):
@@ -91,7 +92,7 @@ class RelevanceRules(TorchFunctionMode):
             return result
         result = func(*args, **options)
         for value in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(value, Tensor) and value.requires_grad and name not in _AFFINE.split():
+            if isinstance(value, Tensor) and value.requires_grad and name not in _AFFINE:
                 _on_gradient(value, partial(_fail, self._refusal(name)))
         return result
 
