@@ -134,8 +134,5 @@ def _refusals(model: nn.Module) -> Iterator[Any]:
             f"layers that have one: {_KNOWN}."
         )
 
-    with (
-        hooks.register_module_forward_pre_hook(enter),
-        hooks.register_module_forward_hook(leave),
-    ):
+    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
         yield refusal

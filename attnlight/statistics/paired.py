@@ -124,12 +124,7 @@ def contingency(
     """Contingency table of two binary columns, with bootstrap intervals.
 
     Serrano & Smith's (2019, section 4) table of decision flips by the top item and by another one.
-
-    Args:
-        first: (R,) bool, or 0 and 1 with NaN where undefined.
-        second: (R,), likewise.
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
+    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
     """
     one, other, paired = _yes_no(first, second)
     cells = np.stack([one & other, one & ~other, ~one & other, ~one & ~other], axis=1)
@@ -154,12 +149,7 @@ def ratio_of_shares(
 
     Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if
     b never occurs, and so may be the upper end of its interval; it is NaN if neither ever occurs.
-
-    Args:
-        a: (R,) bool, or 0 and 1 with NaN where undefined.
-        b: (R,), likewise.
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
+    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
 
     Returns:
         The ratio as `mean`, its interval, and the complete pairs as `defined`.

@@ -29,14 +29,8 @@ def best_two_item_mixture(
     The feasible mixtures of two items may form two intervals. KL from the prediction is convex
     along the segment between both items: equally spaced points, or the minimum where none of them
     is feasible, are the start of bisections outward from the first and the last feasible point. The
-    result is a lower bound of the maximum.
-
-    Args:
-        weights: (B, N) float64, summing to 1, 0 off the mask.
-        item_logits: (B, N, C) float64, finite.
-        mask: Items that attention may reach, (B, N) bool.
-        epsilon: Largest total variation distance between predictions.
-        least: JS that must be exceeded, (B,).
+    result is a lower bound of the maximum. Arguments are those of `linear_program_attention`, and the
+    JS to exceed, `least` (B,).
 
     Returns:
         Attention (B, N) and its JS (B,); zeros and `least` where no attention exceeds it.

@@ -15,10 +15,7 @@ from torch.nn.functional import pad
 def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
     """Weighted logits of each item, then its weight, (B, H, N, C + 1) float64, 0 off the mask.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        mask: (B, N) bool.
+    Arguments are those of `erase_each`.
     """
     if weights.ndim == 2:
         weights, item_logits = weights.unsqueeze(1), item_logits.unsqueeze(1)
@@ -28,11 +25,9 @@ def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor
 
 
 def renormalize(sums: Tensor, bias: Tensor) -> Tensor:
-    """Logits (B, K, C) from sums (B, H, K, C + 1) over the remaining items.
+    """Logits (B, K, C) from sums (B, H, K, C + 1) of `weighted_items` over the remaining items.
 
-    Args:
-        sums: Weighted logits followed by weights, summed over the remaining items.
-        bias: Logits of an empty context, (C,) or (B, C).
+    Where none remains they are the head's share of `bias`, (C,) or (B, C).
     """
     batch, heads = sums.shape[:2]
     mass = sums[..., -1:]

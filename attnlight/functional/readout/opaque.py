@@ -73,12 +73,7 @@ def keep_items_opaque(
 
 
 def first_flip_opaque(
-    readout: RowReadout,
-    weights: Tensor,
-    bias: Tensor,
-    mask: Tensor,
-    logits: Tensor,
-    orders: Tensor,
+    readout: RowReadout, weights: Tensor, bias: Tensor, mask: Tensor, logits: Tensor, orders: Tensor
 ) -> Tensor:
     """Number of items of rankings erased when the decision first changes.
 
@@ -120,15 +115,8 @@ def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) ->
     """Gradient of the winning class's probability with respect to each attention weight.
 
     The weights are free variables after the softmax, as defined by Serrano and Smith (2019).
-    `readout` must not capture tensors created in inference mode, which autograd cannot use.
-
-    Args:
-        readout: From candidates (B, H, K, N) to logits (B, K, C).
-        weights: (B, H, N).
-        mask: Items that attention may reach, (B, N) bool.
-
-    Returns:
-        (B, H, N) float64; 0 off the mask.
+    `readout` must not capture tensors created in inference mode, which autograd cannot use. The result
+    is (B, H, N) float64 like the weights, 0 off the mask (B, N).
     """
     with torch.enable_grad():
         free = weights.detach().clone().requires_grad_()
