@@ -185,15 +185,7 @@ def attention(
     plain = options.get("softcap") is None and options.get("s_aux") is None
     if plain and asked is None:
         computed: tuple[Tensor, None] = sdpa_attention_forward(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=dropout,
-            scaling=scaling,
-            is_causal=is_causal,
-            **options,
+            module, query, key, value, attention_mask, dropout, scaling, is_causal, **options
         )
         return computed
     groups = query.shape[1] // key.shape[1]

@@ -16,11 +16,9 @@ from attnlight.probing.row_gradients import row_gradients
 
 @dataclass
 class EmbeddingLine:
-    """The way of each text's embeddings from a baseline.
+    """The way of each text's embeddings from a baseline, for a model in evaluation mode.
 
     Attributes:
-        model: The model, in evaluation mode.
-        batch: B texts of N items.
         start: Embeddings of the baseline.
         way: Embeddings of the texts less those.
         target: Class of each row, (R,) long.

@@ -77,12 +77,17 @@ def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
     return values.masked_fill(~counted, 0.0).sum(-1)
 
 
+def product(gradient: Tensor, embeddings: Tensor) -> Tensor:
+    """Gradient times embedding of each token, float64."""
+    return (gradient * embeddings).sum(-1, dtype=torch.float64)
+
+
 def gradient_scores(
     model: AttentionModel,
     batch: TextBatch,
     output: AttentionOutput,
     target: Tensor,
-    score: Score,
+    score: Score = product,
     detached: bool = False,
 ) -> Tensor:
     """Scores of items (R, N) float64 from gradients of the log odds, block by block.

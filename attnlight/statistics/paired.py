@@ -42,14 +42,7 @@ _NO_PAIR = TestResult(np.nan, np.nan, 0)
 
 
 class Contingency(NamedTuple):
-    """Shares of the complete pairs of two binary columns, which sum to 1.
-
-    Attributes:
-        both: Both are true.
-        only_first: Only the first is true.
-        only_second: Only the second is true.
-        neither: Neither is true.
-    """
+    """Shares of the complete pairs of two binary columns by which are true; they sum to 1."""
 
     both: MeanInterval
     only_first: MeanInterval

@@ -63,17 +63,11 @@ def best_two_item_mixture(
 
 
 class _Mixtures(NamedTuple):
-    """Mixtures of E pairs of items, or intervals of them.
+    """Mixtures of E pairs of items i and j of a row, or intervals of them.
 
-    Attributes:
-        row: (E,) long.
-        i: First item, (E,) long.
-        j: Second item, (E,) long.
-        start: Share of item j at the start of the interval, (E,); of a side, a feasible one.
-        end: Share of item j at its end, (E,); of a side, one that may be infeasible.
-        origin: Logits at item i, (E, C).
-        step: Logits at item j minus those at item i, (E, C).
-        original: The model's prediction, (E, C).
+    `start` and `end` are the shares of item j at the ends of the interval; of a side, a feasible one and
+    one that may be infeasible. `origin` (E, C) are the logits at item i, `step` those at item j less
+    these, `original` the model's prediction.
     """
 
     row: Tensor

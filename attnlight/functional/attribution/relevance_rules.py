@@ -98,14 +98,9 @@ class RelevanceRules(TorchFunctionMode):
 
 
 class _Operation(NamedTuple):
-    """An operation of which one argument depends on the model's input.
+    """An operation of torch of which one argument depends on the model's input.
 
-    Attributes:
-        function: The function of torch.
-        arguments: Its arguments.
-        options: Its arguments by name.
-        epsilon: The stabiliser.
-        held: What the first pass held fixed; None in the first pass.
+    `held` is what the first pass held fixed, and None in that pass.
     """
 
     function: Callable[..., Any]
