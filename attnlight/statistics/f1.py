@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.statistics.bootstrap import RESAMPLES, defined_mean, divide, resampled_rows
+from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean, divide, resampled_rows
 
 Integers = NDArray[np.integer]
-Floats = NDArray[np.float64]
 
 
 def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:

@@ -111,11 +111,7 @@ def _work(schedules: Sequence[_Schedule]) -> None:
 class _Schedule:
     """The selected runs of one study, each started when its dependencies are done.
 
-    Args:
-        folder: The study's folder.
-        runs: The selected runs.
-        job: Template of the study's jobs.
-        executor: The executor of the jobs.
+    `job` is the template of their jobs.
     """
 
     def __init__(

@@ -35,13 +35,8 @@ class Brackets:
 
     def take(self, where: Tensor) -> Brackets:
         """The brackets selected by `where`, (E,) bool."""
-        return Brackets(
-            inside=self.inside[where],
-            outside=self.outside[where],
-            low=self.low[where],
-            high=self.high[where],
-            columns=tuple(column[where] for column in self.columns),
-        )
+        ends = (part[where] for part in (self.inside, self.outside, self.low, self.high))
+        return Brackets(*ends, columns=tuple(column[where] for column in self.columns))
 
     def trial(self, *, halve: bool) -> Tensor:
         """Trial shares (E,): the root of the line through both values, or the midpoint."""
