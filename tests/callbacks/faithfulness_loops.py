@@ -1,7 +1,5 @@
 """Faithfulness in plain Python: a text and a set of items at a time, by the model alone."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -49,27 +47,13 @@ def reduced(single: TextBatch, gone: Sequence[int], replacement: str) -> TextBat
 
 def erased(model: AttentionModel, output: AttentionOutput, row: int, gone: Sequence[int]) -> list:
     """Logits of a row whose items at some places are erased from attention."""
-    heads, classes = output.weights.shape[1], output.logits.shape[1]
-    weights = output.weights[row].clone()
-    weights[:, list(gone)] = 0
-    if not (weights > 0).any():
+    every = output.weights.clone()
+    every[row, :, list(gone)] = 0
+    if not (every[row] > 0).any():
         return output.bias.expand(len(output.rows), -1)[row].tolist()
-    if output.item_logits is None:
-        every = output.weights.clone()
-        for head in range(heads):
-            total = float(weights[head].sum())
-            every[row, head] = weights[head] / total if total else 0.0
-        return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
-    logits = [0.0] * classes
-    for head in range(heads):
-        total = float(weights[head].sum())
-        for c in range(classes):
-            if not total:
-                logits[c] += float(output.bias.expand(len(output.rows), -1)[row, c]) / heads
-            for place, weight in enumerate(weights[head].tolist()):
-                if weight:
-                    logits[c] += weight / total * float(output.item_logits[row, head, place, c])
-    return logits
+    for head, weights in enumerate(every[row]):
+        every[row, head] = weights / (float(weights.sum()) or 1.0)
+    return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
 
 
 def predictor(

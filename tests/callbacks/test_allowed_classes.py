@@ -1,7 +1,5 @@
 """Every test measures a text as if the classes that it does not allow did not exist."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

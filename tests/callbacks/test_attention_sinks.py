@@ -1,7 +1,5 @@
 """Attention on sinks, and tests without them, against loops over texts and tokens."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +10,8 @@ import torch
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.callbacks import AttentionSinks
 from attnlight.callbacks.attention_sinks import punctuation
-from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
 from tests.callbacks.token_loops import levels, tau
-from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
 MARKS = [5, 7, 8, 11]  # ids that are punctuation here
@@ -126,10 +122,3 @@ def test_punctuation_of_a_vocabulary() -> None:
     vocabulary = {word: number for number, word in enumerate(words)}
     text = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).to_str()
     assert punctuation(SimpleNamespace(tokenizer_json=text)) == [3, 4, 5, 7, 9]  # type: ignore[arg-type]
-
-
-def test_a_model_without_layers() -> None:
-    model = flat.model("bilstm")
-    batch = flat.collate(flat.corpus()[:2])
-    with pytest.raises(InputError, match="attention_sinks needs a model with layers"):
-        AttentionSinks().measure(batch, model(batch), model)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """Comprehensiveness and sufficiency against loops over texts and sets, and known answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

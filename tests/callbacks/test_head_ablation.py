@@ -1,7 +1,5 @@
 """Ablation of heads and layers against a full pass for each."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 from pathlib import Path

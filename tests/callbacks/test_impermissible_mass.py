@@ -1,7 +1,5 @@
 """Attention on impermissible items, and predictions without them, against loops over texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

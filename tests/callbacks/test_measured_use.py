@@ -1,7 +1,5 @@
 """Labels of attention by measured use against loops over single texts and words."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
-from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput
@@ -19,10 +18,6 @@ def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
     test = SingleErasure(**options)  # type: ignore[arg-type]
     with torch.no_grad():
         return dict(test.measure(batch_of(output), output, Hidden(output)))
-
-
-def js(p: Tensor, q: Tensor) -> float:
-    return float(jensenshannon(p.softmax(-1).numpy(), q.softmax(-1).numpy()) ** 2)
 
 
 @pytest.mark.parametrize("options", [{}, {"gradient": "absolute"}, {"released": True}])

@@ -1,7 +1,5 @@
 """States against their tokens: erasure and deletion one at a time, shares text by text."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,15 +5,13 @@ read it out, compare. The sentence is encoded once and its values are kept; a re
 token alone and takes no part of the sentence anew. What depends on no change is not done again.
 """
 
-from __future__ import annotations
-
 import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
 
 import torch
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, spearmanr
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
@@ -461,6 +459,15 @@ def tau(one: Scores, other: Scores) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(kendalltau(*ranks).statistic)
+
+
+def rho(one: Tensor, other: Tensor) -> float:
+    """Spearman's correlation by scipy, with ties alike; undefined where a score is."""
+    if len(one) < 2 or one.isnan().any() or other.isnan().any():
+        return nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(spearmanr(levels(one), levels(other)).statistic)
 
 
 def _mean(values: Sequence[float]) -> float:
