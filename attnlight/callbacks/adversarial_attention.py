@@ -210,11 +210,8 @@ class AdversarialAttention(InterpretabilityTest):
         }
         if candidates is not None:
             search_tvd = readout.tvd_by_head(candidates).masked_fill(search_js.isnan(), torch.nan)
-            by_head |= {
-                "search_js": search_js,
-                "search_tvd": search_tvd,
-                "search_gap": worst_js - search_js,
-            }
+            searched = search_js, search_tvd, worst_js - search_js
+            by_head |= zip(_SEARCH_MEASURES, searched, strict=True)
         columns = {name: values.mean(-1) for name, values in by_head.items()}
         if worst_js.shape[1] > 1:
             columns["joint_js"] = readout.joint_js(adversary, worst_js, self.epsilon)
@@ -232,10 +229,9 @@ class AdversarialAttention(InterpretabilityTest):
         super().begin(around)
         assert self._recorder is not None
         counts = (None if self.search is None else self.search.instances, program_texts)
+        texts = self._recorder.instances
         self._search_texts, self._program_texts = (
-            None
-            if count is None
-            else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
+            None if count is None else torch.from_numpy(choose(texts, count, self.seed))
             for count in counts
         )
 

@@ -35,7 +35,7 @@ class Brackets:
 
     def take(self, where: Tensor) -> Brackets:
         """The brackets selected by `where`, (E,) bool."""
-        ends = (part[where] for part in (self.inside, self.outside, self.low, self.high))
+        ends = self.inside[where], self.outside[where], self.low[where], self.high[where]
         return Brackets(*ends, columns=tuple(column[where] for column in self.columns))
 
     def trial(self, *, halve: bool) -> Tensor:
