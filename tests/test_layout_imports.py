@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlight.figures import descriptions
+
 PACKAGE = Path(__file__).parents[1] / "attnlight"
 LEVELS = (
     {"__main__", "studies"},
@@ -65,6 +67,8 @@ IMPORTED_AT_USE = (
     "tabulate",
     "wandb",
 )
+# Modules of figures, which `attnlight.figures` imports to draw them.
+DRAWN = {PACKAGE / f"figures/{name}.py" for name in (*descriptions(), "layers")}
 PAGE = PACKAGE.parent / "docs/architecture.md"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -163,9 +167,15 @@ def test_units_that_do_not_know_a_library(library: str, without: tuple[str, ...]
 def test_slow_libraries_are_imported_at_use(library: str) -> None:
     early = {
         str(module.relative_to(PACKAGE))
-        for module in MODULES
+        for module in set(MODULES) - DRAWN
         if library in {name.split(".")[0] for name in imported_at_start(module)}
     }
+    assert not early
+
+
+def test_modules_that_draw_are_imported_at_use() -> None:
+    drawing = {f"attnlight.figures.{module.stem}" for module in DRAWN}
+    early = {module for module in set(MODULES) - DRAWN if drawing & imported_at_start(module)}
     assert not early
 
 

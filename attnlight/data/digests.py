@@ -33,10 +33,7 @@ def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
 
 
 def description(folder: Path) -> dict[str, str]:
-    """Hash of a folder's metadata, such as column types; empty where it has none.
-
-    `datasets` reads the YAML front matter of README.md and two other files.
-    """
+    """Hash of a folder's metadata that `datasets` reads, such as column types; empty without any."""
     names = ("README.md", ".huggingface.yaml", "dataset_infos.json")
     try:
         texts = {n: (folder / n).read_bytes() for n in names if (folder / n).is_file()}

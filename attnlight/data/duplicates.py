@@ -31,8 +31,7 @@ def story_keys(passages: Iterable[Sequence[Sequence[str]]], rows: Rows, size: in
     """A number for the story of each row of a source, (size,): equal for passages of one story.
 
     The story of a passage is the shortest passage of the source whose sentences it begins with; it
-    may be the passage itself. White space is ignored. The number is 0 for passages without a word
-    and for rows other than `rows`, whose passages are given in chunks.
+    may be the passage itself. All else is as in `text_keys`.
     """
     beginnings = [
         np.frombuffer(b"".join(_beginnings(passage)), "<u8").tolist()

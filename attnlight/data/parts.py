@@ -131,8 +131,7 @@ def select_splits(
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
     """All splits after selection, in order, and how many of their texts also occur in another one.
 
-    Of pairs, test and validation splits are split off so that no passage is divided from another
-    that it continues (`story_keys`): questions asked in the course of one story stay together.
+    Of pairs, no passage is split off from another that it continues (`story_keys`).
 
     Args:
         parts: The splits with a source; others are split off the training texts.

@@ -22,10 +22,8 @@ class BucketSampler(DistributedSampler[list[int]]):
     Jain & Wallace's rule: each length L is moved by an integer drawn uniformly from
     [floor(-0.1 L), ceil(0.1 L)), texts are sorted by the result, contiguous slices are batches, and
     their order is shuffled. Ties are ordered at random, since corpora are often sorted by label.
-    With several devices a slice has `batch_size` texts for each, assigned in turn: a step covers
-    the same texts as one device with batches of `batch_size * world`. To give all devices the same
-    number and sizes of batches, the last text is repeated up to world - 1 times; a repeat of
-    position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
+    With several devices a slice has `batch_size` texts for each, assigned in turn; the last text is
+    repeated up to world - 1 times, and a repeat of position p is yielded as -1 - p (`TokenDataset`).
 
     Texts with several lengths (sentences, and ids of the longest one) are sorted by the first, ties
     by the next, each length moved by an independent draw.

@@ -79,7 +79,7 @@ class SelectedRows:
     Attributes:
         name: Name of the split in messages.
         rows: Row numbers in the source, ascending.
-        dropped: Number of rows dropped, by the option that dropped them.
+        dropped: Number of rows dropped, by option.
     """
 
     name: str

@@ -139,10 +139,8 @@ class Source(Corpus):
     def identity(self, column_file: bool = False) -> dict[str, Any]:
         """The parts of the source that determine the split's content, as plain JSON.
 
-        A local folder is identified by the names and hashes of the data files that `datasets` reads
-        from it for any split and by its metadata, independently of its location; no rows are
-        loaded. A corpus on the hub is identified by id, name and revision; without a revision, it
-        is the one that was current when the corpus was first prepared on this machine.
+        A local folder is identified by its metadata and the names and hashes of the data files that
+        `datasets` reads from it for any split; a corpus on the hub by id, name and revision.
 
         Args:
             column_file: The split is a column file in the folder; no other file is read.
@@ -190,8 +188,7 @@ class Source(Corpus):
         """The rows of the split, read by memory map.
 
         Args:
-            scratch: Folder for the Arrow files of a local corpus. The library's own cache
-                identifies local files by name and time and would store a second copy.
+            scratch: Folder for the Arrow files of a local corpus.
             advice: Advice for the message if the corpus lacks the split.
 
         Raises:

@@ -181,10 +181,9 @@ def surface_forms(
 
 @contextmanager
 def rust_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores in the block, and disable its threads afterwards.
+    """Let `tokenizers` use all cores in the block, unless the user has decided; none afterwards.
 
-    A value set by the user is kept. Without one, the library warns in every worker process that is
-    forked after its threads have run.
+    Else the library warns in every worker process that is forked after its threads have run.
     """
     setting = os.environ.get(_THREADS)
     os.environ[_THREADS] = setting or "true"

@@ -21,8 +21,8 @@ _MARKS = ("\u0120", "\u2581")  # before a word, of byte-level and of other token
 class WholeWords:
     """Where words begin, by the marks that a tokenizer gives its tokens.
 
-    Word pieces say which of them continue a word. Elsewhere tokens say which of them follow a space (or
-    precede one), and words end at punctuation too, as they do for word pieces. A special token is a word.
+    Word pieces say which of them continue a word; other tokens, which of them follow or precede a space.
+    Words end at punctuation, and a special token is a word.
 
     Args:
         tokenizer: The tokenizer as JSON text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from attnlight.data.dataset import split_writer
 from attnlight.data.planted import PlantedSpec
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
-from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
@@ -23,27 +22,6 @@ from attnlight.errors import InputError, require_at_least
 
 if TYPE_CHECKING:
     import pyarrow
-
-
-@dataclass(frozen=True)
-class SplitSizes:
-    """The number of generated texts of each split.
-
-    Args:
-        train_size: Number of training texts.
-        validation_size: Number of validation texts.
-        test_size: Number of test texts.
-
-    Raises:
-        InputError: A number is not positive.
-    """
-
-    train_size: int = 4000
-    validation_size: int = 500
-    test_size: int = 501
-
-    def __post_init__(self) -> None:
-        require_at_least(1, **vars(self))
 
 
 class PlantedEvidence(CorpusDataModule):
@@ -75,25 +53,32 @@ class PlantedEvidence(CorpusDataModule):
     With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
 
     Args:
-        sizes: The number of texts of each split.
+        train_size: Number of training texts.
+        validation_size: Number of validation texts.
+        test_size: Number of test texts.
         planted: What a text is drawn from.
         sentence_length: Split each text into sentences of this many words, the last one shorter;
             null: texts are not split.
         common: The options of every corpus.
+
+    Raises:
+        InputError: A number is not positive.
     """
 
     @flat_options
     def __init__(
         self,
-        sizes: SplitSizes,
+        train_size: int = 4000,
+        validation_size: int = 500,
+        test_size: int = 501,
+        *,
         planted: PlantedSpec,
         sentence_length: int | None = None,
-        *,
         common: CorpusOptions,
     ) -> None:
         super().__init__(common=common)
-        counts = (sizes.train_size, sizes.validation_size, sizes.test_size)
-        self.sizes = dict(zip(MISSING_SPLIT_ADVICE, counts, strict=True))
+        self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
+        require_at_least(1, **{f"{split}_size": size for split, size in self.sizes.items()})
         self.planted, self.sentence_length = planted, sentence_length
         self.nested = sentence_length is not None
         if sentence_length is not None:

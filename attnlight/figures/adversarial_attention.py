@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import INK, MUTED, Group, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, number, percent
 from attnlight.figures.violins import bins_height, draw_bins, draw_histograms, links_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from attnlight.statistics.frontier import EPSILONS, frontier
 
 _EDGES = np.linspace(0.0, 0.7, 41)  # the paper's bins
 _VERY_DIFFERENT = 0.6
@@ -52,8 +50,6 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
 
 def _frontier(axes: Axes, rows: Rows) -> None:
     """Draw the maximum mean divergence against the mean change of the prediction."""
-    from attnlight.statistics.frontier import EPSILONS, frontier
-
     # Denser at the left, where the curve rises.
     points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
     js = np.interp(points, *frontier(rows["frontier_js"], np.array(EPSILONS)))

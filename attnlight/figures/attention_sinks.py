@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.layers import draw_heads, draw_layers
 from attnlight.figures.style import PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _SINKS = {"special": "special tokens", "first": "first token", "punctuation": "punctuation"}
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 
 def mean_costs(rows: Rows) -> dict[str, MeanInterval]:
     """Mean cost of each method by its label, with an interval that resamples batches."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     methods, order = recorded_methods(rows, "cost"), rows["batch"].argsort(kind="stable")
     costs = np.stack([rows[f"cost_{method}"] for method in methods], axis=1)
     means = bootstrap_means(costs[order], rows["batch"][order].astype(np.int64))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import INK, MUTED, canvas, link_points, predicted_groups
 from attnlight.figures.tables import Rows
 from attnlight.figures.violins import bins_height, draw_bins, links_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _DRAWN = ("attention_js", "prediction_tvd", "base_max_attention")
 _JS_LIMITS = (-0.035, np.log(2) + 0.035)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cbook import boxplot_stats
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures import erasure
@@ -21,10 +23,7 @@ from attnlight.figures.tables import (
     percent,
     probability,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
 
 _COMPARED = (*PAIRS, *((name, "random_first") for name in SCORES))
 
@@ -68,8 +67,6 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
     """Draw horizontal boxes of the defined values, from the bottom up."""
-    from matplotlib.cbook import boxplot_stats
-
     for place, column in enumerate(columns):
         defined = column[~np.isnan(column)]
         if not len(defined):
@@ -86,8 +83,6 @@ def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """Removals, comparisons of rankings, rates of no flip, and excess over the minimum."""
-    from attnlight.statistics.paired import holm, paired_wilcoxon, ratio_of_shares
-
     names = erasure.recorded_rankings(rows)
     never = {name: erasure.removed(rows, "never_flips", name, "column") for name in names}
     several, flipped = rows["length"] > 1, erasure.flipped_by_all(rows)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.style import MUTED, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
 from attnlight.figures.violins import draw_violins, links_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _PANELS = {
     "mass": ("chance", "Attention on the evidence"),

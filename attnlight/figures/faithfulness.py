@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics.bootstrap import bootstrap_means
 
 _PANELS = {
     "comprehensiveness": "Comprehensiveness\n(higher is better)",
@@ -23,8 +21,6 @@ _NORMALIZED = "normalized_"
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Means of each method by predicted class, and of all with their intervals."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     groups, methods = (
         predicted_groups(rows["prediction"], classes),
         recorded_methods(rows, "comprehensiveness"),

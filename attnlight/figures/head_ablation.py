@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.layers import column_means, draw_heads, draw_layers
 from attnlight.figures.style import PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _ABLATIONS = ("uniform", "shuffled", "off")
 _MEASURES = ("tvd", "flip_rate")

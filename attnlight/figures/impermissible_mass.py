@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
 from attnlight.figures.violins import draw_violins, links_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics.bootstrap import bootstrap_means
 
 _MASSES = {"max_mass": "head with the most", "mass": "mean over heads"}
 _ACCURACIES = {
@@ -25,8 +23,6 @@ _ACCURACIES = {
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Violins of the masses beside chance, and the accuracies; None without impermissible items."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     if np.isnan(rows["mass"]).all():
         return None
     groups, defined = predicted_groups(rows["prediction"], classes), ~np.isnan(rows["mass"])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.style import MUTED, PALETTE
 from attnlight.figures.tables import Rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def column_means(values: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -40,8 +38,6 @@ def draw_heads(
         columns: By title, the columns (R, L H) of heads and (R, L) of layers.
         label: Name of the measure, for the scale.
     """
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
-
     grids = {}
     for title, (heads, layers) in columns.items():
         grids[title] = column_means(rows[heads]).reshape(rows[layers].shape[1], -1)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics.bootstrap import bootstrap_means
 
 _PANELS = {"auprc": "AUPRC", "token_f1": "Token F1", "iou_f1": "IoU F1"}
 
@@ -33,8 +31,6 @@ def columns_of(rows: Rows) -> dict[str, list[str]]:
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Means with intervals, and by predicted class; None where no instance has a rationale."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     if np.isnan(rows["chance_auprc"]).all():
         return None
     columns = columns_of(rows)

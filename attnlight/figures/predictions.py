@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from attnlight.figures.style import INK, MUTED, PALETTE, canvas, predicted_groups
 from attnlight.figures.tables import Rows
 from attnlight.figures.violins import draw_violins, links_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 _BINS = 10
 
@@ -67,7 +66,6 @@ def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -
         with its 95 % Wilson interval, `low` and `high`.
     """
     import pandas as pd
-    from scipy.stats import binomtest
 
     labelled = label >= 0
     confidence = probabilities[labelled].max(axis=1).astype(np.float64)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
 
 from attnlight.figures.methods import method_words
 from attnlight.figures.style import PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TIED = "tied_"  # prefix of a column that each method has
 _DARK, _LIGHT = "#101418", "#fbfbfb"  # numbers on cells, which are alike on light and dark pages
@@ -21,8 +19,6 @@ _DARK, _LIGHT = "#101418", "#fbfbfb"  # numbers on cells, which are alike on lig
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Mean tau of each pair of methods as a heat map; it has no classes."""
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
-
     methods = _methods(rows)
     size = len(methods)
     grid = np.full((size, size), np.nan)

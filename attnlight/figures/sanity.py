@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, MUTED, PALETTE, Group, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
 from attnlight.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.statistics.sanity import sanity_verdicts
 
 _KINDS = {"signed": "with signs", "sizes": "of sizes"}
 _COLUMNS = 3  # panels side by side
@@ -33,8 +33,6 @@ def draw(
     **_: object,
 ) -> Figure:
     """Mean correlation at each step, a panel for each method; it has no classes."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)
     every = np.ones(len(rows["index"]), dtype=bool)
     groups = [
@@ -77,8 +75,6 @@ def tables(
 
     A record has a digest of `weights` if the model was trained elsewhere, where no second seed is.
     """
-    from attnlight.statistics.sanity import sanity_verdicts
-
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)
     record = Record(dict(rows), {"parts": steps, "methods": list(words)})
     verdicts = sanity_verdicts(record)

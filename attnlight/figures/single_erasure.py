@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.erasure import PAIRS, SCORES, WORDS
 from attnlight.figures.style import MUTED, canvas, link_points, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent, probability
 from attnlight.figures.violins import links_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics.paired import holm, mcnemar
 
 Values = NDArray[np.float64]
 
@@ -89,8 +87,6 @@ def sample(x: Values) -> NDArray[np.intp]:
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """Contingency of flips, movement of predictions, and comparison of the rankings' top items."""
-    from attnlight.statistics.paired import holm, mcnemar
-
     others = {"drawn": "one drawn", "released": "released draw", "expected": "mean over others"}
     released = " The released draw is never the first item, and now and then the top one itself."
     if f"flip_other_released_{SCORES[0]}" not in rows:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import MUTED, PALETTE, canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, class_name, estimate, mean_cells, percent
 from attnlight.figures.violins import draw_taus
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _BINS = 12  # of the number of items, with about equally many texts
 

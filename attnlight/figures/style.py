@@ -48,13 +48,7 @@ def styled(**settings: Any) -> AbstractContextManager[None]:  # noqa: ANN401
 
 
 class Group(NamedTuple):
-    """Rows that share a colour.
-
-    Attributes:
-        name: Their name in the legend.
-        color: Their colour.
-        members: Mask of the rows, (R,) bool.
-    """
+    """Name and colour of rows in the legend, and their mask, (R,) bool."""
 
     name: str
     color: str

@@ -36,9 +36,8 @@ def violins_by_max_attention(
 ) -> Figure:
     """A measure in four equal bins of maximum attention, by predicted class.
 
-    As in Jain & Wallace (2019, figures on permutation and on adversarial attention): split violins
-    for two classes, violins side by side for up to six, all classes pooled for more. Lines inside a
-    violin are its quartiles; fewer than five values are drawn as points.
+    As in Jain & Wallace (2019): split violins for two classes, violins side by side for up to six, all
+    classes pooled for more. Lines are quartiles; fewer than five values are drawn as points.
 
     Args:
         rows: Columns `max_attention`, `prediction`, the measure and, on a page, `link` (`link_points`),

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlight.errors import InputError
 from attnlight.figures.tables import Table, estimate, interval, number
+from attnlight.report.markup import described_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,14 +130,8 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
         ends = [number(end.reduce(defined_mean(tau))) for end in (np.fmin, np.fmax)]
         cells = [number(mean.mean), interval(mean), *ends, f"{np.count_nonzero(~np.isnan(tau)):,}"]
         lines.append([words.get(name, name.removeprefix("tau_")), *cells])
-    return Table(
-        f"Kendall's tau-b of each score between {runs} runs ({pairs} "
-        f"{'pair' if pairs == 1 else 'pairs'}, {len(index):,} instances)",
-        ("score", "mean τ", "95 % interval", "lowest pair", "highest pair", "n"),
-        lines,
-        "The interval is over runs and instances (jackknife of runs, Student's t); with two runs over "
-        "instances only.",
-    )
+    pairs_text = f"{pairs} {'pair' if pairs == 1 else 'pairs'}"
+    return described_table("agreement", lines, runs=runs, pairs=pairs_text, instances=len(index))
 
 
 def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 0) -> Table:
@@ -184,11 +179,4 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
             label = " and ".join(WORDS.get(name, method_words(name)) for name in pair)
             lines.append([label, *cells])
     head = [cell for kind in kinds for cell in (KINDS[kind], "ceiling")]
-    return Table(
-        "Agreement of each pair of scores within a run, beside its ceiling between runs",
-        ("scores", *head),
-        lines,
-        "Means over instances and runs; the interval resamples instances. Ceiling: the smaller of the "
-        "two scores' agreements with themselves between runs; scores that do not depend on the model "
-        "(random, external) agree with themselves by construction.",
-    )
+    return described_table("agreement_of_pairs", lines, head)

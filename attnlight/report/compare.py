@@ -17,7 +17,7 @@ from attnlight.figures.tables import Table, estimate, probability
 from attnlight.records import KEY, RecordFile, read_pieces
 from attnlight.report.curves import panel_title
 from attnlight.report.headlines import headline
-from attnlight.report.markup import render
+from attnlight.report.markup import described_table, render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
@@ -35,13 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one configuration, which differ in their seeds.
-
-    Attributes:
-        name: Its name: that of the run, or of the experiment and the number of its runs.
-        runs: The runs.
-        records: Its records of the test split by test, of each run that has one.
-    """
+    """Runs of one configuration, which differ in their seeds, and their test records by test."""
 
     name: str
     runs: Sequence[Run]
@@ -86,13 +80,9 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         ]
         for (test, measure), by_group in found.items()
     ]
-    note = (
-        "Means over instances with 95 % intervals: of one run over texts, of several runs of one "
-        "configuration over runs and texts; two runs have their values in place of an interval."
-    )
     written = [
         _cards(groups),
-        Table("Headline measures", ["measure", *names], lines, note),
+        described_table("headlines", lines, names),
         _differences(names, found),
     ]
     figure = _draw(names, found)
@@ -135,8 +125,7 @@ def _cards(groups: Sequence[Group]) -> Table:
     scopes = [
         f"{name}: {of[0].scope}" for name, of in zip(names, cards, strict=True) if of[0].scope
     ]
-    note = " ".join([rules()["note"], *scopes])
-    return Table("Verdict cards", ["line", *names], rows, note)
+    return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
 
 
 def _card(run: Run) -> Verdict:
@@ -254,15 +243,7 @@ def _differences(
             title = f"{describe(test).title}: {measure}"
             versus = f"{names[pair[0]]} − {names[pair[1]]}"  # noqa: RUF001
             lines.append([title, versus, estimate(mean), probability(p), f"{n:,}"])
-    return Table(
-        "Differences on shared instances",
-        ["measure", "runs", "difference", "p", "n"],
-        lines,
-        "Intervals are over texts and, of several runs of one configuration, over runs; with two runs "
-        "of one there is none. p: by exchanging "
-        "whole texts at random, of these runs; Holm over the pairs of a measure. Only runs on one "
-        "corpus are paired.",
-    )
+    return described_table("differences", lines)
 
 
 def _draw(names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]) -> Figure:

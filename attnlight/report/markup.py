@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
 from attnlight.figures.tables import CONTROLS, Table, balanced, class_name, interval, number
+from attnlight.storage.files import read_yaml
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,6 +64,15 @@ def plain(text: object) -> Markup:
     from markupsafe import escape
 
     return escape(CONTROLS.sub("", str(text)))
+
+
+def described_table(
+    name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = (), **fields: object
+) -> Table:
+    """A table of `tables.yaml` with further headings, and the fields of its title and note."""
+    words = read_yaml(Path(__file__).with_name("tables.yaml"))[name]
+    title, note = (words[part].format(**fields) for part in ("title", "note"))
+    return Table(title, (*words["head"], *head), rows, note)
 
 
 def table_html(table: Table) -> Markup:

@@ -14,6 +14,7 @@ from attnlight.figures import figure_rows
 from attnlight.figures.methods import METHODS, method_words
 from attnlight.figures.tables import Table, estimate, number
 from attnlight.records import Record, Source, read_metadata
+from attnlight.report.markup import described_table
 
 if TYPE_CHECKING:
     from attnlight.statistics.bootstrap import MeanInterval
@@ -51,15 +52,6 @@ MEASURES = (
     Measure("attribution_cost", "cost", "cost ↓", "cost ↓", False),
 )
 TESTS = tuple(dict.fromkeys(measure.test for measure in MEASURES))
-_NOTE = """\
-Means with 95 % bootstrap intervals over texts (cost: over batches). Excess: minus the value of \
-random attribution. AUPRC, token F1 and IoU F1: agreement with marked items. Sanity: correlation with \
-the explanations of the model with random parameters, after the verdict. Cost: time as a multiple of \
-a forward pass."""
-_LETTERS = """\
-Methods that share a letter in a column do not differ significantly; a is the best group. Permutation \
-tests of the difference in mean, which exchange whole texts (cost: batches), on the instances where all \
-methods of the column are defined; Holm's correction over the pairs of a column, at 0.05."""
 
 
 @dataclass
@@ -89,19 +81,20 @@ class MethodRows:
         Args:
             missing: For each test without a record, the command that writes it.
         """
-        tables = []
+        found: list[Table] = []
         if self.labels:
             rows = [
                 [words, *(self._cell(measure, label) for measure in MEASURES)]
                 for label, words in self.labels.items()
             ]
             counts = [f"{test.replace('_', ' ')} {n:,}" for test, n in self.instances.items()]
-            note = f"{_NOTE} Instances: {', '.join(counts)}." + "".join(
+            lacking = "".join(
                 f" Not recorded: {test.replace('_', ' ')} (`{command}`)."
                 for test, command in missing.items()
             )
-            head = ["method", *(measure.head for measure in MEASURES)]
-            tables.append(Table("Attribution methods", head, rows, note))
+            fields = {"counts": ", ".join(counts), "missing": lacking}
+            head = [measure.head for measure in MEASURES]
+            found.append(described_table("methods", rows, head, **fields))
         if self.letters:
             columns = {column for column, _ in self.letters}
             compared = [measure for measure in MEASURES if measure.column in columns]
@@ -110,9 +103,9 @@ class MethodRows:
                 for label, words in self.labels.items()
                 if any((column, label) in self.letters for column in columns)
             ]
-            head = ["method", *(measure.head for measure in compared)]
-            tables.append(Table("Which methods are told apart", head, rows, _LETTERS))
-        return tables
+            head = [measure.head for measure in compared]
+            found.append(described_table("letters", rows, head))
+        return found
 
     def terminal_table(self) -> Table:
         """Verdicts, means and letters, at most 80 characters wide."""

@@ -61,9 +61,8 @@ class Estimate(NamedTuple):
 class Estimates:
     """Estimates of one study, each computed once.
 
-    The unit of a mean and of its interval is the trained model: runs guided by the same adversary
-    or by the same other seed are averaged first. The value of a run is a ratio of sums over its
-    test clusters; the bootstrap resamples clusters.
+    The unit of a mean and of its interval is the trained model (`mean_of_models`). The value of a run
+    is a ratio of sums over its test clusters, which the bootstrap resamples.
 
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.

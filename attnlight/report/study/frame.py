@@ -58,10 +58,9 @@ class Study:
             `guide`, `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0), `epochs`,
             `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
             `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
-            for: its guide if that is a run, else itself), `validation_attention_js` and
-            `validation_nll_base`, `collapsed`, and for a base `threshold` and
-            `threshold_error`. Null where
-            not applicable.
+            for: its guide if that is a run, else itself), `validation_attention_js`,
+            `validation_nll_base`, `collapsed` (the loss is not finite or above `threshold`), and for a
+            base `threshold` (nats) and `threshold_error` (why there is none). Null where not applicable.
         measures: One row per finished run and test cluster, by `run` and `index`, both ascending;
             NaN where undefined, -1 for no label.
     """

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from attnlight.report.run import Run
-from attnlight.report.verdict.caveat import caveat
 from attnlight.report.verdict.claims import NOT_SHOWN, Claim, Draft, Estimate, rules, tested
 from attnlight.report.verdict.drafts import DECIDERS, Drafts
 from attnlight.storage.files import write_text
@@ -135,7 +134,8 @@ def verdict_of(run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> 
     hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
     heading = " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}.")))
     checkpoint, scope = next(filter(None, hashes), None), str(found.model.get("scope", ""))
-    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope, caveat(found))
+    caveat = " ".join(filter(None, (_majority(found), _non_finite(found))))
+    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope, caveat)
 
 
 def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:
@@ -172,3 +172,39 @@ def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:
         missing=draft.missing.replace("word", unit),
         command=draft.command,
     )
+
+
+def _majority(of: Drafts) -> str:
+    """Whether the model is not shown to predict better than the most frequent label does."""
+    if not of.has("predictions", "label"):
+        return ""
+    texts, (label, prediction) = of.columns(of.records["predictions"], "label", "prediction")
+    known = label >= 0
+    if not known.any():
+        return ""
+    texts, label, prediction = texts[known], label[known], prediction[known]
+    classes, counts = np.unique(label, return_counts=True)
+    largest = classes[counts.argmax()]
+    right, constant = (1.0 * (label == answer) for answer in (prediction, largest))
+    gain = Estimate.of(texts, right - constant)
+    low, high = gain.interval(1 - rules()["level"])
+    if low > 0 or gain.texts < rules()["least_texts"]:
+        return ""
+    return str(rules()["majority"]).format(
+        texts=f"{gain.texts:,}",
+        accuracy=right.mean(),
+        share=constant.mean(),
+        value=gain.value,
+        interval=f"[{low:.2f}, {high:.2f}]",
+        **{"class": of.class_name("predictions", int(largest))},
+    )
+
+
+def _non_finite(of: Drafts) -> str:
+    """How many rows were not measured, of the record where they are the most."""
+    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in of.metadata.values()]
+    broken, rows = max(counts, default=(0, 0))
+    if not broken:
+        return ""
+    says = rules()["all_non_finite" if broken == rows else "some_non_finite"]
+    return str(says).format(broken=f"{broken:,}", rows=f"{rows:,}")

@@ -165,14 +165,9 @@ class Drafts:
         return f'"{name}"' if number < len(classes) else name
 
     def _judged(self, names: Sequence[str]) -> tuple[str, int, Texts, Floats] | None:
-        """Texts that judge by the best of some columns, of which others have chosen it.
+        """What chose the best of the columns `names[1:-1]`, its place, and other texts that judge by it.
 
-        Args:
-            names: Columns of the record of faithfulness; the first and the last are none to choose.
-
-        Returns:
-            What has chosen, in words; the place of the chosen column; texts (R,) and columns (R, K)
-            that judge, where all are defined. None: too few texts.
+        These are texts (R,) and columns (R, K) where all are defined. None: too few texts.
         """
         from attnlight.data.selection import choose
 
