@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,6 +23,13 @@ from attnlight.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+@runtime_checkable
+class HasColumns(Protocol):
+    """A table, such as a DataFrame, of any library."""
+
+    columns: Any
 
 
 @dataclass
@@ -127,7 +134,7 @@ class RawText:
                 a query has no token, or a candidate is not a class.
         """
         for name, strings in (("texts", texts), ("queries", queries)):
-            if isinstance(strings, str | Mapping) or hasattr(strings, "columns"):
+            if isinstance(strings, str | Mapping | HasColumns):
                 raise InputError(
                     f"{name} is of type {type(strings).__name__}; expected a list of strings, such as "
                     "['a film']."

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.data.labels import feature_names
-from attnlight.data.raw_text import require_text
+from attnlight.data.raw_text import HasColumns, require_text
 from attnlight.errors import InputError
 
 ARRAYS = (np.ndarray, np.generic, Tensor)  # whose values Python has types of its own for
@@ -22,6 +22,21 @@ _EXPECTED = (
     "a list of texts, such as ['a film'], of pairs of text and label, or of mappings with `text`, or a "
     "table with the column `text`, such as pandas.read_csv(FILE)"
 )
+
+
+@runtime_checkable
+class _Dataset(Protocol):
+    """A `datasets.Dataset`, which is not imported to ask."""
+
+    features: Any
+
+
+@runtime_checkable
+class _DataFrame(HasColumns, Protocol):
+    """A DataFrame of pandas, which is not imported either."""
+
+    iloc: Any
+    to_dict: Any
 
 
 def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
@@ -37,17 +52,14 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     """
     if isinstance(data, Mapping):
         data = _rows_of_columns(data)
-    elif hasattr(data, "columns") and hasattr(data, "iloc"):
+    elif isinstance(data, _DataFrame):
         data = data.to_dict("records")
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        kind = (
-            f"the string {short(data)}"
-            if isinstance(data, str)
-            else f"of type {type(data).__name__}"
-        )
+        text = isinstance(data, str)
+        kind = f"the string {short(data)}" if text else f"of type {type(data).__name__}"
         raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
     # Labels of a `datasets.Dataset` that are numbers count its own names.
-    features = getattr(data, "features", None)
+    features = data.features if isinstance(data, _Dataset) else None
     label = features.get("label") if isinstance(features, Mapping) else None
     names = feature_names(label, of_lists=True)
     rows = list(data)
@@ -66,8 +78,10 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of columns of equal length."""
-    tables = [isinstance(c, Mapping) or hasattr(c, "columns") for c in columns.values()]
-    if any(tables) or any(hasattr(column, "column_names") for column in columns.values()):
+    if any(
+        isinstance(column, Mapping | HasColumns) or hasattr(column, "column_names")
+        for column in columns.values()
+    ):
         split = "test" if "test" in columns else next(iter(columns))
         raise InputError(
             f"the data are a {type(columns).__name__} that has the splits {', '.join(map(str, columns))}; "
@@ -88,7 +102,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]:  # noqa: ANN401
-    """The columns of row `number` that are read, with its text as `text`; `names` are those of its labels."""
+    """The columns of row `number` that are read, with its text as `text`; `names` are of labels."""
     place = f"row {number} of the data"
     given = {"text": row} if isinstance(row, str) else row
     if isinstance(row, tuple) and len(row) == 2:
