@@ -43,7 +43,8 @@ def functions_per_thousand_lines(*folders: str) -> float:
     count = sum(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not all(
-            isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body
+            isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+            for each in node.body
         )
         for node in nodes
     )

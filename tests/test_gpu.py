@@ -16,8 +16,7 @@ from attnlight.api.recording import build_tests
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.bases import trainer
-from tests.huggingface.layered import texts
-from tests.huggingface.test_classifier import classifier
+from tests.huggingface.test_classifier import classifier, texts
 from tests.test_precision import Built, Tests, pairs, tagging, text
 
 pytestmark = [

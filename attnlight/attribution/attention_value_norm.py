@@ -19,12 +19,7 @@ from attnlight.batch import (
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.probing.flat_texts import FlatTexts
-from attnlight.probing.layers import (
-    layer_attention,
-    output_maps,
-    read_shares,
-    value_norms,
-)
+from attnlight.probing.layers import layer_attention, output_maps, read_shares, value_norms
 from attnlight.probing.row_gradients import text_of_rows
 
 

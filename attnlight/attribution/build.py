@@ -32,10 +32,8 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
     name = options.pop("name", None)
     kind = ATTRIBUTIONS.get(name) if isinstance(name, str) else None
     if kind is None:
-        hint = (
-            f"{did_you_mean(str(name), ATTRIBUTIONS)}; expected one of: {', '.join(ATTRIBUTIONS)}"
-        )
-        raise InputError(f"unknown attribution method {name!r}{hint}.")
+        hint, known = did_you_mean(str(name), ATTRIBUTIONS), ", ".join(ATTRIBUTIONS)
+        raise InputError(f"unknown attribution method {name!r}{hint}; expected one of: {known}.")
     hints = get_type_hints(kind)
     for option, value in options.items():
         if option in hints:

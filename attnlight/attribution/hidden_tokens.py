@@ -105,7 +105,7 @@ def _squared_jacobians(
     """Squared norms of directions times Jacobians of the states of each colour, by word.
 
     Args:
-        model: The model.
+        model: The model, in evaluation mode.
         batch: B texts.
         colour: Colour of each item, (B, N) long, -1 where there is no item.
         directions: K directions for each state, (B, N, K, D).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -33,12 +32,4 @@ class InputGradient(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        scores = gradient_scores(
-            model,
-            batch,
-            output,
-            target,
-            lambda g, e: (g * e).sum(-1, dtype=torch.float64),
-            self.detached,
-        )
-        return scores, {}
+        return gradient_scores(model, batch, output, target, detached=self.detached), {}

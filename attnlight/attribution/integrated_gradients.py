@@ -15,11 +15,7 @@ from attnlight.errors import require_at_least
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.embedding_line import EmbeddingLine
 from attnlight.probing.removal import Token, replaced_embeddings
-from attnlight.probing.row_gradients import (
-    ACCELERATOR_TOKENS,
-    CPU_TOKENS,
-    text_blocks,
-)
+from attnlight.probing.row_gradients import ACCELERATOR_TOKENS, CPU_TOKENS, text_blocks
 
 # Differences of log odds below this count as this: the error is relative to the difference.
 _SMALLEST = 0.1

@@ -78,7 +78,14 @@ class LRP(Attribution):
                 linear: Any = partial(_linear_output, model, rules, others[rows])
                 own, weights = target[rows], output.weights[rows, :, :items].detach()
                 inputs = model.embed(part).detach()
-                scores[rows, :items] = row_gradients(linear, part, inputs, own, _product, weights)
+                scores[rows, :items] = row_gradients(
+                    linear,
+                    part,
+                    inputs,
+                    own,
+                    lambda g, e: (g.double() * e.double()).sum(-1),
+                    weights,
+                )
                 rules.replay()
                 # Without the tokens that the scores include.
                 scored = part.attendable() if part.mask.ndim > 2 else torch.ones_like(part.mask)
@@ -88,11 +95,6 @@ class LRP(Attribution):
         leak = difference - absorbed - scores.sum(-1)
         absorbed = absorbed + scores.masked_fill(output.mask, 0.0).sum(-1)
         return scores, {"absorbed": absorbed, "leak": leak}
-
-
-def _product(gradient: Tensor, embeddings: Tensor) -> Tensor:
-    """Relevance of tokens: gradient times embedding."""
-    return (gradient.double() * embeddings.double()).sum(-1)
 
 
 def _linear_output(
@@ -132,8 +134,5 @@ def _refusals(model: nn.Module) -> Iterator[Any]:
             f"layers that have one: {_KNOWN}."
         )
 
-    with (
-        hooks.register_module_forward_pre_hook(enter),
-        hooks.register_module_forward_hook(leave),
-    ):
+    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
         yield refusal

@@ -14,11 +14,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.probing.leave_one_out import (
-    ACCELERATOR_TOKENS,
-    CPU_TOKENS,
-    left_out_logits,
-)
+from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, left_out_logits
 from attnlight.probing.removal import Token, replaced_embeddings
 from attnlight.probing.row_gradients import text_blocks
 

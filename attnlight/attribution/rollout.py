@@ -10,12 +10,7 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.probing.layers import (
-    layer_attention,
-    output_maps,
-    rolled_out,
-    value_norms,
-)
+from attnlight.probing.layers import layer_attention, output_maps, rolled_out, value_norms
 from attnlight.probing.replay import layered
 
 

@@ -38,7 +38,6 @@ class GradientSearch:
         epsilon: Distance without penalty; null: that of the test.
         start_scale: Standard deviation of the initial scores.
         spread: Weight of the mean JS between the attentions of an instance.
-        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     instances: int | None = None
@@ -95,6 +94,7 @@ class AdversarialAttention(InterpretabilityTest):
             at most 9,600 for two classes and 17,100 for six, a quarter of it as a rule.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     metadata: dict[str, Any]
@@ -210,11 +210,8 @@ class AdversarialAttention(InterpretabilityTest):
         }
         if candidates is not None:
             search_tvd = readout.tvd_by_head(candidates).masked_fill(search_js.isnan(), torch.nan)
-            by_head |= {
-                "search_js": search_js,
-                "search_tvd": search_tvd,
-                "search_gap": worst_js - search_js,
-            }
+            searched = search_js, search_tvd, worst_js - search_js
+            by_head |= zip(_SEARCH_MEASURES, searched, strict=True)
         columns = {name: values.mean(-1) for name, values in by_head.items()}
         if worst_js.shape[1] > 1:
             columns["joint_js"] = readout.joint_js(adversary, worst_js, self.epsilon)
@@ -232,21 +229,17 @@ class AdversarialAttention(InterpretabilityTest):
         super().begin(around)
         assert self._recorder is not None
         counts = (None if self.search is None else self.search.instances, program_texts)
+        texts = self._recorder.instances
         self._search_texts, self._program_texts = (
-            None
-            if count is None
-            else torch.from_numpy(choose(self._recorder.instances, count, self.seed))
+            None if count is None else torch.from_numpy(choose(texts, count, self.seed))
             for count in counts
         )
 
 
 def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:
-    """One row of each of some texts, chosen by a hash of its position, as a mask (R,) bool.
+    """One of the rows (R, 2) of each of some texts, by a hash of its position, as a mask (R,) bool.
 
-    Args:
-        rows: Dataset index and position of each row, (R, 2).
-        texts: Dataset indices of the texts, in any order.
-        seed: Seed of the choice.
+    `rows` are dataset indices and positions, `texts` dataset indices in any order.
     """
     index, position = rows.unbind(-1)
     chosen = torch.zeros_like(index, dtype=torch.bool)

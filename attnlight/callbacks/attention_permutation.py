@@ -40,12 +40,7 @@ class AttentionPermutation(InterpretabilityTest):
 
     measures = ("median_tvd", "median_js", "flip_rate")
 
-    def __init__(
-        self,
-        draws: int = 100,
-        head_draws: int = 25,
-        **options: Any,  # noqa: ANN401
-    ) -> None:
+    def __init__(self, draws: int = 100, head_draws: int = 25, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
         self._require_at_least(1, draws=draws, head_draws=head_draws)
         self.draws = draws

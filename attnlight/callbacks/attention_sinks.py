@@ -79,10 +79,8 @@ class AttentionSinks(InterpretabilityTest):
         """Set `measures`, with those of punctuation if the vocabulary is known."""
         sinks = _SINKS[:2] if self._punctuation is None else _SINKS
         parts = ("mass", "tau_without", "erased", "erased_top_without")
-        self.measures = (
-            *(f"{part}_{sink}" for part in parts for sink in sinks),
-            *("tau", "erased_top"),
-        )
+        measures = [f"{part}_{sink}" for part in parts for sink in sinks]
+        self.measures = (*measures, "tau", "erased_top")
 
     @override
     def measure(
@@ -90,10 +88,7 @@ class AttentionSinks(InterpretabilityTest):
     ) -> Mapping[str, Tensor]:
         flat = FlatTexts.of(batch)  # of words, sinks are among their pieces
         texts, read = flat.batch, flat.batch.mask
-        sinks = {
-            "special": read & ~texts.attendable(),
-            "first": read & (read.cumsum(-1) == 1),
-        }
+        sinks = {"special": read & ~texts.attendable(), "first": read & (read.cumsum(-1) == 1)}
         if self._punctuation is not None:
             ids = texts.tokens.new_tensor(self._punctuation)
             sinks["punctuation"] = read & torch.isin(texts.tokens, ids)

@@ -242,7 +242,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             return None
         path = recorder.finish()
         self._recorder = None
-        if recorder.around.rank == 0 and (metadata := read_metadata(path))["non_finite"]:
+        if recorder.rank == 0 and (metadata := read_metadata(path))["non_finite"]:
             self._unmeasured = unmeasured(path, metadata["stage"], metadata["epoch"])
             if all(test is self or test._unmeasured != self._unmeasured for test in tests):
                 _LOGGER.warning(self._unmeasured)

@@ -82,10 +82,7 @@ class DecisionFlip(InterpretabilityTest):
         self.emptied = emptied
         self.unopposed = unopposed
         if unopposed:
-            added = [
-                *(f"{measure}_{UNOPPOSED}" for measure in _MEASURES[1:]),
-                f"excess_{UNOPPOSED}",
-            ]
+            added = [f"{measure}_{UNOPPOSED}" for measure in (*_MEASURES[1:], "excess")]
             self.measures = (*type(self).measures, *added)
         self.metadata = {
             "draws": draws,
@@ -124,8 +121,7 @@ class DecisionFlip(InterpretabilityTest):
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
             *score_columns, first = values[:, : len(SCORES) + 1].unbind(-1)
-            named = zip(SCORES, score_columns, strict=True)
-            columns |= {f"{measure}_{name}": column for name, column in named}
+            columns |= zip((f"{measure}_{name}" for name in SCORES), score_columns, strict=True)
             columns[f"{measure}_random"] = values[:, len(SCORES) :].nanmean(-1)
             columns[f"{measure}_random_first"] = first
         minimal_set = readout.minimal_flips()

@@ -86,11 +86,7 @@ class EvidenceMass(InterpretabilityTest):
 
     measures = (*_MEASURES, "without_evidence")
 
-    def __init__(
-        self,
-        swap: bool = False,
-        **options: Any,  # noqa: ANN401
-    ) -> None:
+    def __init__(self, swap: bool = False, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
         self.swap = swap
         self.metadata = {"tie": TIE, "swap": swap}
@@ -177,11 +173,7 @@ def sentences_in_evidence(
 ) -> tuple[Tensor, Tensor]:
     """`top_sentence_in_evidence` and `chance_sentence`, each (R,).
 
-    Args:
-        weights: (R, N).
-        evidence: Items that are evidence, (R, N) bool.
-        mask: Attended items, (R, N) bool.
-        stops: Tokens that end a sentence, (R, N) bool.
+    Of weights (R, N) and, (R, N) bool, evidence, attended items, and tokens that end a sentence.
     """
     begins = stops.roll(1, -1) & ~stops
     begins[:, 0] = False
@@ -205,11 +197,7 @@ def full_stops(corpus: CorpusDataModule) -> list[int]:
 
 
 def class_tokens(corpus: CorpusDataModule, reader: str) -> Tensor:
-    """Token id of each class's name in a corpus's vocabulary, (C,) long.
-
-    Args:
-        corpus: The corpus.
-        reader: What needs them, for messages.
+    """Token id of each class's name in a corpus's vocabulary, (C,) long; `reader` needs them.
 
     Raises:
         InputError: A name is not one token of the vocabulary, or two names are the same token.

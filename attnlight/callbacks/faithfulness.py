@@ -202,12 +202,7 @@ class Faithfulness(InterpretabilityTest):
     ) -> Tensor:
         """Measures of rows (r,), by measure, by method and then random, (measures, M + 1, r, S).
 
-        Args:
-            readout: The readout of the batch.
-            rows: The rows, (r,) long.
-            items: Their items, (r, N) bool.
-            orders: Rankings of the items by each method, (r, M, N) long.
-            target: The class that is explained, (r,) long.
+        Of their items (r, N) bool by each method's ranking (r, M, N) for the class explained, (r,).
         """
         output, (count, methods, size) = readout.output, orders.shape
         counts = share_counts(items.sum(-1), self.shares)

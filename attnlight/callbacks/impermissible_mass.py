@@ -103,7 +103,5 @@ class ImpermissibleMass(InterpretabilityTest):
         for measure, classes in predicted.items():
             known = torch.full_like(count, -1) if label is None else label
             columns[measure] = (classes == known).double().masked_fill(known < 0, torch.nan)
-        return columns | {
-            "impermissible_items": count,
-            "without_impermissible": (count == 0).double(),
-        }
+        without = (count == 0).double()
+        return columns | {"impermissible_items": count, "without_impermissible": without}

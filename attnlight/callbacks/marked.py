@@ -12,12 +12,7 @@ from attnlight.errors import InputError, did_you_mean
 
 
 def marking_column(test: str, names: Sequence[str], available: Sequence[str]) -> str:
-    """The first of `names` among the per-token columns of a corpus.
-
-    Args:
-        test: Name of the test that needs it, for messages.
-        names: The columns that serve, in order of preference.
-        available: The corpus's columns.
+    """The first of `names` among the `available` per-token columns of a corpus; `test` needs it.
 
     Raises:
         InputError: The corpus has none of them.

@@ -67,12 +67,7 @@ class MeasuredUse(InterpretabilityTest):
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
 
-    def __init__(
-        self,
-        least: float = 0.1,
-        budget: int | None = None,
-        **options: Any,  # noqa: ANN401
-    ) -> None:
+    def __init__(self, least: float = 0.1, budget: int | None = None, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
         self._require_at_least(1, budget=budget)
         if not 0 <= least < 1:
@@ -104,9 +99,8 @@ class MeasuredUse(InterpretabilityTest):
         explained = log_odds(readout.logits, target)
         states = (log_odds(readout.erase(), target) - explained[:, None]).abs()
         swaps = self._alternatives.to(mask.device)[batch.tokens]
-        swapped = swap_logits(
-            readout.model, batch, swaps.masked_fill(~mask.unsqueeze(-1), -1), self.budget
-        )
+        alternatives = swaps.masked_fill(~mask.unsqueeze(-1), -1)
+        swapped = swap_logits(readout.model, batch, alternatives, self.budget)
         deleted = left_out_logits(readout.model, batch, output, self.budget).double()
         edited = torch.cat([deleted.unsqueeze(2), swapped], dim=2)  # (R, N, 1 + K, C)
         change = log_odds(edited.flatten(1, 2), target) - explained[:, None]

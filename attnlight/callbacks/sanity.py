@@ -77,7 +77,11 @@ class Sanity(InterpretabilityTest):
         self.methods, self.against = build_attributions(methods, self.name), against
         self._models: dict[str, Any] = {}  # by step, "random" or "seeds", as columns are named
         described = {label: method.metadata for label, method in self.methods.items()}
-        name = None if against is None else "/".join(_folder(against).parts[-2:])
+        name = None
+        if against is not None:
+            path = Path(against).resolve()
+            folder = path.parent if path.suffix == ".ckpt" else path
+            name = "/".join(folder.parts[-2:])
         self.metadata: dict[str, Any] = {"tie": TIE, "methods": described, "against": name}
 
     @override
@@ -159,10 +163,7 @@ class Sanity(InterpretabilityTest):
             self._models["seeds"] = with_parameters(model, values, [task])
             self.metadata |= {"against_fingerprint": self._second.identity.fingerprint}
         self.metadata |= {"parts": list(parts)}
-        compared = [
-            str(len(parts)),
-            *(name for name in ("seeds", "random") if name in self._models),
-        ]
+        compared = [str(len(parts)), *(n for n in ("seeds", "random") if n in self._models)]
         self.measures = tuple(f"signed_{k}_{label}" for label in self.methods for k in compared)
 
     @override
@@ -185,10 +186,8 @@ class Sanity(InterpretabilityTest):
             for label in self.methods:
                 pair = scores[reference][label], scores[name][label]
                 known = output.mask & (others | ~(pair[0].isnan() | pair[1].isnan()))
-                for kind, (one, other) in {
-                    "signed": pair,
-                    "sizes": (pair[0].abs(), pair[1].abs()),
-                }.items():
+                sizes = pair[0].abs(), pair[1].abs()
+                for kind, (one, other) in {"signed": pair, "sizes": sizes}.items():
                     correlation = rank_agreement(one, other, known, ["spearman"])["spearman"]
                     columns[f"{kind}_{name}_{label}"] = correlation
         return columns
@@ -199,11 +198,6 @@ def initial_parameters(hparams: Mapping[str, Any], seed: int, draw: int) -> dict
 
     They depend on the seed and the number of the draw alone, and are not those with which a run of
     the same seed started, to which its trained parameters are close.
-
-    Args:
-        hparams: The task's hyperparameters.
-        seed: Any integer.
-        draw: Number of the draw.
     """
     digest = hashlib.sha256(f"sanity {seed} {draw}".encode()).digest()
     with torch.random.fork_rng(devices=[]):
@@ -213,9 +207,3 @@ def initial_parameters(hparams: Mapping[str, Any], seed: int, draw: int) -> dict
         if isinstance(model, HasOwnParameters):  # it starts from those of a pretrained model
             model.draw_parameters()
     return dict(model.named_parameters())
-
-
-def _folder(run: str) -> Path:
-    """The folder of a run that is given by itself or by its checkpoint."""
-    path = Path(run).resolve()
-    return path.parent if path.suffix == ".ckpt" else path

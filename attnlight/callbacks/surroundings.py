@@ -59,16 +59,6 @@ class Surroundings:
     checkpoint: str | Path | None = None
 
     @property
-    def rank(self) -> int:
-        """Number of this process."""
-        return self.place[0]
-
-    @property
-    def world_size(self) -> int:
-        """Number of processes."""
-        return self.place[1]
-
-    @property
     def classes(self) -> list[str]:
         """Names of the classes; empty if the owner has none."""
         names = getattr(self.owner, "classes", None)

@@ -78,8 +78,7 @@ class Texts(InterpretabilityTest):
         if (found := readout.minimal_flips()) is not None:
             size, members = found
             minimal = torch.where((size < 0)[:, None], torch.nan, members.double())
-        index = output.rows[:, 0]
-        solved = one_row_of_each_text(output.rows, index, self.seed)
+        solved = one_row_of_each_text(output.rows, output.rows[:, 0], self.seed)
         solved |= torch.tensor(not readout.by_programs, device=mask.device)
         programs = readout.affine or readout.cheap
         adversary, _, _ = readout.select(solved).worst_case(self.epsilon, programs=programs)

@@ -17,11 +17,11 @@ from attnlight.callbacks.hooks.wandb_run import WandbRun
 from attnlight.storage.foreign_classes import import_class
 from attnlight.storage.run_folder import is_rank_zero
 
-_LONGEST_TAG = 64  # of W&B
+_MAX_TAG = 64  # characters that W&B accepts
 
 
 def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN401
-    """Replace placeholders such as `{run}` and `{monitor}` in all strings of a configuration."""
+    """A copy of a configuration whose strings have placeholders such as `{run}` replaced."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
@@ -37,7 +37,7 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def resolve_callbacks(trainer: Namespace) -> None:
-    """Keep only the last test or EarlyStopping of each class; drop disabled callbacks.
+    """Keep, in place, the last test or EarlyStopping of each class; drop disabled callbacks.
 
     `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
     it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.
@@ -46,10 +46,10 @@ def resolve_callbacks(trainer: Namespace) -> None:
     remaining = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
-        kind = import_class(path, object)
-        disabled = trainer.enable_progress_bar is False and issubclass(kind, ProgressBar)
-        disabled |= bool(trainer.fast_dev_run) and issubclass(kind, Checkpoint)
-        repeated = path in seen and issubclass(kind, InterpretabilityTest | EarlyStopping)
+        cls = import_class(path, object)
+        disabled = trainer.enable_progress_bar is False and issubclass(cls, ProgressBar)
+        disabled |= bool(trainer.fast_dev_run) and issubclass(cls, Checkpoint)
+        repeated = path in seen and issubclass(cls, InterpretabilityTest | EarlyStopping)
         if not (disabled or repeated):
             remaining.append(callback)
         seen.add(path)
@@ -57,8 +57,8 @@ def resolve_callbacks(trainer: Namespace) -> None:
 
 
 def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
-    """Put Weights & Biases into offline mode if there is no API key, and print that it is."""
-    used = "WandbLogger" in str(loggers)
+    """Set `WANDB_MODE=offline`, and print it, if a W&B logger is used without an API key."""
+    used = "WandbLogger" in str(loggers)  # one configuration, a list, or a bool
     if not used or os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return
     host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
@@ -74,16 +74,16 @@ def keep_wandb_offline_without_key(loggers: Any) -> None:  # noqa: ANN401
 def use_wandb_run(
     logger: Namespace, *, role: str, tags: Sequence[str], monitor: str, mode: str, step: int
 ) -> None:
-    """Change the configuration of a `WandbLogger` into that of a `WandbRun`, which resumes its id.
+    """Turn the configuration of a `WandbLogger` into that of a `WandbRun` that resumes its id.
 
-    Job type and tags are `role` and `tags` unless the configuration or the environment gives them.
+    `role` (the job type) and `tags` apply unless the configuration or the environment sets them.
     """
     logger.class_path = f"{WandbRun.__module__}.{WandbRun.__qualname__}"
-    given = logger.init_args
-    defaults = {"job_type": role, "tags": [tag[:_LONGEST_TAG] for tag in tags], "resume": "allow"}
-    if given.get("resume_from") or given.get("fork_from"):
-        del defaults["resume"]  # W&B takes one of the three
+    init_args = logger.init_args
+    defaults = {"job_type": role, "tags": [tag[:_MAX_TAG] for tag in tags], "resume": "allow"}
+    if init_args.get("resume_from") or init_args.get("fork_from"):
+        del defaults["resume"]  # W&B accepts only one of the three
     for name, value in defaults.items():
-        if given.get(name) is None and f"WANDB_{name.upper()}" not in os.environ:
-            given[name] = value
-    given.monitor, given.mode, given.step = monitor, mode, step
+        if init_args.get(name) is None and f"WANDB_{name.upper()}" not in os.environ:
+            init_args[name] = value
+    init_args.monitor, init_args.mode, init_args.step = monitor, mode, step

@@ -39,11 +39,12 @@ def split_writer(
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
-    Yields a function that writes rows by their columns; the split is complete after the block.
+    Yields a function that appends rows, a mapping from each column to its values; the split is
+    complete after the block.
 
     Args:
         folder: Folder to write; `<folder>.arrow` is a temporary file.
-        kinds: Types of the columns.
+        kinds: Arrow types of the columns, by name.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.
@@ -60,7 +61,7 @@ def split_writer(
 
 
 class _RaggedColumn:
-    """A list column as views of the memory map: offsets and values of each stored chunk."""
+    """A list column as zero-copy views: the offsets, values and first row of each stored chunk."""
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
@@ -78,23 +79,22 @@ class _RaggedColumn:
 class TokenDataset(Dataset[TextBatch]):
     """Texts or pairs of one split; `dataset[[3, 1, 4]]` is a batch.
 
-    Texts of pairs are the passages. Where tokens have labels, those of a batch are (B, N), -100 on
-    padding and on tokens that are not predicted.
-
-    Beyond the memory map it takes 20 bytes per text: `index`, `label` and `length` as arrays.
+    The texts of pairs are their passages. Batches of pairs also have `query`, `query_mask` and, if
+    the corpus restricts the answers, `allowed_classes`. Labels of tokens are (B, N), -100 on padding
+    and on tokens that are not predicted. Beyond the memory map, 20 bytes per text are in memory.
 
     Args:
         folder: The split's folder in a prepared corpus (`CorpusDataModule`).
-        nested: Keep the sentences of a text separate: tokens, mask and extras of a batch are
+        nested: Keep the S sentences of a text separate: tokens, mask and extras of a batch are
             (B, S, N) instead of (B, N).
-        whole_words: Keep words that the tokenizer divides separate in the same way.
+        whole_words: Keep the tokens of each of W words separate in the same way: (B, W, N).
 
     Attributes:
         index: Row of each text in its source, before filtering, (n,) int64.
         lengths: Number of ids of each text, (n,) int32.
         paired: Whether each text has a query.
-        labels: Class of each text, (n,) int64, or None where texts have no labels.
-        extras: Names of the columns aligned with the tokens.
+        labels: Class of each text, (n,) int64; None if texts have no labels.
+        extras: Names of the columns aligned with the tokens, other than the tokens' labels.
         table: All columns, read by memory map.
 
     Raises:
@@ -128,7 +128,7 @@ class TokenDataset(Dataset[TextBatch]):
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
         self._has_token_labels = self.labels is None and TAGS in names
         if self._has_token_labels:
-            self.extras.remove(TAGS)
+            self.extras.remove(TAGS)  # kept in `_extras`, to be padded alike
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A spawned worker opens its own memory map instead of receiving a copy of the corpus.
@@ -138,7 +138,7 @@ class TokenDataset(Dataset[TextBatch]):
         return len(self.index)
 
     def label_counts(self, classes: int) -> list[int]:
-        """Number of texts, or tokens, of each class; the split must have labels."""
+        """Number of texts, or of tokens, of each of the classes; the split must have labels."""
         counts = np.zeros(classes, np.int64)
         for chunk in self.table["label" if self.labels is not None else TAGS].chunks:
             labels = (chunk.flatten() if self.labels is None else chunk).to_numpy()
@@ -147,10 +147,10 @@ class TokenDataset(Dataset[TextBatch]):
 
     @property
     def shapes(self) -> NDArray[np.int32]:
-        """The sizes of each text that determine padding, the costliest first.
+        """Sizes of each text that determine the padding of a batch, for sorting by size.
 
-        Number of ids, (n,), of pairs of passage and query, (n, 2), or, if nested, of sentences and
-        of ids in the longest one, (n, 2).
+        Numbers of ids, (n,); for pairs, of ids of passage and query, (n, 2); if nested, of sentences
+        and of ids of the longest one, (n, 2).
         """
         if self.paired:
             sizes = [np.diff(offsets) for offsets in self._pair["query"].offsets]
@@ -165,17 +165,17 @@ class TokenDataset(Dataset[TextBatch]):
         return np.concatenate(parts)
 
     def __getitem__(self, positions: int | Sequence[int]) -> TextBatch:
-        """The batch of these positions; -1 - p stands for p as a repeat, whose index is -1."""
+        """The batch of these positions; -1 - p is a sampler's repeat of text p, with index -1."""
         requested = np.atleast_1d(np.asarray(positions, np.int64))
-        rows = np.where(requested < 0, -1 - requested, requested)
-        listed = rows.tolist()
-        lengths = self.lengths[rows]
+        repeated = requested < 0
+        rows = np.where(repeated, -1 - requested, requested)
+        listed, lengths = rows.tolist(), self.lengths[rows]
         if self.nested or self.whole_words:
             sizes = [self._sizes(row) for row in listed]
             counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
             lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
         batch = collate(
-            np.where(requested < 0, -1, self.index[rows]),
+            np.where(repeated, -1, self.index[rows]),
             lengths,
             np.concatenate([self._tokens[row] for row in listed]),
             None if self.labels is None else self.labels[rows],
@@ -193,18 +193,8 @@ class TokenDataset(Dataset[TextBatch]):
             batch = allow_classes(batch, pair["allowed"], self._num_classes)
         return batch
 
-    def _sizes(self, position: int) -> NDArray[np.integer]:
-        """Number of ids of each sentence of a text, or of each word."""
-        if not self.whole_words:
-            return self._sentences[position]
-        return self._words.sizes(self._tokens[position])
-
-    @cached_property
-    def _words(self) -> WholeWords:
-        return WholeWords((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
-
     def sentences(self, position: int) -> list[list[int]]:
-        """Ids of each sentence of a text; a text that was not split is one, and so is a query."""
+        """Ids of each sentence of a text, of all of it if not split, or of passage and query."""
         ids = self._tokens[position].tolist()
         if self.paired:
             return [ids, self._pair["query"][position].tolist()]
@@ -212,6 +202,38 @@ class TokenDataset(Dataset[TextBatch]):
             return [ids]
         stops = np.cumsum(self._sentences[position]).tolist()
         return [ids[start:stop] for start, stop in pairwise([0, *stops])]
+
+    def words(self, position: int) -> list[str]:
+        """Surface form of each id, or whole word, of a text: as in the source if that is stored."""
+        names, ids = self.table.column_names, self._tokens[position].tolist()
+        if self._has_token_labels:  # each word is one token
+            words: list[str] = self.table["words"][position].as_py()
+            return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
+        parts: list[tuple[str, int | None]] = []
+        if "words" in names:
+            parts = [(" ".join(self.table["words"][position].as_py()), None)]
+        elif "text" in names:
+            text = self.table["text"][position].as_py()
+            kept = [None] if isinstance(text, str) else self._sentences[position].tolist()
+            parts = list(zip([text] if isinstance(text, str) else text, kept, strict=True))
+        sizes = self._sizes(position).tolist() if self.whole_words else None
+        return surface_forms(self._tokenizer, ids, parts, sizes)
+
+    def query_words(self, position: int) -> list[str]:
+        """Surface form of each id of the query of a text."""
+        query = self.table["query_text"][position].as_py()
+        ids = self._pair["query"][position].tolist()
+        return surface_forms(self._tokenizer, ids, [(query, None)])
+
+    def _sizes(self, position: int) -> NDArray[np.integer]:
+        """Number of ids of each word of a text with `whole_words`, else of each sentence."""
+        if not self.whole_words:
+            return self._sentences[position]
+        return self._word_boundaries.sizes(self._tokens[position])
+
+    @cached_property
+    def _word_boundaries(self) -> WholeWords:
+        return WholeWords((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -223,25 +245,3 @@ class TokenDataset(Dataset[TextBatch]):
     def _num_classes(self) -> int:
         corpus = (self.folder.parent / "corpus.json").read_text(encoding="utf-8")
         return len(json.loads(corpus)["classes"])
-
-    def words(self, position: int) -> list[str]:
-        """Surface form of each id or whole word of a text, as in the source where that is stored."""
-        names, ids = self.table.column_names, self._tokens[position].tolist()
-        if self._has_token_labels:  # each word is one token
-            words: list[str] = self.table["words"][position].as_py()
-            return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
-        parts: list[tuple[str, int | None]] = []
-        if "words" in names:
-            parts = [(" ".join(self.table["words"][position].as_py()), None)]
-        elif "text" in names:
-            text = self.table["text"][position].as_py()
-            sizes = [None] if isinstance(text, str) else self._sentences[position].tolist()
-            parts = list(zip([text] if isinstance(text, str) else text, sizes, strict=True))
-        sizes = self._sizes(position).tolist() if self.whole_words else None
-        return surface_forms(self._tokenizer, ids, parts, sizes)
-
-    def query_words(self, position: int) -> list[str]:
-        """Surface form of each id of the query of a text, as in the source."""
-        query = self.table["query_text"][position].as_py()
-        ids = self._pair["query"][position].tolist()
-        return surface_forms(self._tokenizer, ids, [(query, None)])

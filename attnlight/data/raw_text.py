@@ -16,7 +16,7 @@ from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
-from attnlight.data.sentences import SentenceRules, encode_sentences
+from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
 from attnlight.data.tokenization import surface_forms
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class HasColumns(Protocol):
-    """A table, such as a DataFrame, of any library."""
+    """A DataFrame of any library; iterating over one does not give its rows."""
 
     columns: Any
 
@@ -40,12 +40,10 @@ class RawText:
         tokenizer: The tokenizer as JSON text; None before training.
         classes: Names of the classes.
         corpus: Fingerprint of the training corpus.
-        sentences: The rules by which the training corpus split texts into sentences
-            (`SentenceRules.identity`), and whether its batches have a dimension of sentences
-            (`nested`); None if it did not split texts.
-        features: Features of tokens beside the word as plain values, see `TokenFeatures`; None: no
-            features.
-        whole_words: Whether words that the tokenizer divides are kept separate, see `TokenDataset`.
+        sentences: `SentenceRules.identity` of the training corpus, with `nested`: whether batches
+            have a dimension of sentences, (B, S, N). None: texts were not split into sentences.
+        features: `TokenFeatures.as_dict` of the corpus; None: tokens have no features.
+        whole_words: Whether batches have a dimension of words, (B, W, N), see `TokenDataset`.
         paired: Whether texts are passages with a query each; not stored.
     """
 
@@ -59,7 +57,7 @@ class RawText:
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
-        """The encoder of a datamodule's texts."""
+        """The encoder of a `CorpusDataModule`'s texts."""
         rules: SentenceRules | None = datamodule.sentence_rules
         features: TokenFeatures | None = datamodule.token_features
         return cls(
@@ -73,9 +71,9 @@ class RawText:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """The encoder of a checkpoint's metadata, whose other keys are ignored."""
-        known: dict[str, Any] = {entry.name: stored.get(entry.name) for entry in fields(cls)}
-        return cls(**known)
+        """The encoder stored in a checkpoint's metadata; keys that are not fields are ignored."""
+        values: dict[str, Any] = {entry.name: stored.get(entry.name) for entry in fields(cls)}
+        return cls(**values)
 
     def identity(self) -> dict[str, Any]:
         """What determines the content of a corpus that is encoded alike, as plain JSON."""
@@ -96,10 +94,10 @@ class RawText:
 
     @cached_property
     def parsed_tokenizer(self) -> Tokenizer:
-        """The tokenizer: normalisation, splitting and vocabulary of the training corpus.
+        """`tokenizer` as an object.
 
         Raises:
-            InputError: The task was neither trained nor loaded from a checkpoint.
+            InputError: `tokenizer` is None.
         """
         from tokenizers import Tokenizer
 
@@ -108,8 +106,8 @@ class RawText:
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
-    def divided_words(self) -> WholeWords:
-        """Where words begin among the tokenizer's tokens."""
+    def word_boundaries(self) -> WholeWords:
+        """Finds where words begin among the tokenizer's tokens."""
         return WholeWords(self.parsed_tokenizer.to_str())
 
     def encode(
@@ -119,19 +117,19 @@ class RawText:
         queries: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> TextBatch:
-        """Split and tokenise raw texts as the corpus's test split was.
+        """The batch of B texts, split and tokenised like the corpus's test split.
 
         Args:
-            texts: B texts; an empty one becomes one unknown token. If tokens have features, texts are
-                split at white space.
+            texts: Texts; one without a token becomes one unknown token. If tokens have features,
+                texts are split at white space.
             pos: Part-of-speech tags of each text's tokens, if they are a feature.
             queries: The query of each text, if the corpus has queries.
             candidates: Names of the classes that each text may be answered with; None: all.
 
         Raises:
-            InputError: Texts or queries are no list of strings; the model uses part-of-speech tags, and
-                `pos` does not have one per token; or queries or candidates are not one for each text,
-                a query has no token, or a candidate is not a class.
+            InputError: `texts` or `queries` is not a list of strings; `pos` is required and does not
+                have one tag per token; `queries` or `candidates` does not have B entries; a query
+                has no token; or a text has no candidates, or one that is not a class.
         """
         for name, strings in (("texts", texts), ("queries", queries)):
             if isinstance(strings, str | Mapping | HasColumns):
@@ -146,83 +144,78 @@ class RawText:
                 raise InputError(
                     f"{len(texts)} texts have {len(column)} {name}; expected one for each."
                 )
-        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
-        encoded = encode_sentences(self.parsed_tokenizer, texts, rules)
+        tokenizer, encoded = self.parsed_tokenizer, self._encode_sentences(texts)
         sizes = encoded.sizes if self.sentences and self.sentences["nested"] else None
         if self.whole_words:
-            sizes = [self.divided_words.sizes(ids).tolist() for ids in encoded.ids]
+            sizes = [self.word_boundaries.sizes(ids).tolist() for ids in encoded.ids]
         batch = collate_ids(encoded.ids, sizes)
         if self.features is not None:
             features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}
             for number, text in enumerate(texts):
-                places = self.parsed_tokenizer.encode(text).offsets
-                words = [text[start:stop] for start, stop in places]
+                words = [text[start:stop] for start, stop in tokenizer.encode(text).offsets]
                 columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)
         if queries is not None:
-            rows, given = range(len(queries)), "the given texts"
-            ids = encode_queries(self.parsed_tokenizer, queries, rows, given)
+            ids = encode_queries(tokenizer, queries, range(len(queries)), "the given texts")
             batch = with_queries(batch, ids)
         if candidates is not None:
             if not all(candidates):
                 raise InputError("a text has no candidates; give at least one for each.")
             numbers = {name: number for number, name in enumerate(self.classes)}
-            for name in (name for names in candidates for name in names if name not in numbers):
+            if unknown := [name for names in candidates for name in names if name not in numbers]:
                 raise InputError(
-                    f"the candidate {name!r} is not among the model's classes "
-                    f"{', '.join(self.classes)}{did_you_mean(name, self.classes)}."
+                    f"the candidate {unknown[0]!r} is not among the model's classes "
+                    f"{', '.join(self.classes)}{did_you_mean(unknown[0], self.classes)}."
                 )
             allowed = [[numbers[name] for name in names] for names in candidates]
             batch = allow_classes(batch, allowed, len(numbers))
         return batch
 
     def words(self, text: str) -> list[str]:
-        """What each id or whole word of `encode([text])` stands for in it, boundary tokens included."""
-        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
-        encoded = encode_sentences(self.parsed_tokenizer, [text], rules)
+        """Surface form of each token, or whole word, of `encode([text])`, boundary tokens included."""
+        encoded = self._encode_sentences([text])
         (ids,), parts = encoded.ids, list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
-        sizes = self.divided_words.sizes(ids).tolist() if self.whole_words else None
+        sizes = self.word_boundaries.sizes(ids).tolist() if self.whole_words else None
         return surface_forms(self.parsed_tokenizer, ids, parts, sizes)
 
     def items(self, text: str) -> list[str]:
-        """The parts of a text that attention weighs: its tokens or words as they stand, or sentences.
+        """The strings of the items (tokens, words or sentences) that attention weighs in a text.
 
-        They are in the order of the attended items of `encode([text])`; a text without a token is one
-        piece.
+        They are in the order of `encode([text])`; a text without a token is one item.
         """
-
-        def tokens(part: str, most: int | None) -> list[str]:
-            encoding = self.parsed_tokenizer.encode(part)
-            count = len(encoding.ids)
-            sizes = self.divided_words.sizes(encoding.ids) if self.whole_words else [1] * count
-            stops = np.cumsum(sizes)
-            places = [
-                (encoding.offsets[start][0], encoding.offsets[stop - 1][1])
-                for start, stop in zip(stops - sizes, stops, strict=True)
-                if encoding.ids[start] not in (BOS, EOS)  # also where the text spells one
-            ]
-            return [part[start:stop] for start, stop in places][:most]
-
         if self.sentences is None:
-            return tokens(text, None) or [text]
-        rules = SentenceRules.from_identity(self.sentences)
-        (sentences,) = encode_sentences(self.parsed_tokenizer, [text], rules).texts
+            return self._words_of_part(text, None) or [text]
+        (sentences,) = self._encode_sentences([text]).texts
         if self.sentences["nested"]:
             return sentences
-        return [word for part in sentences for word in tokens(part, rules.max_tokens)] or [text]
+        limit = self.sentences["max_tokens"]
+        return [word for part in sentences for word in self._words_of_part(part, limit)] or [text]
+
+    def _encode_sentences(self, texts: Sequence[str]) -> SentenceIds:
+        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
+        return encode_sentences(self.parsed_tokenizer, texts, rules)
+
+    def _words_of_part(self, part: str, limit: int | None) -> list[str]:
+        """The first `limit` tokens, or whole words, of a string, without boundary tokens."""
+        encoding = self.parsed_tokenizer.encode(part)
+        ids, offsets = encoding.ids, encoding.offsets
+        sizes = self.word_boundaries.sizes(ids) if self.whole_words else [1] * len(ids)
+        stops = np.cumsum(sizes)
+        words = [
+            part[offsets[start][0] : offsets[stop - 1][1]]
+            for start, stop in zip(stops - sizes, stops, strict=True)
+            if ids[start] not in (BOS, EOS)  # also where the text itself contains one
+        ]
+        return words[:limit]
 
 
 def require_text(value: object, place: str) -> None:
-    """Check that a value is a string of whole characters.
-
-    Args:
-        value: The value.
-        place: What it is, for messages.
+    """Check a value, which messages call `place`.
 
     Raises:
-        InputError: It is another object, or has a lone surrogate.
+        InputError: It is not a string, or has a lone surrogate, which cannot be encoded.
     """
     if not isinstance(value, str):
         raise InputError(f"{place} is {short(value)}; expected a string.")

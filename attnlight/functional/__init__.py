@@ -7,10 +7,7 @@ from attnlight.functional.adversary.opaque_adversary import opaque_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.weight_gradient import weight_gradient
-from attnlight.functional.average_precision import (
-    average_precision,
-    expected_average_precision,
-)
+from attnlight.functional.average_precision import average_precision, expected_average_precision
 from attnlight.functional.correlation import (
     kendall_tau,
     rank_agreement,

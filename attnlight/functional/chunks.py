@@ -49,16 +49,10 @@ def find_chunks(tags: Tensor, begins: Tensor, scheme: TagScheme) -> tuple[Tensor
 
 
 def count_chunks(predicted: Tensor, target: Tensor, begins: Tensor, scheme: TagScheme) -> Tensor:
-    """Numbers of correct (type and both ends), predicted and target chunks.
+    """Numbers of correct (type and both ends), predicted and target chunks, (3,) long.
 
-    Args:
-        predicted: Predicted classes of the tokens of all sentences, (T,) long.
-        target: Their true classes, (T,) long.
-        begins: Whether a token is the first of its sentence, (T,) bool.
-        scheme: Chunk type and prefix of each class.
-
-    Returns:
-        The three counts, (3,) long.
+    Predicted and true classes (T,) are of the tokens of all sentences; other arguments are those of
+    `find_chunks`.
 
     Example:
         >>> scheme = TagScheme(torch.tensor([-1, 0, 0]), torch.tensor([0, 0, 1]).bool())  # O B I

@@ -68,12 +68,7 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def spearman_rho(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Spearman's rank correlation, as `scipy.stats.spearmanr` gives it.
-
-    Args:
-        x: (B, N).
-        y: (B, N).
-        mask: The items to correlate, (B, N) bool.
+    """Spearman's rank correlation, as `scipy.stats.spearmanr` gives it, of scores (B, N).
 
     Returns:
         (B,) float64, NaN where undefined: fewer than two items, one scoring all tied, or a NaN.
@@ -96,12 +91,8 @@ def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 
     k is a tenth of the items, rounded up. Where ties leave it open which items are among the top k,
     the result is the expected share with ties broken at random, for each scoring by itself: it
-    depends on no order of the items, and is k / N where one scoring ties all of them.
-
-    Args:
-        x: (B, N).
-        y: (B, N).
-        mask: The items to compare, (B, N) bool.
+    depends on no order of the items, and is k / N where one scoring ties all of them. Scores and mask
+    are (B, N).
 
     Returns:
         (B,) float64 from 0 to 1, NaN for fewer than two items or a NaN.

@@ -44,14 +44,8 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     With s = p + q and t = |p - q| / s it is the sum of
     `s / 4 ((1 + t) log(1 + t) + (1 - t) log(1 - t))`. Up to t = 1/2 the bracket is taken as
     `2 t atanh t + log(1 - t^2)`, which avoids cancellation for nearly equal p and q; beyond, 1 - t
-    is computed from the smaller of the two, without cancellation.
-
-    Args:
-        p: (..., N), each row summing to 1.
-        q: (..., N), each row summing to 1.
-
-    Returns:
-        (...).
+    is computed from the smaller of the two, without cancellation. Arguments and shapes are those of
+    `kl_divergence`.
     """
     total = p + q
     present = total >= torch.finfo(total.dtype).tiny
@@ -71,14 +65,8 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
     """Total variation distance, `sum |p - q| / 2`, from 0 to 1.
 
-    For two classes it is the absolute difference of one class's probability.
-
-    Args:
-        p: (..., N), each row summing to 1.
-        q: (..., N), each row summing to 1.
-
-    Returns:
-        (...).
+    For two classes it is the absolute difference of one class's probability. Arguments and shapes are
+    those of `kl_divergence`.
     """
     return (p - q).abs().sum(-1) / 2
 

@@ -33,15 +33,7 @@ def first_items(order: Tensor, count: Tensor) -> Tensor:
 
 
 def random_rankings(mask: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor:
-    """Uniform random orders of the items of each row.
-
-    A row's orders depend only on the seed, the row and its number of items.
-
-    Args:
-        mask: The items to rank, (B, N) bool.
-        rows: Dataset index and position of each row, (B, 2) long.
-        draws: Number of orders K.
-        seed: Any integer.
+    """Uniform random orders of the items (B, N) of each row, by `permutations`.
 
     Returns:
         (B, K, N) long, places off the mask last.

@@ -112,12 +112,7 @@ class _RecordedError(Exception):
 
 @contextmanager
 def until_recorded(found: Mapping[int, LayerAttention], layer: int) -> Iterator[None]:
-    """End a forward pass of this thread once a layer's attention has been recorded.
-
-    Args:
-        found: What `intercept` yields.
-        layer: The layer's number.
-    """
+    """End a forward pass of this thread once `found`, which `intercept` yields, has a layer."""
     outer, _THREAD.awaited = _THREAD.awaited, (found, layer)
     try:
         with suppress(_RecordedError):
@@ -190,15 +185,7 @@ def attention(
     plain = options.get("softcap") is None and options.get("s_aux") is None
     if plain and asked is None:
         computed: tuple[Tensor, None] = sdpa_attention_forward(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=dropout,
-            scaling=scaling,
-            is_causal=is_causal,
-            **options,
+            module, query, key, value, attention_mask, dropout, scaling, is_causal, **options
         )
         return computed
     groups = query.shape[1] // key.shape[1]

@@ -42,11 +42,7 @@ def configuration(folder: Path) -> PretrainedConfig:
 
 
 def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedConfig:
-    """A configuration from the content of a `config.json`, without what would run code.
-
-    Args:
-        content: The content.
-        where: The folder or checkpoint that it is of, for messages.
+    """A configuration from the content of a `config.json` in `where`, without what would run code.
 
     Raises:
         InputError: It is of a model that transformers does not contain, of a quantised one, or of none.
@@ -91,10 +87,7 @@ def _check_plain(options: Mapping[str, Any]) -> None:
 def require_single_label(config: PretrainedConfig, names: Sequence[str], where: object) -> None:
     """Check that a model was trained for nothing but to assign one of several classes to a single text.
 
-    Args:
-        config: Its configuration.
-        names: Names of its classes in transformers.
-        where: The folder or class that it is of, for messages.
+    `names` are those of its classes in transformers; `where` is its folder or class, for messages.
 
     Raises:
         InputError: It has a head for something else.
@@ -132,11 +125,7 @@ def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[s
     """Names of a model's classes, as a corpus spells them, in the order of its logits.
 
     The corpus's names are taken in their order if the model names none, and matched without regard to
-    case otherwise.
-
-    Args:
-        config: The model's configuration.
-        classes: The corpus's classes; empty: there is no corpus.
+    case otherwise. Without a corpus, `classes` are empty.
 
     Raises:
         InputError: The model's classes have other names than the corpus's.

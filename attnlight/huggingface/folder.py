@@ -102,20 +102,16 @@ def weight_files(folder: Path) -> list[Path]:
         raise InputError(f"{folder / _INDEX} lists no files (`weight_map`).")
     pickled = sorted(file.name for pattern in _PICKLED for file in folder.glob(pattern))
     if any(name.startswith("pytorch_model") for name in pickled):
+        named = read_json(folder / CONFIG).get("architectures")
+        name = str(named[0]) if isinstance(named, list) and named else ""
+        name = name if name.isidentifier() else "AutoModel"  # the class that wrote the folder
         raise InputError(
             f"the weights in {folder} are pickled ({pickled[0]}), which may run code, and are not read: "
-            f"convert them by {rewriting_command(str(folder), _architecture(folder))}."
+            f"convert them by {rewriting_command(str(folder), name)}."
         )
     others = [file.name for pattern in _OTHER_WEIGHTS for file in folder.glob(pattern)]
     found = f"; {min([*pickled, *others])} is not read" if pickled or others else ""
     raise InputError(f"there are no weights in {folder}{found}; expected {_WEIGHTS}.")
-
-
-def _architecture(folder: Path) -> str:
-    """The class of transformers that wrote a folder."""
-    named = read_json(folder / CONFIG).get("architectures")
-    name = str(named[0]) if isinstance(named, list) and named else ""
-    return name if name.isidentifier() else "AutoModel"
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -21,11 +21,6 @@ class LinearForSequenceClassification(PreTrainedModel):  # type: ignore[misc]  #
     Args:
         config: The model's configuration; `num_labels` is the number of classes.
         model: The model; None: it is made from the configuration, with random parameters.
-
-    Attributes:
-        model: The model.
-        score: The map.
-        reads_last: Whether it is the last token's.
     """
 
     base_model_prefix = "model"

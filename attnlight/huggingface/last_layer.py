@@ -136,11 +136,8 @@ class LastLayer:
     ) -> Tensor:
         """Logits (B, K, C) where the query of each text has K candidate weights in the last layer.
 
-        Args:
-            model: The model, or a copy of it.
-            states: Input of the last layer at the query, (B, D).
-            weights: (B, H, K, N).
-            values: What they are over, (B, H, N, D / H).
+        `states` (B, D) are the layer's input at the query, `weights` (B, H, K, N) are over `values`
+        (B, H, N, D / H).
         """
         short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
         parts = []

@@ -36,12 +36,7 @@ _PRETRAINING = (
 def load_model(
     path: str, folder: Path, config: PretrainedConfig
 ) -> tuple[PreTrainedModel, set[str]]:
-    """The classifier in a folder, and the names of the parameters of its head that are new.
-
-    Args:
-        path: What the user calls the folder.
-        folder: The folder.
-        config: Its configuration.
+    """The classifier in a folder, which the user calls `path`, and its head's new parameters by name.
 
     Raises:
         InputError: Its weights cannot be read, are of other sizes than the configuration, are not all of

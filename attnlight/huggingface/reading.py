@@ -21,10 +21,7 @@ def weights_are_there(network: Any, incompatible: Any) -> None:  # noqa: ANN401
 def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN401
     """The texts of a batch, if a network has its weights and can read them.
 
-    Args:
-        network: A network with the attributes `missing`, `longest`, the most tokens of a text, and
-            `whole_words`.
-        batch: The batch.
+    The network has the attributes `missing`, `longest`, the most tokens of a text, and `whole_words`.
 
     Raises:
         InputError: Its weights are missing; the batch has sentences, queries or other items; or a text
@@ -53,9 +50,7 @@ def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN4
 def require_tokenizer(network: Any, tokenizer: str | None) -> None:  # noqa: ANN401
     """Check that a corpus has the tokens of a network; one in memory or without its folder has any.
 
-    Args:
-        network: A network whose `path` is its folder or hub id, or None.
-        tokenizer: The corpus's tokenizer as JSON text.
+    The network's `path` is its folder or hub id, or None; `tokenizer` is the corpus's, as JSON text.
 
     Raises:
         InputError: It has other tokens.

@@ -48,14 +48,9 @@ class KeptStates:
         """States (B, N, D) of texts of the split, float32, 0 on padding; None where one is not in the split.
 
         A text is found by its index, and is in the split if all its tokens are those of the split.
-        On the first call for a model, all texts of the split are encoded, unless that was done
-        before. If they cannot be, or not be written, one line on stderr says why.
-
-        Args:
-            batch: The texts.
-            digest: Digest of the model.
-            size: Size D of a state.
-            encode: States of a batch of texts by the model.
+        On the first call for a model, which has a `digest` and encodes a batch to states of `size` D,
+        all texts of the split are encoded, unless that was done before. If they cannot be, or not be
+        written, one line on stderr says why.
         """
         index, lengths = batch.index.cpu().numpy(), batch.mask.sum(-1).cpu().numpy()
         ordered = self.texts.index[self._order]
@@ -63,9 +58,8 @@ class KeptStates:
             return None
         found = np.minimum(np.searchsorted(ordered, index), len(ordered) - 1)
         places = self._order[found]
-        if (self.texts.index[places] != index).any() or (
-            self.texts.lengths[places] != lengths
-        ).any():
+        known, stored = self.texts.index[places], self.texts.lengths[places]
+        if (known != index).any() or (stored != lengths).any():
             return None
         own, width = self.texts[places.tolist()], int(lengths.max(initial=0))
         given = batch.tokens[:, :width].cpu(), batch.mask[:, :width].cpu()

@@ -41,11 +41,7 @@ class TrainedElsewhere(nn.Module):
 
     @staticmethod
     def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
-        """The encoding of the texts of a model that was trained elsewhere.
-
-        Args:
-            options: Options of the network.
-            classes: The corpus's classes.
+        """The encoding of texts of a model that was trained elsewhere, with a corpus's classes.
 
         Raises:
             InputError: There is no such model, it does not classify texts, or its classes have other

@@ -47,9 +47,6 @@ def blanks_for_unused(model: nn.Module, run: Callable[[], Tensor]) -> dict[str, 
         if states and output.shape[:-1] == _tokens(_given(args, options)):
             sizes[name] = output.shape[-1]
 
-    def spoil(module: nn.Module, args: object, output: Tensor) -> Tensor:
-        return torch.full_like(output, torch.nan)
-
     modules = {name: module for name, module in model.named_modules() if name}
     handles = [
         module.register_forward_hook(partial(note, name), with_kwargs=True)
@@ -62,7 +59,9 @@ def blanks_for_unused(model: nn.Module, run: Callable[[], Tensor]) -> dict[str, 
             handle.remove()
     blanks = {}
     for name, size in sizes.items():
-        handle = modules[name].register_forward_hook(spoil)
+        handle = modules[name].register_forward_hook(
+            lambda _, args, output: torch.full_like(output, torch.nan)
+        )
         try:
             if run().isfinite().all():
                 blanks[name] = Blank(size)

@@ -1,4 +1,4 @@
-"""Log odds and their integrated gradients on parts of the line from a baseline to each text."""
+"""Log odds and integrated gradients on the line from a baseline to each text's embeddings."""
 
 from __future__ import annotations
 
@@ -16,85 +16,82 @@ from attnlight.probing.row_gradients import row_gradients
 
 @dataclass
 class EmbeddingLine:
-    """The way of each text's embeddings from a baseline.
+    """The line from a baseline (alpha = 0) to the embeddings of each text (alpha = 1).
 
     Attributes:
         model: The model, in evaluation mode.
         batch: B texts of N items.
-        start: Embeddings of the baseline.
-        way: Embeddings of the texts less those.
+        baseline: Embeddings of the baseline, (B, N, E) or (B, S, N, E).
+        difference: Embeddings of the texts minus those of the baseline.
         target: Class of each row, (R,) long.
-        text: Place of each row's text, (R,) long, ascending.
-        tokens: Tokens with padding that are computed together, at least those of one text.
+        text: Place in the batch of each row's text, (R,) long, ascending.
+        tokens: Most tokens, with padding, in a forward pass, which has at least one text.
     """
 
     model: AttentionModel
     batch: TextBatch
-    start: Tensor
-    way: Tensor
+    baseline: Tensor
+    difference: Tensor
     target: Tensor
     text: Tensor
     tokens: int
 
-    def odds(self, row: Tensor, place: Tensor) -> Tensor:
-        """Log odds (Q,) float64 of the rows (Q,) with their texts at places (Q,) of the line."""
-        found = torch.zeros_like(place)
-        for texts, at, rows, asked in self._points(row, place):
+    def odds(self, row: Tensor, alpha: Tensor) -> Tensor:
+        """Log odds (Q,) float64 of rows (Q,) long, each at its own alpha, (Q,) float64."""
+        odds = torch.zeros_like(alpha)
+        for texts, embeddings, rows, query in self._points(row, alpha):
             with torch.no_grad():
-                logits = self.model(self.batch.select(texts), embeddings=at).logits
-            values = log_odds(logits, self.target[rows]).double()
-            found[asked[asked >= 0]] = values[asked >= 0]
-        return found
+                logits = self.model(self.batch.select(texts), embeddings=embeddings).logits
+            values, asked = log_odds(logits, self.target[rows]).double(), query >= 0
+            odds[query[asked]] = values[asked]
+        return odds
 
     def integrals(self, row: Tensor, ends: Tensor, steps: int) -> Tensor:
-        """Integrated gradients (Q, N) float64 of the rows (Q,) between ends (Q, 2), at so many nodes."""
+        """Integrated gradients (Q, N) float64 of rows (Q,), each between two alphas, `ends` (Q, 2)."""
+        # Gauss-Legendre nodes and weights, scaled from [-1, 1] to an interval of width 1.
         nodes, weights = (
             torch.from_numpy(values / 2).to(ends)
             for values in np.polynomial.legendre.leggauss(steps)
         )
-        low, width = ends[:, 0], ends[:, 1] - ends[:, 0]
-        place = low[:, None] + width[:, None] * (0.5 + nodes)
-        weight = (width[:, None] * weights).flatten()
-        part = torch.arange(len(row), device=row.device).repeat_interleave(steps)
-        found = ends.new_zeros(len(row), self.batch.mask.shape[1])
-        for texts, at, rows, asked in self._points(row[part], place.flatten()):
-            way = self.way[texts]
+        low, width = ends[:, :1], ends[:, 1:] - ends[:, :1]
+        alpha = (low + width * (0.5 + nodes)).flatten()
+        weight = (width * weights).flatten()
+        integral = torch.arange(len(row), device=row.device).repeat_interleave(steps)
+        integrals = ends.new_zeros(len(row), self.batch.mask.shape[1])
+        for texts, embeddings, rows, query in self._points(row[integral], alpha):
+            asked, difference = query >= 0, self.difference[texts]
             values = row_gradients(
                 self.model,
                 self.batch.select(texts),
-                at,
+                embeddings,
                 self.target[rows],
-                lambda gradient, _, way=way: (gradient * way).sum(-1, dtype=torch.float64),  # type: ignore[misc]
-                wanted=asked >= 0,
+                lambda gradient, _, by=difference: (gradient * by).sum(-1, dtype=torch.float64),  # type: ignore[misc]
+                wanted=asked,
             )
-            own = asked[asked >= 0]
-            found.index_add_(0, part[own], values[asked >= 0] * weight[own, None])
-        return found
+            query = query[asked]
+            integrals.index_add_(0, integral[query], values[asked] * weight[query, None])
+        return integrals
 
-    def _points(
-        self, row: Tensor, place: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Texts with their embeddings at places, each pair once; their rows; which were asked for.
+    def _points(self, row: Tensor, alpha: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Forward passes that answer queries of a row (Q,) and an alpha (Q,).
+
+        A pass gives all rows of its texts, so each pair of text and alpha is in one pass only.
 
         Yields:
-            Texts (P,) and embeddings (P, ...) of a pass of the model; the rows of these texts, (S,)
-            long; and the number of each of these in `row` and `place`, (S,) long, -1 if it is in
-            neither.
+            Texts (P,) and embeddings (P, ...) of a pass; the rows of these texts, (S,) long; and
+            the query that each of these rows answers, (S,) long, -1 for none.
         """
-        pairs, pair = torch.unique(
-            torch.stack([self.text[row].double(), place], -1), dim=0, return_inverse=True
+        points, point = torch.unique(
+            torch.stack([self.text[row].double(), alpha], -1), dim=0, return_inverse=True
         )
-        rows_of = torch.bincount(self.text, minlength=len(self.batch))
-        first = rows_of.cumsum(0) - rows_of
         size = max(1, self.tokens * len(self.batch) // max(self.batch.mask.numel(), 1))
-        for chosen in torch.split(torch.arange(len(pairs), device=row.device), size):
-            texts = pairs[chosen, 0].long()
-            count = rows_of[texts]
-            copy = torch.arange(len(texts), device=row.device).repeat_interleave(count)
-            rows = torch.arange(len(copy), device=row.device) - (count.cumsum(0) - count)[copy]
-            rows = rows + first[texts][copy]
-            numbers = rows.new_full((len(texts), len(self.text)), -1)
-            own = torch.nonzero((pair >= chosen[0]) & (pair <= chosen[-1])).squeeze(-1)
-            numbers[pair[own] - chosen[0], row[own]] = own
-            at = pairs[chosen, 1].to(self.way).view(-1, *[1] * (self.way.ndim - 1))
-            yield texts, self.start[texts] + self.way[texts] * at, rows, numbers[copy, rows]
+        for group in torch.split(torch.arange(len(points), device=row.device), size):
+            texts = points[group, 0].long()
+            place, rows = (texts[:, None] == self.text).nonzero().unbind(-1)
+            queries = rows.new_full((len(texts), len(self.text)), -1)
+            asked = torch.nonzero((point >= group[0]) & (point <= group[-1])).squeeze(-1)
+            queries[point[asked] - group[0], row[asked]] = asked
+            alphas = points[group, 1].to(self.difference)
+            alphas = alphas.view(-1, *[1] * (self.difference.ndim - 1))
+            embeddings = self.baseline[texts] + self.difference[texts] * alphas
+            yield texts, embeddings, rows, queries[place, rows]

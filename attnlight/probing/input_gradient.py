@@ -48,9 +48,7 @@ def input_gradient(
     fixed = ~output.mask | (allowed_classes(output.logits).sum(-1, keepdim=True) < 2)
     if not rows_are_texts(batch, output):
         winner = output.logits.argmax(-1)
-        effects = gradient_scores(
-            model, batch, output, winner, lambda g, e: (g * e).double().sum(-1), detached
-        )
+        effects = gradient_scores(model, batch, output, winner, detached=detached)
         return effects.abs().masked_fill(fixed, 0.0)
     # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):

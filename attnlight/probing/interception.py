@@ -59,14 +59,6 @@ class _Interception:
         self.seen.add(number)
         return number
 
-    def require_seen(self) -> None:
-        """Check that every layer that was asked for has been computed."""
-        asked = set(self.patch) | set(() if self.record == "all" else self.record)
-        if not self.seen and (asked or self.record):
-            raise InputError("no attention was computed by a model of attention_layers(model).")
-        if missing := sorted(asked - self.seen):
-            raise InputError(f"there is no layer {missing[0]}; layers are 0 to {max(self.seen)}.")
-
 
 @dataclass(frozen=True)
 class Intercepted:
@@ -165,4 +157,8 @@ def intercept(
         yield own.found
     finally:
         _THREAD.active = outer
-    own.require_seen()
+    asked = {*own.patch, *(() if record == "all" else record)}
+    if not own.seen and (asked or record):
+        raise InputError("no attention was computed by a model of attention_layers(model).")
+    if missing := sorted(asked - own.seen):
+        raise InputError(f"there is no layer {missing[0]}; layers are 0 to {max(own.seen)}.")

@@ -49,13 +49,8 @@ def rolled_out(
     """Share of each item in what each row reads after several layers, (R, N) float64.
 
     A state is taken to be the mean of its token's state below and of what the layer's matrix mixes.
-
-    Args:
-        model: The model.
-        batch: B texts.
-        output: The model's output for them.
-        matrices: Between tokens in each layer, layer 0 first, (B, N, N), not negative; rows are scaled
-            to sum to 1.
+    `matrices` (B, N, N) are between tokens in each layer, layer 0 first, and not negative; rows are
+    scaled to sum to 1.
     """
     text, shares = text_of_rows(batch, output), read_shares(model, batch, output)
     for matrix in reversed(matrices):

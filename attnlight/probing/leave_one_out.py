@@ -90,18 +90,10 @@ def reencode(
     """Logits after each item is deleted, by encoding every shortened text.
 
     Texts of similar length are encoded together, and each shortened text once for all its rows.
-
-    Args:
-        model: Any model of one row per text, or per token.
-        batch: B texts of N items.
-        output: The model's output for the batch; its mask marks the items that may be deleted.
-        budget: Tokens encoded at once, at least one text.
+    Arguments and errors are those of `leave_one_out`.
 
     Returns:
         (R, N, C); NaN off the mask, where no item remains, and for the row's token itself.
-
-    Raises:
-        InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)

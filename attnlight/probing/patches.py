@@ -19,13 +19,10 @@ Patch = Callable[[Tensor, Tensor], Tensor]
 
 
 def given(weights: Tensor, heads: Sequence[int] | None = None, rows: Tensor | None = None) -> Patch:
-    """Patch that puts weights in for chosen heads and queries.
+    """Patch that puts weights in for the heads and queries that `restrict` chooses.
 
-    Args:
-        weights: (B, h, Q, N) for the h chosen heads or, with `rows`, (B, h, N); any size may be 1
-            instead, to be repeated.
-        heads: As for `restrict`.
-        rows: As for `restrict`.
+    They are (B, h, Q, N) for the h chosen heads or, with `rows`, (B, h, N); any size may be 1 instead,
+    to be repeated.
     """
     part = weights if rows is None else weights.unsqueeze(-2)
     return restrict(lambda own, allowed: part, heads, rows)

@@ -69,12 +69,8 @@ def replaced_embeddings(
 ) -> Tensor:
     """Embeddings of a batch with all words replaced, in the shape of `model.embed(batch)`.
 
+    `kind` replaces a word: the zero vector, or the embedding of padding or of an unknown word.
     Boundary tokens keep theirs. Replaced words stay in the mask, without features (`replace_items`).
-
-    Args:
-        model: The model.
-        batch: B texts.
-        kind: What replaces a word: the zero vector, or the embedding of padding or of an unknown word.
     """
     if kind == "zero":
         return model.embed(batch).masked_fill(batch.attendable().unsqueeze(-1), 0.0)

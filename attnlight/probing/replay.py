@@ -52,12 +52,8 @@ class Replay:
     def logits(self, patches: Sequence[Mapping[int, Patch]], budget: int | None = None) -> Tensor:
         """Logits (R, K, C) with the attention replaced in each of K ways.
 
-        What is below the first layer that is replaced is not computed again.
-
-        Args:
-            patches: Patches by layer, each with at least one.
-            budget: Tokens computed at once, at least one text; None: chosen by device. It changes
-                no result.
+        They are patches by layer, each with at least one; what is below the first layer that is
+        replaced is not computed again. `budget` is that of `leave_one_out`.
         """
         if budget is None:
             on_cpu = self.output.logits.device.type == "cpu"

@@ -77,31 +77,29 @@ def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
     return values.masked_fill(~counted, 0.0).sum(-1)
 
 
+def product(gradient: Tensor, embeddings: Tensor) -> Tensor:
+    """Gradient times embedding of each token, float64."""
+    return (gradient * embeddings).sum(-1, dtype=torch.float64)
+
+
 def gradient_scores(
     model: AttentionModel,
     batch: TextBatch,
     output: AttentionOutput,
     target: Tensor,
-    score: Score,
+    score: Score = product,
     detached: bool = False,
 ) -> Tensor:
     """Scores of items (R, N) float64 from gradients of the log odds, block by block.
 
-    Args:
-        model: The model, in evaluation mode.
-        batch: B texts of N items.
-        output: The model's output for them.
-        target: Class of each row, (R,) long.
-        score: From gradients and embeddings to scores of tokens.
-        detached: Hold the last layer's attention fixed.
+    Arguments are those of `row_gradients`; `detached` holds the last layer's attention fixed.
     """
     scores = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
     tokens = CPU_TOKENS if output.mask.device.type == "cpu" else ACCELERATOR_TOKENS
     for part, _, rows, items in text_blocks(batch, output, tokens):
         weights = output.weights[rows, :, :items].detach() if detached else None
-        embeddings = model.embed(part).detach()
-        own = target[rows]
-        scores[rows, :items] = row_gradients(model, part, embeddings, own, score, weights)
+        at, own = model.embed(part).detach(), target[rows]
+        scores[rows, :items] = row_gradients(model, part, at, own, score, weights)
     return scores
 
 

@@ -75,15 +75,10 @@ def swap_flips(
 def swap_logits(
     model: AttentionModel, batch: TextBatch, alternatives: Tensor, budget: int | None = None
 ) -> Tensor:
-    """Logits after one token of a text is replaced by another, which is encoded again.
+    """Logits after one token of a text (B, N) is replaced by another, and the text encoded again.
 
-    Args:
-        model: A model of one row per text, in evaluation mode.
-        batch: B texts of N tokens.
-        alternatives: Ids of the K tokens that replace each token in turn, (B, N, K) long; negative
-            where there is none.
-        budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
-            and does not affect results.
+    `alternatives` (B, N, K) long are the tokens that replace each in turn, negative where there is none.
+    The model has one row per text; `budget` is that of `leave_one_out`.
 
     Returns:
         (B, N, K, C) float64, NaN where there is no alternative.

@@ -1,4 +1,4 @@
-"""Scores of items in records: what tests keep with `keep_scores`, a list for each row."""
+"""Scores of items in records: columns of lists, one score per item, written with `keep_scores`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from attnlight.errors import InputError
 from attnlight.records.reading import record_columns
 
-SCORES = "scores_"
-TEXTS = "texts"  # the record of texts with scores of their items, which has no measures
-TEXT_MARKS = ("evidence", "rationale", "impermissible")  # columns of the tokens that it keeps
+SCORES = "scores_"  # prefix of these columns
+TEXTS = "texts"  # a record that shows texts with scores of their items, without measures
+TEXT_MARKS = ("evidence", "rationale", "impermissible")  # per-token columns of that record
 
 
 def kept_scores(path: Path) -> list[str]:
-    """Names of the scores that a test's record in the folder of a run keeps.
+    """Names of the scores in a test's record in a run folder, without their prefix.
 
     Raises:
         InputError: There is no record, or it keeps no scores.
@@ -28,9 +28,9 @@ def kept_scores(path: Path) -> list[str]:
 
 
 def _command(path: Path) -> str:
-    """The command that writes a record with scores."""
+    """The command that writes RUN/records/STAGE/TEST.parquet, or STAGE-CORPUS, with scores."""
     run, (stage, _, corpus) = path.parents[2], path.parent.name.partition("-")
     verb = {"val": "validate"}.get(stage, stage)
     place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
-    words = ["attnlight", verb, *place, "--tests", path.stem]
-    return shlex.join([*words, "--trainer.callbacks.keep_scores=true"])
+    tests = ["--tests", path.stem, "--trainer.callbacks.keep_scores=true"]
+    return shlex.join(["attnlight", verb, *place, *tests])

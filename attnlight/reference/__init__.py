@@ -2,11 +2,7 @@
 
 from attnlight.reference.base_spec import BaseModel, BaseSpec, read_base
 from attnlight.reference.cached_outputs import CachedOutputs, write_outputs
-from attnlight.reference.frozen_base import (
-    FrozenBase,
-    running_split,
-    using_split,
-)
+from attnlight.reference.frozen_base import FrozenBase, running_split, using_split
 from attnlight.reference.trained import TrainedModel, evaluating, network_of
 
 __all__ = [

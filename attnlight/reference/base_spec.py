@@ -45,13 +45,7 @@ class BaseSpec:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A frozen model and its description.
-
-    Attributes:
-        identity: Its description.
-        model: The network, in evaluation mode and without gradients.
-        raw: The fields of its `RawText`.
-    """
+    """A network in evaluation mode, without gradients, its description, and its `RawText`'s fields."""
 
     identity: BaseSpec
     model: AttentionModel

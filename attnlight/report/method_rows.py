@@ -1,4 +1,4 @@
-"""One row for each attribution method of a run, and which of them differ."""
+"""Tables with a row for each attribution method: means, and which methods differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnlight.statistics.bootstrap import MeanInterval
 
 ALPHA = 0.05
-_RANDOM, _EXCESS = "random", "excess_"
+_RANDOM, _EXCESS = "random", "excess_"  # a label; and columns of a measure minus that of random
 _DASH = number(np.nan)
 
 
@@ -28,10 +28,10 @@ class Measure(NamedTuple):
     """A measure of attribution methods.
 
     Attributes:
-        test: The test whose record has it, in snake case.
-        column: Its column without the label of a method.
-        head: Its heading.
-        short: Its heading in the terminal; "" if it is not shown there.
+        test: The test that records it, in snake case.
+        column: Its column in the record, without the suffix `_<label of a method>`.
+        head: Heading of its column in tables.
+        short: Heading in the terminal; "" if it is not shown there.
         higher: Whether higher is better.
     """
 
@@ -56,15 +56,16 @@ TESTS = tuple(dict.fromkeys(measure.test for measure in MEASURES))
 
 @dataclass
 class MethodRows:
-    """The attribution methods that the records of one split have.
+    """Statistics of the attribution methods in the records of one split.
 
     Attributes:
-        labels: Methods in words, by label.
-        means: Mean of a measure (by its column) and method.
-        verdicts: `passes`, `fails` or `undecidable` by method, where sanity was recorded.
-        letters: Letters of a measure and method: two that share one are not told apart.
-        pairs: Of each measure and pair of methods the difference in mean on shared instances.
-        instances: Number of instances of each test that was recorded.
+        labels: The methods in words, by label.
+        means: Mean of each measure and method, by `Measure.column` and label.
+        verdicts: `passes`, `fails` or `undecidable` by label, if sanity was recorded.
+        letters: Letters by measure and label: two methods that share one do not differ significantly.
+        pairs: For each measure and pair of methods, the difference in mean on shared instances with
+            its 95 % interval, and the p-value before and after Holm's correction.
+        instances: Number of instances by recorded test.
     """
 
     labels: dict[str, str] = field(default_factory=dict)
@@ -75,12 +76,12 @@ class MethodRows:
     instances: dict[str, int] = field(default_factory=dict)
 
     def tables(self, missing: Mapping[str, str]) -> list[Table]:
-        """A row for each method and, where methods were compared, which are told apart.
+        """A table of means and, if methods were compared, one of letters; a row for each method.
 
         Args:
-            missing: Command that writes the record of each test that is missing, by test.
+            missing: For each test without a record, the command that writes it.
         """
-        found = []
+        tables = []
         if self.labels:
             rows = [
                 [words, *(self._cell(measure, label) for measure in MEASURES)]
@@ -93,21 +94,21 @@ class MethodRows:
             )
             fields = {"counts": ", ".join(counts), "missing": lacking}
             head = [measure.head for measure in MEASURES]
-            found.append(described_table("methods", rows, head, **fields))
+            tables.append(described_table("methods", rows, head, **fields))
         if self.letters:
-            columns = {column: None for column, _ in self.letters}
+            columns = {column for column, _ in self.letters}
             compared = [measure for measure in MEASURES if measure.column in columns]
             rows = [
-                [words, *(self.letters.get((m.column, label), _DASH) for m in compared)]
+                [words, *(self.letters.get((measure.column, label), _DASH) for measure in compared)]
                 for label, words in self.labels.items()
                 if any((column, label) in self.letters for column in columns)
             ]
             head = [measure.head for measure in compared]
-            found.append(described_table("letters", rows, head))
-        return found
+            tables.append(described_table("letters", rows, head))
+        return tables
 
     def terminal_table(self) -> Table:
-        """Means and letters in 80 columns."""
+        """Verdicts, means and letters, at most 80 characters wide."""
         shown = [measure for measure in MEASURES if measure.short]
         rows = []
         for label, words in self.labels.items():
@@ -126,56 +127,60 @@ class MethodRows:
 
     def _cell(self, measure: Measure, label: str) -> str:
         mean = self.means.get((measure.column, label))
-        verdict = f"{self.verdicts[label]} " if measure.test == "sanity" and mean else ""
-        return _DASH if mean is None else verdict + estimate(mean)
+        if mean is None:
+            return _DASH
+        return (f"{self.verdicts[label]} " if measure.test == "sanity" else "") + estimate(mean)
 
 
 def method_rows(records: Mapping[str, Source]) -> MethodRows:
     """Means of each attribution method, and tests between methods on shared instances.
 
     Args:
-        records: Records of one split by test; those of other tests are not read.
+        records: Records of one split by test; those of tests outside `TESTS` are not read.
     """
-    found, labels = MethodRows(), list[str]()
+    result = MethodRows()
     for test in (test for test in TESTS if test in records):
         metadata = read_metadata(records[test])
         clusters = metadata.get("clusters", "index")
-        # Random is among the methods of faithfulness, whose metadata name the others.
-        of_test = list(dict.fromkeys([*metadata.get("methods", ()), _RANDOM]))
-        step = f"_{len(metadata['parts'])}" if test == "sanity" else ""  # all parts are random
+        # Faithfulness measures random attribution without listing it as a method.
+        labels = list(dict.fromkeys([*metadata.get("methods", ()), _RANDOM]))
+        # Sanity: the last step of the cascade counts, in which all parts are random.
+        step = f"_{len(metadata['parts'])}" if test == "sanity" else ""
+        columns = [clusters]
         measures = [measure for measure in MEASURES if measure.test == test]
-        names = [f"{m.column}{step}_{label}" for m in measures for label in of_test]
-        beside = [f"{measure.column.removeprefix(_EXCESS)}_{_RANDOM}" for measure in measures]
-        beside += [f"{measure.column}_seeds_{label}" for measure in measures for label in of_test]
-        rows, _ = figure_rows(records[test], [clusters, *names, *beside])
+        for column in (measure.column for measure in measures):
+            columns += [f"{column}{step}_{label}" for label in labels]
+            columns.append(f"{column.removeprefix(_EXCESS)}_{_RANDOM}")
+            columns += [f"{column}_seeds_{label}" for label in labels]  # for `sanity_verdicts`
+        rows, _ = figure_rows(records[test], columns)
         order = rows[clusters].argsort(kind="stable")
         rows = {name: values[order] for name, values in rows.items()}
         if not len(order):
             continue
         for measure in measures:
             values = {}
-            for label in of_test:
+            for label in labels:
                 name = f"{measure.column}{step}_{label}"
                 if name in rows:
                     values[label] = rows[name].astype(np.float64)
-                elif label == _RANDOM and (own := name.removeprefix(_EXCESS)) in rows:
-                    values[label] = 0.0 * rows[own]  # undefined where random is
-            labels += values
+                elif label == _RANDOM and (raw := name.removeprefix(_EXCESS)) in rows:
+                    values[label] = 0.0 * rows[raw]  # its own excess: 0, NaN where it is undefined
             if values:
-                _compare(found, measure, values, rows[clusters].astype(np.int64))
+                _add_measure(result, measure, values, rows[clusters].astype(np.int64))
         if test == "sanity":
             from attnlight.statistics.sanity import sanity_verdicts
 
             verdicts = sanity_verdicts(Record(rows, metadata))
-            found.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
-        found.instances[test] = len(order)
-    known = sorted(dict.fromkeys(labels), key=lambda label: [*METHODS, label].index(label))
-    found.labels = {label: method_words(label) for label in known}
-    return found
+            result.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
+        result.instances[test] = len(order)
+    recorded = dict.fromkeys(label for _, label in result.means)
+    ordered = sorted(recorded, key=lambda label: [*METHODS, label].index(label))  # others come last
+    result.labels = {label: method_words(label) for label in ordered}
+    return result
 
 
-def _compare(
-    found: MethodRows,
+def _add_measure(
+    result: MethodRows,
     measure: Measure,
     values: Mapping[str, NDArray[np.float64]],
     clusters: NDArray[np.int64],
@@ -186,28 +191,28 @@ def _compare(
     from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
 
     means = bootstrap_means(np.stack([*values.values()], axis=1), clusters)
-    found.means |= {
-        (measure.column, label): mean for label, mean in zip(values, means, strict=True)
-    }
+    keys = ((measure.column, label) for label in values)
+    result.means.update(zip(keys, means, strict=True))
     labels = [label for label in values if not np.isnan(values[label]).all()]
-    columns = np.stack([values[label] for label in labels or values], axis=1)
+    if len(labels) < 2:
+        return
+    columns = np.stack([values[label] for label in labels], axis=1)
     shared = ~np.isnan(columns).any(axis=1)
-    if len(labels) < 2 or not shared.any():
+    if not shared.any():
         return
     columns, clusters = columns[shared], clusters[shared]
-    best = np.argsort(columns.mean(axis=0) * (-1 if measure.higher else 1), kind="stable")
-    columns, labels = columns[:, best], [labels[number] for number in best]
+    best_first = np.argsort(columns.mean(axis=0) * (-1 if measure.higher else 1), kind="stable")
+    columns, labels = columns[:, best_first], [labels[number] for number in best_first]
     pairs = list(combinations(range(len(labels)), 2))
-    p = paired_permutation_tests(columns, clusters)
-    adjusted = holm([p[pair] for pair in pairs])
+    p_values = paired_permutation_tests(columns, clusters)
+    adjusted = holm([p_values[pair] for pair in pairs]).tolist()
     differences = np.stack([columns[:, i] - columns[:, j] for i, j in pairs], axis=1)
-    apart = np.zeros_like(p, dtype=bool)
-    for (i, j), mean, own in zip(
-        pairs, bootstrap_means(differences, clusters), adjusted.tolist(), strict=True
-    ):
-        apart[i, j] = apart[j, i] = own < ALPHA
-        names = {"measure": measure.column, "first": labels[i], "second": labels[j]}
-        difference = {"difference": mean.mean, "low": mean.low, "high": mean.high}
-        found.pairs.append(names | difference | {"n": mean.defined, "p": p[i, j], "p_holm": own})
-    for label, letters in zip(labels, shared_letters(apart), strict=True):
-        found.letters[measure.column, label] = letters
+    means = bootstrap_means(differences, clusters)
+    significant = np.zeros_like(p_values, dtype=bool)
+    for (i, j), mean, p_holm in zip(pairs, means, adjusted, strict=True):
+        significant[i, j] = significant[j, i] = p_holm < ALPHA
+        pair: dict[str, Any] = {"measure": measure.column, "first": labels[i], "second": labels[j]}
+        pair |= {"difference": mean.mean, "low": mean.low, "high": mean.high, "n": mean.defined}
+        result.pairs.append(pair | {"p": p_values[i, j], "p_holm": p_holm})
+    for label, letters in zip(labels, shared_letters(significant), strict=True):
+        result.letters[measure.column, label] = letters

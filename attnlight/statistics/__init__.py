@@ -2,11 +2,7 @@
 
 from attnlight.statistics.changepoint import fit_segments
 from attnlight.statistics.collapse import collapse_share, frequency_loss
-from attnlight.statistics.exclusivity import (
-    exclusivity,
-    exclusivity_curve,
-    exclusivity_difference,
-)
+from attnlight.statistics.exclusivity import exclusivity, exclusivity_curve, exclusivity_difference
 from attnlight.statistics.frontier import frontier
 from attnlight.statistics.paired import (
     contingency,

@@ -13,10 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlight.functional._cpu import blocks
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
-from attnlight.statistics.bootstrap import RESAMPLES, defined_mean
+from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean
 from attnlight.statistics.seed_bootstrap import (
     UNBOUNDED,
-    Floats,
     SeedInterval,
     resampled_means,
     seed_interval,

@@ -56,10 +56,9 @@ def bootstrap_means(
     clusters: NDArray[np.int64],
     *,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> list[MeanInterval]:
-    """Mean of each column with a percentile interval that resamples whole clusters.
+    """Mean of each column with a 95 % percentile interval that resamples whole clusters.
 
     Rows of one cluster (the tokens of a sentence) are not independent, so clusters are drawn with
     replacement, each with all its rows. NaN is excluded from the mean. Above 100,000 clusters,
@@ -69,7 +68,6 @@ def bootstrap_means(
         values: (R, M), NaN where undefined.
         clusters: Cluster of each row, (R,), in ascending order.
         resamples: Number of bootstrap resamples.
-        confidence: Coverage of the interval.
         seed: Seed of the draws.
 
     Returns:
@@ -79,7 +77,6 @@ def bootstrap_means(
         [(values, clusters)],
         values.shape[1],
         resamples=resamples,
-        confidence=confidence,
         seed=seed,
         in_memory=len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS,
     )
@@ -90,28 +87,17 @@ def bootstrap_pieces(
     columns: int,
     *,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
     in_memory: bool,
 ) -> list[MeanInterval]:
-    """`bootstrap_means` of rows given in pieces, in ascending order of cluster.
-
-    Args:
-        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
-        columns: M.
-        resamples: Number of bootstrap resamples.
-        confidence: Coverage of the interval.
-        seed: Seed of the draws.
-        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
-            cluster by Poisson(1), in constant memory.
-    """
+    """`bootstrap_means` of rows given in pieces; arguments are those of `resampled_sums`."""
     replicates, observed = resampled_sums(
         pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
     )
     mean_replicates, means = (
         divide(*np.split(sums, 2, axis=-1)) for sums in (replicates, observed)
     )
-    ends = [percentile_interval(column, confidence) for column in mean_replicates.T]
+    ends = [percentile_interval(column) for column in mean_replicates.T]
     statistics = zip(means.tolist(), ends, observed[columns:].tolist(), strict=True)
     return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in statistics]
 
@@ -129,11 +115,12 @@ def resampled_sums(
     All columns share the draws of a resample, so that differences and ratios of columns are paired.
 
     Args:
-        pieces: As for `bootstrap_pieces`.
+        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
         columns: M.
         resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
-        in_memory: As for `bootstrap_pieces`.
+        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
+            cluster by Poisson(1), in constant memory.
 
     Returns:
         For each resample, (B, 2 M), and for the observed rows, (2 M,): the sum of each column's
@@ -171,11 +158,7 @@ def resampled_rows(
 ) -> tuple[Floats, Floats]:
     """`resampled_sums` of rows in memory, with exact draws up to 100,000 clusters.
 
-    Args:
-        values: (R, M), NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order; None: one per row.
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws.
+    `values` (R, M) are NaN where undefined; `clusters` (R,) ascend, None: one per row.
     """
     clusters = np.arange(len(values)) if clusters is None else clusters
     in_memory = len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS
@@ -247,16 +230,10 @@ def percentile_interval(
 def resampled_ratios(
     numerators: Floats, denominators: Floats, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """Ratios of the sums of pairs of columns, all on the same resamples of the instances.
+    """Ratios of the sums of pairs of columns (n, M), all on the same resamples of the instances.
 
-    An instance is excluded from a pair if either of its two values is undefined.
-
-    Args:
-        numerators: Each instance's term of the M numerators, (n, M), NaN where undefined.
-        denominators: Each instance's term of the M denominators, (n, M).
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from the same
-            seed.
+    An instance is excluded from a pair if either of its two values is undefined. The resamples are
+    those of `seed_bootstrap` for the same seed.
 
     Returns:
         The observed ratios, (M,), and their bootstrap replicates, (B, M); NaN where a denominator

@@ -63,13 +63,7 @@ class Fit(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """The three fits to the same points.
-
-    Attributes:
-        line: The line.
-        kink: The line with a kink.
-        jump: The line with a jump.
-    """
+    """The three fits to the same points."""
 
     line: Fit
     kink: Fit

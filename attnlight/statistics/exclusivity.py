@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
-from attnlight.statistics.bootstrap import CONFIDENCE
+from attnlight.statistics.bootstrap import Floats
 from attnlight.statistics.seed_bootstrap import t_half_width
 
 COST = 0.02  # total variation distance above that of lambda 0 at which curves are evaluated
 _FEWEST = 3  # seeds of an interval
-
-Floats = NDArray[np.float64]
 
 
 class Runs(NamedTuple):
@@ -111,7 +109,7 @@ def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:
     return Curve(cost[corner], height[corner], float(cost[-1]))
 
 
-def exclusivity(runs: Runs, *, at: float = COST, confidence: float = CONFIDENCE) -> Exclusivity:
+def exclusivity(runs: Runs, *, at: float = COST) -> Exclusivity:
     """Exclusivity: the mean over seeds of the share at a cost on each seed's curve.
 
     Seeds are not pooled into one envelope: the maximum over more runs is larger by chance alone,
@@ -119,29 +117,26 @@ def exclusivity(runs: Runs, *, at: float = COST, confidence: float = CONFIDENCE)
     them. The remaining bias grows with the noise of a run: compare curves of the same grid of
     lambdas.
 
-    The interval is Student's t over seeds, each with its complete curve, clipped to 0 and 1; other
+    The 95 % interval is Student's t over seeds, each with its complete curve, clipped to 0 and 1; other
     instances are not allowed for.
 
     Args:
         runs: The runs of all seeds.
         at: The cost, above 0.
-        confidence: Coverage of the interval.
 
     Raises:
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
     least, most = _bounds(runs, at).T
     ends = (
-        least.mean() - _half_width(least, confidence=confidence),
-        most.mean() + _half_width(most, confidence=confidence),
+        least.mean() - _half_width(least),
+        most.mean() + _half_width(most),
     )
     low, high = np.clip(ends, 0, 1).tolist()
     return Exclusivity(float(least.mean()), low, high, len(least), int((least < most).sum()))
 
 
-def exclusivity_difference(
-    a: Runs, b: Runs, *, at: float = COST, confidence: float = CONFIDENCE
-) -> Exclusivity:
+def exclusivity_difference(a: Runs, b: Runs, *, at: float = COST) -> Exclusivity:
     """Exclusivity of runs a minus that of runs b, with Welch's interval over the seeds of both.
 
     Seeds are independent, as in `difference_of_groups`, since equal seeds of different targets are
@@ -152,8 +147,8 @@ def exclusivity_difference(
     lowest = least.mean() - other_most.mean()
     highest = most.mean() - other_least.mean()
     ends = (
-        lowest - _half_width(least, other_most, confidence=confidence),
-        highest + _half_width(most, other_least, confidence=confidence),
+        lowest - _half_width(least, other_most),
+        highest + _half_width(most, other_least),
     )
     low, high = np.clip(ends, -1, 1).tolist()
     censored = int((least < most).sum() + (other_least < other_most).sum())
@@ -161,9 +156,9 @@ def exclusivity_difference(
     return Exclusivity(value, low, high, len(least) + len(other_least), censored)
 
 
-def _half_width(*groups: Floats, confidence: float) -> float:
+def _half_width(*groups: Floats) -> float:
     fewest = min(len(group) for group in groups)
-    return t_half_width(*groups, confidence=confidence) if fewest >= _FEWEST else float("nan")
+    return t_half_width(*groups) if fewest >= _FEWEST else float("nan")
 
 
 def _bounds(runs: Runs, at: float) -> Floats:

@@ -1,9 +1,7 @@
 """F1 of several runs, with bootstrap replicates over instances.
 
-F1 is not a mean over instances, so its replicates are computed from counts: each resample sums, for
-every run and class, true positives and the numbers of labels and predictions of the class. The
-draws are those of `attnlight.statistics.seed_bootstrap`, so that intervals of F1 and of means share
-resamples.
+F1 is not a mean over instances, so each replicate is computed from resampled counts: true positives,
+and labels plus predictions, of every run and class.
 """
 
 from __future__ import annotations
@@ -11,25 +9,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.statistics.bootstrap import RESAMPLES, defined_mean, divide, resampled_rows
+from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean, divide, resampled_rows
 
 Integers = NDArray[np.integer]
-Floats = NDArray[np.float64]
 
 
 def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
-    """F1 of each class in one run; arguments are those of `resampled_f1`.
+    """F1 of each of K classes in one run, (K,); NaN for one absent from labels and predictions.
 
-    Returns:
-        (K,) for K classes, NaN for a class absent from labels and predictions.
+    The arguments are those of `resampled_f1`, with `prediction` (n,).
     """
     labelled = label >= 0
     correct, predicted = labelled & (prediction == label), labelled & (prediction >= 0)
-    hits, labels, predictions = (
+    true_positives, labels, predictions = (
         np.bincount(values, minlength=classes).astype(np.float64)
         for values in (label[correct], label[labelled], prediction[predicted])
     )
-    return divide(2.0 * hits, labels + predictions)
+    return divide(2.0 * true_positives, labels + predictions)
 
 
 def resampled_f1(
@@ -42,17 +38,15 @@ def resampled_f1(
 ) -> tuple[Floats, Floats]:
     """F1 of each run, (S,), and its bootstrap replicates over instances, (B, S).
 
-    With two classes it is the F1 of class 1, otherwise the mean over classes. A class absent from
-    labels and predictions has no F1 and is excluded from the mean; a run is NaN if no class has
-    one.
+    Binary F1 of class 1 with two classes, else macro F1 without the classes absent from labels and
+    predictions; NaN if none is left.
 
     Args:
         predictions: Predicted class of each of S runs, (S, n); a negative value counts as wrong.
         label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
         resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from the same
-            seed.
+        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from it.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
@@ -69,8 +63,10 @@ def resampled_f1(
     replicates, observed = resampled_rows(
         counts.reshape(len(label), -1), resamples=resamples, seed=seed
     )
-    results = []
-    for sums in (observed, replicates):
+
+    def f1(sums: Floats) -> Floats:
+        # The sums of counts are followed by their numbers of defined values.
         by_class = sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
-        results.append(defined_mean(divide(by_class[..., 0], by_class[..., 1])))
-    return results[0], results[1]
+        return defined_mean(divide(by_class[..., 0], by_class[..., 1]))
+
+    return f1(observed), f1(replicates)

@@ -42,14 +42,7 @@ _NO_PAIR = TestResult(np.nan, np.nan, 0)
 
 
 class Contingency(NamedTuple):
-    """Shares of the complete pairs of two binary columns, which sum to 1.
-
-    Attributes:
-        both: Both are true.
-        only_first: Only the first is true.
-        only_second: Only the second is true.
-        neither: Neither is true.
-    """
+    """Shares of the complete pairs of two binary columns by which are true; they sum to 1."""
 
     both: MeanInterval
     only_first: MeanInterval
@@ -83,14 +76,10 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
-    """McNemar's test of two binary columns: exact, binomial on the discordant pairs.
+    """McNemar's test of two binary columns (R,): exact, binomial on the discordant pairs.
 
     Serrano & Smith (2019, section 4) test whether erasing the item of highest attention flips more
-    decisions than erasing another one.
-
-    Args:
-        first: (R,) bool, or 0 and 1 with NaN where undefined.
-        second: (R,), likewise.
+    decisions than erasing another one. Values are bool, or 0 and 1 with NaN where undefined.
 
     Returns:
         The smaller number of discordant pairs, its p-value (1 without discordant pairs), and the
@@ -128,12 +117,7 @@ def contingency(
     """Contingency table of two binary columns, with bootstrap intervals.
 
     Serrano & Smith's (2019, section 4) table of decision flips by the top item and by another one.
-
-    Args:
-        first: (R,) bool, or 0 and 1 with NaN where undefined.
-        second: (R,), likewise.
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
+    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
     """
     one, other, paired = _yes_no(first, second)
     cells = np.stack([one & other, one & ~other, ~one & other, ~one & ~other], axis=1)
@@ -144,14 +128,7 @@ def contingency(
 def paired_difference(
     x: ArrayLike, y: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
 ) -> MeanInterval:
-    """Mean of x - y over complete pairs, with a bootstrap interval.
-
-    Args:
-        x: (R,), NaN where undefined.
-        y: (R,).
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
-    """
+    """Mean of x - y over complete pairs (R,), with a bootstrap interval by `bootstrap_means`."""
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
     (interval,) = bootstrap_means(differences[:, None], clusters, seed=seed)
@@ -165,12 +142,7 @@ def ratio_of_shares(
 
     Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if
     b never occurs, and so may be the upper end of its interval; it is NaN if neither ever occurs.
-
-    Args:
-        a: (R,) bool, or 0 and 1 with NaN where undefined.
-        b: (R,), likewise.
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the resamples.
+    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
 
     Returns:
         The ratio as `mean`, its interval, and the complete pairs as `defined`.

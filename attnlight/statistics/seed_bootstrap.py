@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from attnlight.statistics.bootstrap import (
     CONFIDENCE,
     RESAMPLES,
+    Floats,
     defined_mean,
     divide,
     percentile_interval,
     resampled_rows,
 )
 
-Floats = NDArray[np.float64]
 # A statistic of each of S seeds, (S,), and its B bootstrap replicates over instances, (B, S); NaN
 # where undefined. All seeds share the instances of a resample.
 Resampled = tuple[Floats, Floats]
@@ -69,21 +69,19 @@ def seeds_then_instances(
     *,
     bounds: tuple[float, float] = UNBOUNDED,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> SeedInterval:
-    """Mean over seeds of each seed's mean, with an interval over seeds and instances.
+    """Mean over seeds of each seed's mean, with a 95 % interval over seeds and instances.
 
     Args:
         values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
         clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         bounds: Range of the measure, to which the interval is clipped.
         resamples: Number of bootstrap resamples of the instances.
-        confidence: Coverage of the interval.
         seed: Seed of the draws.
     """
     group = resampled_means(values, clusters, resamples=resamples, seed=seed)
-    return seed_interval(group, bounds=bounds, confidence=confidence)
+    return seed_interval(group, bounds=bounds)
 
 
 def difference_of_groups(
@@ -93,25 +91,16 @@ def difference_of_groups(
     *,
     bounds: tuple[float, float] = UNBOUNDED,
     resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> SeedInterval:
     """Mean of group a minus that of group b, with an interval over seeds and shared instances.
 
     Seeds of the two groups are independent, since equal seeds of different architectures are
-    unrelated.
-
-    Args:
-        a: Values of S1 seeds, (S1, n), NaN where undefined.
-        b: Values of S2 seeds on the same instances, (S2, n).
-        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
-        bounds: Range of the measure.
-        resamples: Number of bootstrap resamples of the instances.
-        confidence: Coverage of the interval.
-        seed: Seed of the draws.
+    unrelated. `a` (S1, n) and `b` (S2, n) are values on the same instances; other arguments are those
+    of `seeds_then_instances`.
     """
     groups = (resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b))
-    return seed_interval(*groups, bounds=bounds, confidence=confidence)
+    return seed_interval(*groups, bounds=bounds)
 
 
 def seed_interval(
@@ -119,27 +108,23 @@ def seed_interval(
     less: Resampled | None = None,
     *,
     bounds: tuple[float, float] = UNBOUNDED,
-    confidence: float = CONFIDENCE,
 ) -> SeedInterval:
-    """Mean of a statistic over seeds, minus that over the seeds `less` if given.
+    """Mean of a statistic over seeds, minus that over the seeds `less`, on the same resamples, if given.
 
-    Args:
-        group: The statistic of each seed with its replicates over instances.
-        less: The same of the group that is subtracted, on the same resamples.
-        bounds: Range of the statistic, to which the interval is clipped.
-        confidence: Coverage of the interval.
+    Further arguments are those of `seeds_then_instances`.
     """
-    groups = [_defined_seeds(*one) for one in (group, less) if one is not None]
+    given = ((*one, ~np.isnan(one[0])) for one in (group, less) if one is not None)
+    groups = [(values[known], replicates[:, known]) for values, replicates, known in given]
     values, (low, high) = groups[0][0], bounds
     mean, by_seed = float(defined_mean(values)), tuple(values.tolist())
     if less is not None:
         mean, by_seed = mean - float(defined_mean(groups[1][0])), ()
         low, high = low - high, high - low
-    first, last = np.clip(_ends(mean, groups, confidence), low, high).tolist()
+    first, last = np.clip(_ends(mean, groups), low, high).tolist()
     return SeedInterval(mean, first, last, by_seed)
 
 
-def _ends(mean: float, groups: Sequence[Resampled], confidence: float) -> tuple[float, float]:
+def _ends(mean: float, groups: Sequence[Resampled]) -> tuple[float, float]:
     """Ends of the interval of a mean or difference; NaN if a group has no seed or two."""
     values, replicates = zip(*groups, strict=True)
     sizes = {len(one) for one in values}
@@ -147,20 +132,18 @@ def _ends(mean: float, groups: Sequence[Resampled], confidence: float) -> tuple[
         return (float("nan"), float("nan"))
     if sizes == {1}:
         first, *other = replicates
-        return percentile_interval(first - other[0] if other else first, confidence)
+        return percentile_interval(first - other[0] if other else first)
     from scipy.special import ndtri
 
-    over_instances = ndtri((1 + confidence) / 2) * math.sqrt(_shared_variance(replicates))
-    half = math.hypot(t_half_width(*values, confidence=confidence), over_instances)
+    over_instances = ndtri((1 + CONFIDENCE) / 2) * math.sqrt(_shared_variance(replicates))
+    half = math.hypot(t_half_width(*values), over_instances)
     return (mean - half, mean + half)
 
 
-def t_half_width(*groups: Floats, confidence: float = CONFIDENCE) -> float:
-    """Half-width of Student's t interval of a mean, or of Welch's of a difference of means.
+def t_half_width(*groups: Floats) -> float:
+    """Half-width of Student's t interval of a mean, or of Welch's of a difference of means, 95 %.
 
-    Args:
-        groups: Values of the one or two groups, each (S,). A group of one value is taken as fixed.
-        confidence: Coverage of the interval.
+    Of one or two groups of values (S,); a group of one value is taken as fixed.
     """
     from scipy.special import stdtrit
 
@@ -169,21 +152,13 @@ def t_half_width(*groups: Floats, confidence: float = CONFIDENCE) -> float:
     welch = sum(part**2 / freedom for part, freedom in variances)
     if not welch:
         return 0.0
-    return float(stdtrit(variance**2 / welch, (1 + confidence) / 2) * np.sqrt(variance))
-
-
-def _defined_seeds(values: Floats, replicates: Floats) -> Resampled:
-    defined = ~np.isnan(values)
-    return values[defined], replicates[:, defined]
+    return float(stdtrit(variance**2 / welch, (1 + CONFIDENCE) / 2) * np.sqrt(variance))
 
 
 def _shared_variance(replicates: Sequence[Floats]) -> float:
     """Variance of a mean over seeds, or of a difference of two, that all seeds have in common.
 
-    Of a group of one seed the variance over instances is that seed's.
-
-    Args:
-        replicates: Replicates over instances of the seeds of one or two groups, each (B, S).
+    Of a group of one seed, whose replicates are (B, 1), it is that seed's variance over instances.
     """
     total = np.zeros(())
     for group in replicates:
@@ -212,13 +187,8 @@ def resampled_means(
 ) -> Resampled:
     """Mean of each seed's values, (S,), and its bootstrap replicates over instances, (B, S).
 
-    Groups resampled with the same `seed` share the instances of each resample.
-
-    Args:
-        values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
-        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws.
+    Groups resampled with the same `seed` share the instances of each resample. Arguments are those of
+    `seeds_then_instances`.
     """
     resampled_totals, totals = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
     observed, replicates = (

@@ -43,9 +43,8 @@ def fit_command(
 
     `mode` are options for an existing run, such as `--ckpt_path last` or `--overwrite`.
     """
-    checkpoint = (
-        "" if study.setup.foreign else BEST
-    )  # custom classes need the folder with its fit.yaml
+    # Custom classes need the folder with its fit.yaml.
+    checkpoint = "" if study.setup.foreign else BEST
     model: dict[str, object] = {
         "base": run.base and folder / run.base / checkpoint,
         "guide": run.guide,

@@ -34,12 +34,8 @@ results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the in
 def parser() -> VerbParser:
     """The arguments of the command."""
     arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
-    arguments.add_argument(
-        "file",
-        metavar="FILE",
-        type=Path,
-        help="a study file, or the name of a shipped one, such as planted",
-    )
+    what = "a study file, or the name of a shipped one, such as planted"
+    arguments.add_argument("file", metavar="FILE", type=Path, help=what)
     arguments.add_argument(
         "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"
     )
@@ -95,9 +91,7 @@ def main(argv: list[str]) -> int:
     try:
         if options.dry_run:
             folders = study_folders(options.file, options.root, name)
-            tables = [
-                _table(folder, selected_runs(folder, roles, shard), executor) for folder in folders
-            ]
+            tables = (_table(one, selected_runs(one, roles, shard), executor) for one in folders)
             print("\n\n".join(tables))
             return 0
         outcomes = run_study(

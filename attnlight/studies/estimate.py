@@ -54,12 +54,7 @@ class Estimate:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def words(self, runs: Sequence[PlannedRun], jobs: int = 1) -> str:
-        """How long runs take, in words.
-
-        Args:
-            runs: The runs, each after those that it needs.
-            jobs: How many there are at a time.
-        """
+        """How long runs take, in words, so many `jobs` at a time, each run after those it needs."""
         if any(run.role not in self.seconds for run in runs):
             return "unknown"
         idle, ends = [0.0] * jobs, dict[str, float]()
@@ -115,20 +110,16 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
                     estimates.timed.append(role)
                     estimates.seconds[role] = seconds
                 if role == "base":
-                    _link_prepared(cache)
+                    # All that is prepared, to which a base's outputs for a corpus may be added.
+                    cache.mkdir()
+                    for prepared in cache_root().absolute().glob("[!.]*"):
+                        if prepared.is_dir() and not prepared.name.startswith("outputs-"):
+                            (cache / prepared.name).symlink_to(prepared)
                     environment["ATTNLIGHT_CACHE"] = str(cache)
         except (KeyboardInterrupt, SystemExit):
             executor.shutdown(cancel_futures=True)  # before the folder goes
             raise
     return estimates
-
-
-def _link_prepared(cache: Path) -> None:
-    """Make a cache of what is prepared, to which a base's outputs for a corpus may be added."""
-    cache.mkdir()
-    for prepared in cache_root().absolute().glob("[!.]*"):
-        if prepared.is_dir() and not prepared.name.startswith("outputs-"):
-            (cache / prepared.name).symlink_to(prepared)
 
 
 def _time(
@@ -141,13 +132,7 @@ def _time(
 ) -> float:
     """Seconds of a run: what a few batches of it took, and what the others would have taken.
 
-    Args:
-        study: The study.
-        run: The run; its base is in `folder`.
-        folder: A temporary folder.
-        executor: Does each command in a process of its own.
-        environment: Environment variables to set.
-        tested: Whether to evaluate it too.
+    Its base is in the temporary `folder`; it is also evaluated if it is `tested`.
 
     Raises:
         InputError: A command failed.

@@ -35,16 +35,8 @@ class Job:
     """One run of a study. The job itself determines which commands are missing.
 
     A requeued job therefore resumes where it stopped, and a job whose run is in progress elsewhere
-    waits for it and then has nothing to do.
-
-    Attributes:
-        file: The study file.
-        root: Folder of all runs.
-        name: Name of the study, the first part of its folder's name.
-        condition: The condition of the file, or None.
-        run: Name of the run.
-        directory: The working directory, to which paths are relative.
-        environment: Environment variables to set.
+    waits for it and then has nothing to do. Paths are relative to `directory`; variables of
+    `environment` are set. `name` is the study's, to which its folder's name adds the condition.
     """
 
     file: str

@@ -47,9 +47,8 @@ class ProcessExecutor(ThreadPoolExecutor):
             devices = {"CUDA_VISIBLE_DEVICES": ",".join((gpus * self.jobs)[job * share :][:share])}
             self._environments.put(environment | (devices if gpus else {}))
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["attnlight.cli.lightning_cli", "attnlight.studies.job"]
-        )
+        preload = ["attnlight.cli.lightning_cli", "attnlight.studies.job"]
+        self._context.set_forkserver_preload(preload)
         with _environment(environment):  # libraries read the number of threads on import
             forkserver.ensure_running()
         self._lock = Lock()  # starting a process polls all others, which is not thread-safe

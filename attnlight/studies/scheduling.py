@@ -111,11 +111,7 @@ def _work(schedules: Sequence[_Schedule]) -> None:
 class _Schedule:
     """The selected runs of one study, each started when its dependencies are done.
 
-    Args:
-        folder: The study's folder.
-        runs: The selected runs.
-        job: Template of the study's jobs.
-        executor: The executor of the jobs.
+    `job` is the template of their jobs.
     """
 
     def __init__(
@@ -174,9 +170,8 @@ class _Schedule:
             self.outcome.finished.append(run.name)
             names = self.outcome.finished[0], run.name
             self.folder.require_one_corpus(self.folder.runs[name] for name in names)
-            self._report(
-                run, f"finished in {minutes(self.folder.job_result(run).get('seconds', 0))}"
-            )
+            seconds = self.folder.job_result(run).get("seconds", 0)
+            self._report(run, f"finished in {minutes(seconds)}")
             return
         if error:
             reason = f"its worker failed: {one_line(error)}"

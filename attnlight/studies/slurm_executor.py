@@ -100,14 +100,17 @@ class SlurmExecutor(Executor):
         while self._jobs or not self._submitted.empty() or not self._closed.is_set():
             time.sleep(_POLL)
             self._submit_all()
-            queued = self._queued()
+            # The pending and running jobs of this user.
+            command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+            queue = subprocess.run(command, capture_output=True, text=True, check=False)
+            queued = set(queue.stdout.split())
             for future, job in list(self._jobs.items()):
                 if future.cancelled():
                     job.cancel(check=False)
                 elif job.paths.result_pickle.exists():
                     error = job.exception()
                     future.set_exception(error) if error else future.set_result(job.result())
-                elif queued is None or job.job_id in queued:
+                elif queue.returncode or job.job_id in queued:
                     self._missing.pop(future, None)
                     continue
                 elif time.monotonic() > self._missing.setdefault(future, time.monotonic()) + _GRACE:
@@ -133,9 +136,3 @@ class SlurmExecutor(Executor):
                 future.set_exception(error)
         else:
             self._jobs |= zip((future for future, _ in calls), jobs, strict=True)
-
-    def _queued(self) -> set[str] | None:
-        """The pending and running jobs of this user; None if `squeue` fails."""
-        command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        return None if result.returncode else set(result.stdout.split())

@@ -186,9 +186,8 @@ def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition
     if grid is None:
         return {}
     if not isinstance(grid, list) or not grid or not all(grid):
-        raise InputError(
-            f"{place} is {grid!r}; expected a list of mappings from name to condition."
-        )
+        expected = "a list of mappings from name to condition"
+        raise InputError(f"{place} is {grid!r}; expected {expected}.")
     axes = [read_value(dict[str, Condition], axis, place, folder).items() for axis in grid]
     combined = {}
     for names, parts in ((zip(*cell, strict=True)) for cell in product(*axes)):

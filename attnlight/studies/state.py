@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +12,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from attnlight.callbacks.base import record_name
+from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import require_one_corpus
@@ -83,8 +83,7 @@ class StudyFolder:
             for path in tests:
                 for callback in read_yaml(path).get("trainer", {}).get("callbacks+", []):
                     kind = str(callback["class_path"]).rpartition(".")[2]
-                    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
-                    paths.append(self.record(run.name, stage, name))
+                    paths.append(self.record(run.name, stage, record_name(kind)))
         return paths
 
     def record(self, run: str, stage: Stage, name: str) -> Path:
@@ -129,11 +128,7 @@ class StudyFolder:
             path, best = self.record(run.name, "test", PREDICTIONS), self.path / run.name / BEST
             if run.role != "base" or not path.is_file():
                 continue
-            digest = None
-            if best.is_file():
-                with best.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-            if read_metadata(path).get("checkpoint_hash") != digest:
+            if read_metadata(path).get("checkpoint_hash") != checkpoint_hash(best):
                 raise InputError(
                     f"{best} is not the checkpoint that was tested: it was damaged or replaced; "
                     f"delete {best.parent}, and the same command trains it again."

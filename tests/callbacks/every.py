@@ -1,7 +1,5 @@
 """Every interpretability test that `attnlight.callbacks` names, and what tests of them need."""
 
-from __future__ import annotations
-
 import copy
 from types import SimpleNamespace
 from typing import Any

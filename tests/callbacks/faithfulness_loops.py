@@ -1,7 +1,5 @@
 """Faithfulness in plain Python: a text and a set of items at a time, by the model alone."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -49,27 +47,13 @@ def reduced(single: TextBatch, gone: Sequence[int], replacement: str) -> TextBat
 
 def erased(model: AttentionModel, output: AttentionOutput, row: int, gone: Sequence[int]) -> list:
     """Logits of a row whose items at some places are erased from attention."""
-    heads, classes = output.weights.shape[1], output.logits.shape[1]
-    weights = output.weights[row].clone()
-    weights[:, list(gone)] = 0
-    if not (weights > 0).any():
+    every = output.weights.clone()
+    every[row, :, list(gone)] = 0
+    if not (every[row] > 0).any():
         return output.bias.expand(len(output.rows), -1)[row].tolist()
-    if output.item_logits is None:
-        every = output.weights.clone()
-        for head in range(heads):
-            total = float(weights[head].sum())
-            every[row, head] = weights[head] / total if total else 0.0
-        return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
-    logits = [0.0] * classes
-    for head in range(heads):
-        total = float(weights[head].sum())
-        for c in range(classes):
-            if not total:
-                logits[c] += float(output.bias.expand(len(output.rows), -1)[row, c]) / heads
-            for place, weight in enumerate(weights[head].tolist()):
-                if weight:
-                    logits[c] += weight / total * float(output.item_logits[row, head, place, c])
-    return logits
+    for head, weights in enumerate(every[row]):
+        every[row, head] = weights / (float(weights.sum()) or 1.0)
+    return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
 
 
 def predictor(
@@ -112,13 +96,7 @@ def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
 
 
 def opposing(probability: Prediction, items: Sequence[int], alone: bool) -> frozenset[int]:
-    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median.
-
-    Args:
-        probability: The probability of the class when only some of the items remain.
-        items: The items.
-        alone: An only item cannot be removed.
-    """
+    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median."""
     if alone and len(items) == 1:
         return frozenset()
 
@@ -140,19 +118,7 @@ def faithfulness(
     own: bool = False,
     keep_opposing: bool = False,
 ) -> dict[str, list[float]]:
-    """Each measure of each method and of random at each share, by `<measure>_<method>`.
-
-    Args:
-        model: The model.
-        single: A batch of one text.
-        row: The row of its output.
-        methods: Attribution methods.
-        shares: Shares of the items.
-        replacement: What becomes of the other items.
-        draws: Random orders of more than 7 items.
-        own: The row is a token, which is not among its items.
-        keep_opposing: Leave the items that speak against the prediction out of the rankings.
-    """
+    """Each measure of each method and of random at each share, by `<measure>_<method>`."""
     with torch.no_grad():
         output = model(single)
     place = int(output.rows[row, 1])

@@ -1,7 +1,5 @@
 """Outputs of no model at all, and a model that hides that their readout is affine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch
@@ -51,6 +49,14 @@ def random_output(
 def batch_of(output: AttentionOutput) -> TextBatch:
     """The batch that the output would be of."""
     return TextBatch(index=output.rows[:, 0], tokens=output.mask.long(), mask=output.mask)
+
+
+def marked(output: AttentionOutput, column: str) -> TextBatch:
+    """A batch with random marks for, against and of no side, on padding too; none for in row 5."""
+    random = torch.Generator().manual_seed(0)
+    signs = torch.randint(-1, 2, output.mask.shape, generator=random).to(torch.int8)
+    signs[5] = -1
+    return replace(batch_of(output), extras={column: signs})
 
 
 class Hidden(nn.Module):

@@ -1,7 +1,5 @@
 """Every test measures a text as if the classes that it does not allow did not exist."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +15,8 @@ from attnlight.callbacks import (
     GradientSearch,
     InterpretabilityTest,
 )
-from attnlight.functional import max_js
 from attnlight.models import FlatClassifier
-from attnlight.probing.input_gradient import input_gradient
-from attnlight.probing.leave_one_out import leave_one_out
-from tests.callbacks.every import built, every
+from tests.callbacks.every import built
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.callbacks.test_every import measured, named, require_equal
 from tests.functional.test_allowed_classes import (
@@ -174,37 +169,3 @@ def test_several_heads_are_measured_without_the_other_classes(
     mixed = columns(restricted(output))
     for number, (reduced, _, _) in enumerate(removed(output)):
         require_set(mixed, columns(reduced), number, 2e-6)
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_a_text_with_one_answer_keeps_it(affine: bool) -> None:
-    """Only what is undefined for a constant prediction is NaN."""
-    batch, model = texts(), Answers(torch.float64, affine)
-    assert batch.allowed_classes is not None
-    part = batch.select(batch.allowed_classes.sum(-1) == 1)
-    several = part.mask.sum(-1) > 1
-    assert several.any()
-    with torch.no_grad():
-        output = model(part)
-    assert (output.probabilities.amax(-1) == 1).all()
-    found = {
-        name: {key: torch.stack(x) for key, x in columns_of(kind(), part, model).items()}
-        for name, kind in every("base").items()
-        if name in OF_READOUTS | {"BaseDivergence"}
-    }
-    assert all((values == 0).all() for values in found["AttentionPermutation"].values())
-    for name, values in found["SingleErasure"].items():
-        assert values[several].isfinite().all(), name
-        assert name.startswith("delta_weight") or (values[several] == 0).all(), name
-    for key, values in found["DecisionFlip"].items():
-        unknown = not affine and key == "never_flips_minimal"
-        assert not key.startswith("never_flips") or unknown or (values == 1).all(), key
-    largest, adversary = max_js(output.weights, output.mask)[:, 0], found["AdversarialAttention"]
-    torch.testing.assert_close(adversary["worst_js"], largest, rtol=0, atol=1e-6)
-    assert (adversary["worst_tvd"] == 0).all()
-    assert torch.equal(adversary["upper_js"], adversary["worst_js"]) or not affine
-    assert (found["Predictions"]["probabilities"].amax(-1) == 1).all()
-    for name, values in found["BaseDivergence"].items():
-        assert values[several].isfinite().all(), name
-    assert (input_gradient(model, part, output) == 0).all()
-    assert (leave_one_out(model, part, output)[several] == 0).all()

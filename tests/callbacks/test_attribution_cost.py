@@ -1,7 +1,5 @@
 """The cost of methods, by a clock that counts forward passes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -120,16 +118,3 @@ def test_intervals_resample_batches(tmp_path: Path, task: OutsideTask) -> None:
         [scalars[f"cost_passes{end}"] for end in ("", "_low", "_high")],
     ):
         assert (mean, low, high) == pytest.approx(tuple(expected[:3]))
-
-
-def test_texts_that_are_not_finite_are_in_no_batch(tmp_path: Path, task: OutsideTask) -> None:
-    with torch.no_grad():
-        task.model.table.weight[49] = torch.nan
-    texts = Texts(12)
-    texts.tokens = [tokens.clamp(max=48) for tokens in texts.tokens]
-    texts.tokens[5] = torch.tensor([3, 49])
-    run_test(tmp_path, AttributionCost(["passes"]), task=task, texts=texts)
-    rows = read_record(tmp_path / RECORD).columns
-    assert np.flatnonzero(rows["prediction"] == -1).tolist() == [5]
-    scalars = interval_scalars(tmp_path / RECORD, ["cost_passes"])
-    assert scalars["cost_passes"] == pytest.approx((4 * 7 + 3 * 6 + 4 * 7) / 11)

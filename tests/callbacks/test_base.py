@@ -45,13 +45,12 @@ def run_test(folder: Path, *tests: InterpretabilityTest, **options: Any) -> pl.T
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_outside_model_runs_both_tests(tmp_path: Path, affine: bool) -> None:
+def test_predictions_of_a_model_from_outside(tmp_path: Path, affine: bool) -> None:
     torch.manual_seed(0)
     task, texts = OutsideTask(affine), Texts()
-    run_test(tmp_path, Predictions(), AttentionPermutation(draws=20), task=task, texts=texts)
+    run_test(tmp_path, Predictions(), task=task, texts=texts)
     predictions = read_record(tmp_path / "records/test/predictions.parquet").columns
-    permuted = read_record(tmp_path / "records/test/attention_permutation.parquet").columns
-    assert predictions["index"].tolist() == permuted["index"].tolist() == list(range(len(texts)))
+    assert predictions["index"].tolist() == list(range(len(texts)))
     for item, (index, tokens) in enumerate([texts[i] for i in range(len(texts))]):
         with torch.no_grad():
             output = task.model(collate([(index, tokens)]))
@@ -64,9 +63,6 @@ def test_outside_model_runs_both_tests(tmp_path: Path, affine: bool) -> None:
         assert predictions["max_attention"][item] == pytest.approx(float(weights.amax(-1).mean()))
         assert predictions["length"][item] == len(tokens)
         assert predictions["label"][item] == index % 3
-    assert (permuted["median_tvd"][predictions["length"] == 1] < 1e-6).all()
-    assert (permuted["flip_rate"][predictions["length"] == 1] == 0).all()
-    assert (permuted["median_tvd"][predictions["length"] > 4] > 1e-6).all()
 
 
 @pytest.mark.parametrize("affine", [True, False])

@@ -50,12 +50,6 @@ def test_rankings_equal_plain_loops(heads: int, classes: int, options: dict[str,
     assert heads > 1 or ((mass >= 1 - 1e-12) == (found["needs_all_minimal"] == 1)).all()
 
 
-def test_unopposed_columns_are_measures_only_if_asked() -> None:
-    added = set(DecisionFlip(unopposed=True).measures) - set(DecisionFlip().measures)
-    found = columns_of(random_output(), unopposed=True).keys() - columns_of(random_output()).keys()
-    assert added == found - {"removed_count_attention_unopposed"}
-
-
 def test_pieces_of_many_classes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     output = random_output(classes=3)
     whole = columns_of(output)
@@ -64,15 +58,11 @@ def test_pieces_of_many_classes_change_nothing(monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(column, whole[name], equal_nan=True)
 
 
-def by_hand(bias: list[float]) -> dict[str, Tensor]:
+def test_only_when_nothing_is_left() -> None:
     """Three words: one for class 1 holds nearly all, one for class 1 nothing, one is for class 0."""
     weights = torch.tensor([[[0.75, 0.0, 0.25]]])
     items = torch.tensor([[[[0.0, 4.0], [0.0, 9.0], [0.0, 1.0]]]])
-    return columns_of(output_of(weights, items, torch.tensor(bias)), draws=3)
-
-
-def test_only_when_nothing_is_left() -> None:
-    found = by_hand([1.0, 0.0])
+    found = columns_of(output_of(weights, items, torch.tensor([1.0, 0.0])), draws=3)
     assert found["removed_count_attention"].item() == 2
     assert found["removed_fraction_attention"].item() == pytest.approx(2 / 3)
     assert found["minimal_count"].item() == 2
@@ -83,16 +73,6 @@ def test_only_when_nothing_is_left() -> None:
     # The gradient also erases the word without weight, which is of no use.
     assert found["removed_count_gradient"].item() == 3
     assert found["excess_gradient"].item() == 1
-
-
-def test_never() -> None:
-    found = by_hand([0.0, 1.0])
-    for name in (*SCORES, "random", "random_first", "minimal"):
-        assert found[f"never_flips_{name}"].item() == 1
-        for measure in ("removed_fraction", "removed_mass", "needs_all"):
-            assert found[f"{measure}_{name}"].isnan().all()
-    assert found["minimal_count"].isnan().all()
-    assert found["excess_random"].isnan().all()
 
 
 def test_ties_go_from_left_to_right_whatever_the_rounding() -> None:

@@ -1,7 +1,5 @@
 """What holds for all interpretability tests, measured by hand on the same models."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Sequence

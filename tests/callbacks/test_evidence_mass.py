@@ -1,7 +1,5 @@
 """Attention on evidence against plain loops, and models whose reasons are known."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +13,14 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import EvidenceMass
+from attnlight.callbacks import EvidenceMass, InterpretabilityTest, Plausibility
 from attnlight.callbacks.evidence_mass import class_tokens, full_stops, sentences_in_evidence
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
 from attnlight.records import read_record
-from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.handmade import Hidden, batch_of, marked, random_output
 from tests.callbacks.hooks.test_prediction_writer import SIZES, SentenceTask, corpus, task_of
 from tests.callbacks.test_base import run_test, trainer
 
@@ -33,15 +31,6 @@ def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[
     test = EvidenceMass(**options)
     with torch.no_grad():
         return dict(test.measure(batch, output, Hidden(output)))
-
-
-def marked(output: AttentionOutput, seed: int = 0) -> TextBatch:
-    """A batch with random evidence for, against and of no side, on padding too."""
-    batch = batch_of(output)
-    random = torch.Generator().manual_seed(seed)
-    signs = torch.randint(-1, 2, output.mask.shape, generator=random).to(torch.int8)
-    signs[5] = -1
-    return replace(batch, extras={"evidence": signs})
 
 
 def naive(weights: list[float], evidence: list[bool]) -> dict[str, float]:
@@ -64,7 +53,7 @@ def test_equals_plain_loops(heads: int) -> None:
     output = random_output(heads)
     # Weights of few values, some of which are tied: halves, quarters, none.
     output.weights = (output.weights * 8).round() / 8
-    batch = marked(output)
+    batch = marked(output, "evidence")
     found = measured(batch, output)
     assert set(found) - {f"{name}_by_head" for name in COLUMNS} == {
         *COLUMNS,
@@ -210,15 +199,6 @@ class TestKnownReasons:
             expected = found[name] if evidence else torch.full_like(found[name], torch.nan)
             torch.testing.assert_close(found[f"{name}_proven"], expected, equal_nan=True)
 
-    def test_a_model_of_everything_is_proven_where_nothing_else_decides(self) -> None:
-        batch = stories()
-        found = swapped(Counting(PLACES, "all"), batch)
-        assert 0 < found["flips_with_evidence"].mean() < 1
-        assert 0 < found["flips_with_others"].mean() < 1
-        # Proven needs all of one and nothing of the other.
-        both = (found["flips_with_evidence"] == 1) & (found["flips_with_others"] == 0)
-        assert torch.equal(found["proven"] == 1, both)
-
     def test_evidence_without_the_answer_is_undefined_and_counted(self) -> None:
         batch = stories()
         assert batch.labels is not None
@@ -256,15 +236,19 @@ def test_planted_evidence(tmp_path: Path, length: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("swap", "sentence"),
+    ("test", "sentence"),
     [
-        (False, "a column `evidence` along the tokens"),
-        (True, "run `attnlight test` on one"),  # there is no corpus
+        (EvidenceMass(), "a column `evidence` along the tokens"),
+        (EvidenceMass(swap=True), "run `attnlight test` on one"),  # there is no corpus
+        (Plausibility(["attention"]), "a column `rationale` or `evidence` along the tokens"),
     ],
 )
-def test_batches_without_evidence_are_refused(swap: bool, sentence: str, tmp_path: Path) -> None:
+def test_batches_without_marks_are_refused(
+    test: InterpretabilityTest, sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=sentence):
-        run_test(tmp_path, EvidenceMass(swap=swap))
+        run_test(tmp_path, test)
+    assert not list(tmp_path.rglob("*.parquet*"))
 
 
 def test_swaps_of_names_that_are_no_words_are_refused(tmp_path: Path) -> None:

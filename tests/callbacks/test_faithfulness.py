@@ -1,8 +1,5 @@
 """Comprehensiveness and sufficiency against loops over texts and sets, and known answers."""
 
-from __future__ import annotations
-
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from attnlight.attribution import Attribution
@@ -120,128 +117,23 @@ def test_equals_a_loop_over_texts_and_sets(
     assert (fewer > 1) == keep_opposing
 
 
-@dataclass
-class Truth(Attribution):
-    """The value of each word, which the bag of words sums."""
-
-    name = "truth"
-    signed = True
-    sign: float = 1.0
-
-    def attribute(
-        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
-    ) -> Explanation:
-        values = self.sign * model.embed(batch).squeeze(-1)
-        return torch.where(target[:, None] == 1, values, -values), {}
-
-
-class Bag(nn.Module):
-    """The logit of the second class is the sum of the words' values."""
-
-    values = torch.tensor([0, 0, 0, 0, 2.0, 1.0, -1.0, 0.25, -0.5, 0.0], dtype=torch.float64)
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.values[batch.tokens].unsqueeze(-1)
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        states = self.embed(batch) if embeddings is None else embeddings
-        total = (states.squeeze(-1) * batch.mask).sum(-1)
-        uniform = (batch.mask / batch.mask.sum(-1, keepdim=True)).double().unsqueeze(1)
-        return AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=torch.stack([torch.zeros_like(total), total], dim=-1),
-            weights=uniform if weights is None else weights,
-            item_logits=None,
-            bias=torch.zeros(2, dtype=torch.float64),
-            mask=batch.mask,
-            states=states,
-        )
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        raise AssertionError("deletion reads texts again")
-
-
-def bag_of(*texts: list[int]) -> TextBatch:
-    size = max(map(len, texts))
-    tokens = torch.tensor([[*text, *[0] * (size - len(text))] for text in texts])
-    return TextBatch(torch.arange(len(texts)), tokens, tokens != 0)
-
-
-def sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value))
-
-
-@pytest.fixture
-def truth() -> list[str | dict[str, Any]]:
-    return ["truth", {"name": "truth", "sign": -1.0, "label": "wrong"}]
-
-
-class TestBagOfWords:
-    def test_by_hand(self, truth: list[str | dict[str, Any]]) -> None:
-        """Words worth -1, 2, 0, 1 and 0: of five words a fifth is one, a half is three."""
-        test = Faithfulness(truth, shares=[0.2, 0.5], normalized=True)
-        found = columns_of(test, Bag(), bag_of([6, 4, 9, 5, 9]))
-        full = sigmoid(2)
-        expected = {
-            "comprehensiveness_truth": [full - sigmoid(0), full - sigmoid(-1)],
-            "sufficiency_truth": [full - sigmoid(2), full - sigmoid(3)],
-            # The wrong way round: first -1, then the two zeros from left to right.
-            "comprehensiveness_wrong": [full - sigmoid(3), full - sigmoid(3)],
-            "sufficiency_wrong": [full - sigmoid(-1), full - sigmoid(-1)],
-            "comprehensiveness_random": [
-                np.mean([full - sigmoid(2 - value) for value in (-1, 2, 0, 1, 0)]),
-                np.mean(
-                    [
-                        full - sigmoid(2 - sum(three))
-                        for three in itertools.combinations((-1, 2, 0, 1, 0), 3)
-                    ]
-                ),
-            ],
-            "normalized_sufficiency_truth": [1, 1],
-            "normalized_comprehensiveness_truth": [1, 1],
-            "normalized_comprehensiveness_wrong": [0, 0],
-            "normalized_sufficiency_wrong": [0, 0],
-        }
-        for name, at in expected.items():
-            assert found[f"{name}_at"][0].tolist() == pytest.approx(at, abs=1e-12), name
-            assert float(found[name]) == pytest.approx(float(np.mean(at)), abs=1e-12)
-
-    def test_a_text_of_one_word(self, truth: list[str | dict[str, Any]]) -> None:
-        """Nothing is left without it: the empty context. It alone is the text."""
-        found = columns_of(Faithfulness(truth), Bag(), bag_of([4], [9]))
-        assert found["comprehensiveness_truth"].tolist() == pytest.approx([sigmoid(2) - 0.5, 0])
-        assert found["sufficiency_truth"].tolist() == pytest.approx([0, 0])
-        assert found["comprehensiveness_random"].tolist() == pytest.approx([sigmoid(2) - 0.5, 0])
-
-    def test_normalised_is_undefined_where_the_empty_text_makes_no_difference(
-        self, truth: list[str | dict[str, Any]]
-    ) -> None:
-        test = Faithfulness(truth, normalized=True)
-        found = columns_of(test, Bag(), bag_of([4, 6, 6], [4, 6, 9]))
-        for name in columns(found):
-            assert bool(found[name][0].isnan()) == ("normalized" in name)
-            assert not found[name][1].isnan()
-
-
 def test_scores_that_are_not_known_rank_nothing() -> None:
     @dataclass
-    class Holes(Truth):
-        name = "truth_with_holes"
+    class Holes(Attribution):
+        name = "holes"
+        signed = True
 
-        def attribute(self, *arguments: Any) -> Explanation:
-            scores, more = super().attribute(*arguments)
-            return scores.masked_fill(scores == 1.0, torch.nan), more
+        def attribute(
+            self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+        ) -> Explanation:
+            unknown = batch.mask & (batch.index == 3)[:, None]
+            return batch.tokens.double().masked_fill(unknown, torch.nan), {}
 
-    found = columns_of(Faithfulness(["truth_with_holes"]), Bag(), bag_of([4, 5], [5], [4, 9]))
-    assert found["comprehensiveness_truth_with_holes"].isnan().tolist() == [True, False, False]
-    assert found["excess_sufficiency_truth_with_holes"].isnan().tolist() == [True, False, False]
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:7])
+    found = columns_of(Faithfulness(["holes"]), model, batch)
+    assert found["comprehensiveness_holes"].isnan().tolist() == (batch.index == 3).tolist()
+    assert found["excess_sufficiency_holes"].isnan().tolist() == (batch.index == 3).tolist()
     assert not found["comprehensiveness_random"].isnan().any()
-
-
-def columns(found: dict[str, Tensor]) -> list[str]:
-    return [name for name in found if name != "length" and not name.endswith("_at")]
 
 
 @pytest.mark.parametrize("scene", ["bilstm", "sentences", "residual tagger"])

@@ -1,7 +1,5 @@
 """Ablation of heads and layers against a full pass for each."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +17,6 @@ from attnlight.figures import tables
 from attnlight.probing.interception import intercept
 from attnlight.probing.patches import shuffled
 from tests.callbacks.test_base import run_test
-from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 from tests.report.fake import rows_of
 
@@ -106,15 +103,6 @@ def test_every_part_by_hand(kind: Any) -> None:
     assert float(columns[f"tvd_head_{kind}_by_head"].min()) >= 0
 
 
-def test_uniform_in_all_layers_is_the_uniform_variant() -> None:
-    options = {"uniform_heads": [0, 1], "uniform_below": True, "layers": 2}
-    model, uniform, batch = tagger(layers=2), tagger(**options), sentences()
-    uniform.load_state_dict(model.state_dict(), strict=False)
-    columns = HeadAblation(["uniform"]).measure(batch, model(batch), model)  # type: ignore[arg-type]
-    change = (uniform(batch).probabilities - model(batch).probabilities).abs().sum(-1) / 2
-    torch.testing.assert_close(columns["tvd_all_uniform"], change.detach().double())
-
-
 def test_shuffles_are_uniform_and_keep_what_may_be_reached() -> None:
     index, n = torch.arange(6_000), 3
     allowed = torch.ones(len(index), 1, n, n, dtype=torch.bool).tril()
@@ -134,12 +122,6 @@ def test_shuffles_are_uniform_and_keep_what_may_be_reached() -> None:
 
 
 class TestMistakes:
-    def test_a_model_without_layers(self) -> None:
-        model = flat.model("bilstm")
-        batch = flat.collate(flat.corpus()[:2])
-        with pytest.raises(InputError, match="head_ablation needs a model with layers"):
-            HeadAblation().measure(batch, model(batch), model)  # type: ignore[arg-type]
-
     def test_a_task_without_layers(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"needs a model with layers .* has none"):
             run_test(tmp_path, HeadAblation())

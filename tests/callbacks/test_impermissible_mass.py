@@ -1,7 +1,5 @@
 """Attention on impermissible items, and predictions without them, against loops over texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,9 +77,6 @@ def test_classifier_equals_a_loop(tmp_path: Path) -> None:
             moved += expected != right
     assert found["without_impermissible"].sum() == without > 3
     assert moved > 3
-    small = measured(model, batch, budget=1)
-    for name, values in found.items():
-        torch.testing.assert_close(small[name], values, equal_nan=True)
 
 
 def test_tagger_keeps_its_own_token(tmp_path: Path) -> None:

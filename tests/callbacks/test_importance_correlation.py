@@ -1,7 +1,5 @@
 """Attention against gradients and leave-one-out, on models from here and from outside."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

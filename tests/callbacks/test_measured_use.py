@@ -1,7 +1,5 @@
 """Labels of attention by measured use against loops over single texts and words."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product
@@ -151,18 +149,6 @@ def recorded(
     """The columns of a tested model's record."""
     trainer(folder, MeasuredUse()).test(task, corpus, verbose=False)
     return dict(read_record(folder / "records/test/measured_use.parquet").columns)
-
-
-def test_states_and_words_agree_without_an_encoder(tmp_path: Path) -> None:
-    """Of fillers exactly; of keywords a swap is another change than a deletion."""
-    taus = {}
-    for encoder in ("none", "bilstm"):
-        corpus = planted(tmp_path)
-        task = Task(corpus, encoder=encoder)
-        columns = recorded(tmp_path / encoder, task, corpus)
-        taus[encoder] = np.nanmean(columns["tau_states_words"])
-    assert taus["none"] > 0.8
-    assert taus["bilstm"] < 0.5
 
 
 def test_swaps_that_flip(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Options of tests that are refused, each with a sentence that names the option and the test."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,5 @@
 """Plausibility of explanations against plain loops over texts."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,9 @@ from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
 from attnlight.records import read_record
-from tests.callbacks.handmade import Hidden, batch_of, random_output
+from tests.callbacks.handmade import Hidden, marked, random_output
 from tests.callbacks.hooks.test_prediction_writer import SentenceTask, corpus, task_of
-from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.test_base import trainer
 from tests.data.local import write_corpus
 from tests.functional.test_rationales import naive_span_f1
 
@@ -34,14 +31,6 @@ MEASURES = ("auprc", "token_f1", "iou_f1")
 def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[str, Any]:
     test = Plausibility(**({"methods": ["attention", "random"]} | options))
     return dict(test.measure(batch, output, Hidden(output)))
-
-
-def marked(output: AttentionOutput, column: str = RATIONALE) -> TextBatch:
-    """A batch with random marks, on padding too; nothing in row 5."""
-    random = torch.Generator().manual_seed(0)
-    signs = torch.randint(-1, 2, output.mask.shape, generator=random).to(torch.int8)
-    signs[5] = -1
-    return replace(batch_of(output), extras={column: signs})
 
 
 def naive(scores: list[float], gold: list[bool]) -> dict[str, float]:
@@ -63,7 +52,7 @@ def test_attention_of_every_row(heads: int) -> None:
     output.mask[:] = True
     random = torch.Generator().manual_seed(3)
     output.weights = torch.rand(output.weights.shape, generator=random).double()
-    batch = marked(output)
+    batch = marked(output, RATIONALE)
     found = measured(batch, output)
     for row in range(len(output.rows)):
         gold = (batch.extras[RATIONALE][row] > 0).tolist()
@@ -76,7 +65,7 @@ def test_attention_of_every_row(heads: int) -> None:
 
 def test_chance_is_what_random_orders_give_on_average() -> None:
     output = random_output(rows=40)
-    batch = marked(output)
+    batch = marked(output, RATIONALE)
     found = measured(batch, output, draws=400)
     names = [f"chance_{name}" for name in MEASURES]
     every = []
@@ -160,19 +149,6 @@ def test_people_are_measured_where_several_marked(tmp_path: Path) -> None:
 
 
 class TestRefusals:
-    def test_a_corpus_without_rationales(self, tmp_path: Path) -> None:
-        rows = {"text": ["so bad", "so good"] * 4, "label": [0, 1] * 4}
-        path = write_corpus(tmp_path / "corpus", train=rows, validation=rows, test=rows)
-        data = TextDataModule(str(path), cache_dir=str(tmp_path / "cache"))
-        sentence = (
-            "plausibility needs a corpus with a column `rationale` or `evidence` along the tok"
-        )
-        with pytest.raises(InputError, match=sentence):
-            trainer(tmp_path, Plausibility()).test(SentenceTask(60), datamodule=data, verbose=False)
-        assert not list(tmp_path.rglob("*.parquet.tmp"))
-        with pytest.raises(InputError, match=sentence):
-            run_test(tmp_path, Plausibility(["attention"]))  # no corpus of the package
-
     def test_a_column_that_is_misspelt(self, tmp_path: Path) -> None:
         data = corpus(None)
         sentence = r"column `evidense` along the tokens.*did you mean 'evidence'\?"

@@ -1,10 +1,7 @@
 """The cascade of random parameters against one made by hand, a text at a time."""
 
-from __future__ import annotations
-
 import hashlib
 import math
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -12,13 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from attnlight.attribution import build_attribution
 from attnlight.batch import TextBatch
 from attnlight.callbacks import Sanity
-from attnlight.callbacks.sanity import initial_parameters
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
@@ -29,11 +24,10 @@ from attnlight.models import (
     SelfAttentionTagger,
 )
 from attnlight.records import Record, read_record
-from attnlight.statistics.sanity import sanity_verdicts
 from tests.bases import Planted, classifier, save, trainer
 from tests.callbacks.every import METHODS
 from tests.callbacks.test_base import run_test
-from tests.callbacks.token_loops import levels
+from tests.callbacks.token_loops import rho
 from tests.pairs import PlantedPairs, pair_task
 from tests.tasks import tagged
 
@@ -138,14 +132,6 @@ def explained(model: Any, batch: TextBatch, target: Tensor) -> dict[str, Tensor]
     }
 
 
-def rho(one: Tensor, other: Tensor) -> float:
-    if len(one) < 2 or one.isnan().any() or other.isnan().any():
-        return math.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(spearmanr(levels(one), levels(other)).statistic)
-
-
 @pytest.mark.parametrize("kind", CASCADES)
 def test_equals_a_cascade_by_hand(kind: str, tmp_path: Path) -> None:
     task, data = made(kind, tmp_path, texts=5)
@@ -203,64 +189,6 @@ def test_equals_a_cascade_by_hand(kind: str, tmp_path: Path) -> None:
     assert defined > 0.5 * row * len(names)
 
 
-@pytest.mark.parametrize("kind", CASCADES)
-def test_the_network_draws_its_parameters_as_when_it_was_built(kind: str, tmp_path: Path) -> None:
-    task, _ = made(kind, tmp_path)
-    state = torch.get_rng_state()
-    found = initial_parameters(task.hparams, 5, 1)
-    assert torch.equal(torch.get_rng_state(), state)
-    expected = drawn_by_hand(kind, task, 5, 1)
-    assert found.keys() == expected.keys() == dict(task.model.named_parameters()).keys()
-    assert all(torch.equal(found[name], values) for name, values in expected.items())
-
-
-def test_random_parameters_are_not_those_that_the_run_started_from() -> None:
-    corpus = Planted()
-    torch.manual_seed(0)
-    task = classifier(corpus.spec, **SMALL)
-    for seed in range(3):
-        for draw in range(2):
-            found = initial_parameters(task.hparams, seed, draw)["decoder.weight"]
-            assert not torch.equal(found, task.model.decoder.weight)
-
-
-def test_a_method_follows_the_parameters_or_fails(tmp_path: Path) -> None:
-    """Words of drawn strengths, which an average passes on: a second seed has about the same."""
-    runs = []
-    for seed in range(2):
-        task, data = made("flat", tmp_path, encoder="none", attention="dot")
-        noise = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            task.model.embedding.weight += 0.02 * torch.randn(
-                task.model.embedding.weight.shape, generator=noise, dtype=torch.float64
-            )
-        runs.append(task)
-    scores = tmp_path / "scores.csv"
-    lines = ["index,item,word,score"]
-    for place in range(len(texts := data.dataset("test"))):
-        batch, words = texts[[place]], texts.words(place)
-        items = enumerate(batch.attendable()[0].nonzero().flatten().tolist())
-        lines += [f"{int(batch.index)},{item},{words[at]},{item}" for item, at in items]
-    scores.write_text("\n".join(lines) + "\n")
-    against = save(runs[1], tmp_path / "seed1/best.ckpt")
-    methods = ["input_gradient", "occlusion", "attention", "random"]
-    methods = [*methods, {"name": "external", "file": str(scores), "label": "place"}]
-    record = measured(tmp_path, runs[0], data, methods=methods, against=str(against))
-    assert record.metadata["against"].endswith("/seed1")
-    verdicts = {label: found.verdict for label, found in sanity_verdicts(record).items()}
-    assert verdicts == {
-        "input_gradient": "passes",
-        "occlusion": "passes",
-        "attention": "passes",
-        "random": "fails",
-        "place": "fails",
-    }
-    alone = measured(tmp_path / "alone", runs[0], data, methods=methods)
-    assert {found.verdict for found in sanity_verdicts(alone).values()} == {"undecidable"}
-    assert alone.metadata["against"] is None
-    assert not [name for name in alone.columns if "seeds" in name]
-
-
 def save_of(data: CorpusDataModule, folder: Path, **options: Any) -> Path:
     """The checkpoint of an untrained classifier of a corpus."""
     made_of = classifier(data.spec, **(SMALL | options))
@@ -269,10 +197,6 @@ def save_of(data: CorpusDataModule, folder: Path, **options: Any) -> Path:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "other test texts": (
-        lambda folder: save_of(Planted(**SIZES, test_size=13), folder),
-        "other.ckpt was trained on another corpus or on other splits of it",
-    ),
     "another corpus": (
         lambda folder: save_of(Planted(**SIZES, test_size=12, max_tokens=9), folder),
         "other.ckpt was trained on another corpus or on other splits of it",

@@ -1,9 +1,6 @@
 """States against their tokens: erasure and deletion one at a time, shares text by text."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +16,6 @@ from tests.callbacks.token_loops import columns_of, tau, tokens_of
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
-
-RECORD = Path("records/test/state_token_agreement.parquet")
 
 
 def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
@@ -115,22 +110,6 @@ def test_tokens_have_the_states_of_their_sentence(readout: str, layers: int) -> 
         assert columns["hidden_token_attribution"].eq(1).all()  # projected tokens
     else:
         assert columns["hidden_token_attribution"].lt(1).sum() == 19
-
-
-@pytest.mark.parametrize("encoder", ["none", "average"])
-def test_an_encoder_without_context_is_at_one(encoder: str) -> None:
-    columns = measured(flat.model(encoder, dtype=torch.float32), flat.collate(flat.corpus()))
-    assert columns["hidden_token_attribution"].eq(1).all()
-    assert columns["own_token_largest"].eq(1).all()
-
-
-def test_deletion_is_erasure_without_context() -> None:
-    """Attention that scores each word alone: both leave the same weighted mean."""
-    columns = measured(flat.model("none"), flat.collate(flat.corpus()))
-    tau = columns["tau_erasure_deletion"]
-    tau = tau[tau.isfinite()]
-    assert len(tau) > 8
-    torch.testing.assert_close(tau, torch.ones_like(tau))
 
 
 def test_probes_give_the_mean_and_its_error() -> None:

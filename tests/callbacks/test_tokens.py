@@ -1,7 +1,5 @@
 """Every test on a tagger, whose rows are tokens, against loops over tokens."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -20,10 +18,8 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.models import SelfAttentionTagger
 from tests.callbacks.token_loops import (
     columns_of,
-    jensen_shannon,
     loop_of,
     paired,
-    renormalised,
     tokens_of,
 )
 from tests.models.taggers import sentences, tagger
@@ -71,64 +67,6 @@ def test_a_test_equals_its_loops(model: SelfAttentionTagger, test: Interpretabil
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-9, equal_nan=True)
     assert len(ours) > 16 * len(logged)
     assert ours.nan_to_num().unique().numel() > 8
-
-
-def test_the_minimum_of_a_head_is_exact_and_of_all_together_a_bound() -> None:
-    model, batch = tagger("residual").double().requires_grad_(False), sentences(LENGTHS)
-    found = columns_of(DecisionFlip(), model, batch)
-    looser = 0
-    for row, (sentence, token) in enumerate(tokens_of(model, batch)):
-        own = sentence.output.weights[token]
-        decision = sentence.output.logits[token].argmax()
-        together, *each = sentence.ways()
-        for place, heads in enumerate((together, *each)):
-            expected = math.inf
-            for count in range(1, len(sentence) + 1):
-                for gone in itertools.combinations(range(len(sentence)), count):
-                    weights = own.clone()
-                    weights[heads, gone] = 0
-                    logits = sentence.read(token, renormalised(weights, heads))
-                    if logits.argmax() != decision:
-                        expected = min(expected, count)
-            if place:
-                value = float(found["minimal_count_by_head"][row, place - 1])
-                assert value == expected or (math.isnan(value) and expected == math.inf)
-            else:
-                value = float(found["minimal_count"][row])
-                looser += math.isfinite(expected) and value != expected
-                assert not value < expected
-    assert looser < 8
-    assert found["minimal_count_by_head"].isfinite().any()
-    assert found["minimal_count_by_head"].isnan().any()
-
-
-def test_adversaries_keep_the_prediction_and_are_bounded(model: SelfAttentionTagger) -> None:
-    batch = sentences(LENGTHS)
-    # Without programs every token is measured.
-    found = columns_of(AdversarialAttention(epsilon=0.05, program_instances=0), model, batch)
-    worst, tvd = found["worst_js_by_head"], found["worst_tvd_by_head"]
-    assert (tvd <= 0.05 + 1e-9).all()
-    assert (found["joint_js"] <= found["worst_js"] + 1e-12).all()
-    torch.testing.assert_close(found["worst_js"], worst.mean(-1))
-    grid = torch.linspace(0, 1, 21, dtype=torch.float64)
-    for row, (sentence, token) in enumerate(tokens_of(model, batch)):
-        affine = sentence.output.item_logits is not None
-        own, before = sentence.output.weights[token], sentence.output.logits[token].softmax(-1)
-        for head, (i, j) in itertools.product(range(2), itertools.combinations(range(5), 2)):
-            if j >= len(sentence) or row % 3:
-                continue
-            # Where the readout is not affine only attention on one item is sure to be found.
-            shares = grid if affine else grid[[0, -1]]
-            weights = own.repeat(len(shares), 1, 1)
-            weights[:, head] = 0
-            weights[:, head, i], weights[:, head, j] = 1 - shares, shares
-            after = sentence.read(token, weights).softmax(-1)
-            moved = (after - before).abs().sum(-1) / 2
-            js = jensen_shannon(weights[:, head], own[head]).masked_fill(moved > 0.05, 0)
-            assert worst[row, head] >= js.max() - 1e-9
-            upper = found["upper_js_by_head"][row, head]
-            assert worst[row, head] <= upper + 1e-12 if affine else upper.isnan()
-    assert worst.max() > 0.3
 
 
 def test_programs_are_for_one_token_of_each_sentence(model: SelfAttentionTagger) -> None:

@@ -5,15 +5,13 @@ read it out, compare. The sentence is encoded once and its values are kept; a re
 token alone and takes no part of the sentence anew. What depends on no change is not done again.
 """
 
-from __future__ import annotations
-
 import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
 
 import torch
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, spearmanr
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
@@ -166,14 +164,7 @@ def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[
 
 
 def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) -> Found:
-    """What `AttentionPermutation` measures: read the token under one shuffle after the other.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        orders: Orders of its items, (K, N).
-        head_draws: How many of them each head is shuffled by.
-    """
+    """What `AttentionPermutation` measures: read the token under one shuffle after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.softmax(-1), int(logits.argmax())
 
@@ -199,15 +190,7 @@ def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) ->
 def erased_alone(
     sentence: Sentence, token: int, absolute: bool = False, draws: Sequence[str] = (), seed: int = 0
 ) -> Found:
-    """What `SingleErasure` measures: erase one item after the other.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        absolute: Rank by the size of the gradient.
-        draws: Compare with another item that is `drawn`, or `released`, as by the released code.
-        seed: Seed of the draws.
-    """
+    """What `SingleErasure` measures: erase one item after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.double().softmax(-1), int(logits.argmax())
     slope, items = gradient(sentence, token, absolute), range(len(sentence))
@@ -262,16 +245,7 @@ def erased_in_turn(
     uniform: bool = False,
     unopposed: bool = False,
 ) -> Found:
-    """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips.
-
-    Args:
-        sentence: The sentence.
-        token: Which token of it.
-        random: Random orders of its items, (K, N), of which a head alone takes the first.
-        absolute: Rank by the size of the gradient.
-        uniform: Attend to all items alike when none is left.
-        unopposed: Rank by attention without the items that speak against the prediction, too.
-    """
+    """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips."""
     own, items = sentence.output.weights[token], set(range(len(sentence)))
     slope = gradient(sentence, token, absolute)
 
@@ -485,6 +459,15 @@ def tau(one: Scores, other: Scores) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(kendalltau(*ranks).statistic)
+
+
+def rho(one: Tensor, other: Tensor) -> float:
+    """Spearman's correlation by scipy, with ties alike; undefined where a score is."""
+    if len(one) < 2 or one.isnan().any() or other.isnan().any():
+        return nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(spearmanr(levels(one), levels(other)).statistic)
 
 
 def _mean(values: Sequence[float]) -> float:

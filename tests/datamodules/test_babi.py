@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
-import yaml
 
 from attnlight.__main__ import main
 from attnlight.batch import BOS, EOS
 from attnlight.data.babi import PLACES, WORDS, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.raw_text import RawText
 from attnlight.data.sources import Source
-from attnlight.datamodules import BabiStories, CorpusDataModule, PairDataModule
+from attnlight.datamodules import BabiStories, CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
@@ -28,7 +26,6 @@ from tests.datamodules.reading import SPLITS, vocabulary_of
 TASKS: tuple[BabiTask, ...] = (1, 2, 3)
 COLUMNS = ("story", "question", "answer", "supporting_ids")
 SIZES = {"train_size": 200, "validation_size": 53, "test_size": 101}
-EACH = pytest.mark.parametrize("task", TASKS)
 EVERY = 7  # of the released questions, which are 2,000, this one is compared, and the next seventh
 
 
@@ -104,27 +101,6 @@ def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
     used = {word for row in questions for text in (*row.passage, row.query) for word in words(text)}
     assert set(WORDS) == used - {"?"}
     assert len(WORDS) == 36
-
-
-@EACH
-def test_a_model_of_generated_stories_reads_real_ones(task: BabiTask, corpora: Path) -> None:
-    """As `attnlight test RUN --data babi_1` does, with the encoding of the checkpoint."""
-    trained = BabiStories(task, **SIZES)
-    encoding = RawText.of_corpus(trained)
-    encoding.paired = True
-    file = yaml.safe_load((CONFIGS / f"data/babi_{task}.yaml").read_text())
-    real = PairDataModule(**file["init_args"] | {"path": str(corpora / f"babi_qa{task}")})
-    drawn = list(islice(generate_questions(task, 1, 2), SIZES["test_size"]))
-    for data, wanted, every in (
-        (real, real_questions(corpora, task)[1000:], EVERY),
-        (BabiStories(task, **SIZES, corpus_seed=1), drawn, 1),
-    ):
-        own = data.fingerprint
-        data.evaluate_as(encoding, "other")
-        assert data.fingerprint != own
-        assert data.tokenizer_json == trained.tokenizer_json
-        assert data.classes == list(PLACES)
-        check(data, "test", wanted, False, every)
 
 
 def test_a_run_on_generated_stories_is_tested_on_real_ones(

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import pytest
 from attnlight.data.selection import Selection
 from attnlight.errors import InputError
 from tests.data.local import write_corpus
-from tests.datamodules.reading import SPLITS, module, prepared, sizes, summary, table
+from tests.datamodules.reading import SPLITS, module, prepared, sizes, summary
 
 
-def write_table(file: Path, rows: list[tuple[Any, ...]], delimiter: str = ",") -> None:
+def write_table(file: Path, rows: list[tuple[Any, ...]]) -> None:
     file.parent.mkdir(exist_ok=True)
     with file.open("w", newline="") as stream:
-        csv.writer(stream, delimiter=delimiter).writerows(rows)
+        csv.writer(stream).writerows(rows)
 
 
 def reviews(count: int, first: int = 0) -> list[tuple[Any, ...]]:
@@ -72,6 +71,8 @@ def test_one_file_of_json_lines_with_gaps_and_copies(tmp_path: Path) -> None:
     options: dict[str, Any] = {"label": "stars", "classes": {"bad": 1, "good": 5}}
     options |= {"test_fraction": 0.2, "validation_fraction": 0.1}
     data = module(file, **options, split_seed=4)
+    with pytest.raises(InputError, match=r"no validation split, only .*: .*validation_fraction"):
+        module(file, **(options | {"validation_fraction": None})).dataset("validation")
     texts = {split: prepared(data, split)["text"][:] for split in SPLITS}
     assert sorted(t for split in texts.values() for t in split) == sorted(
         row["text"] or "" for row in rows
@@ -84,45 +85,6 @@ def test_one_file_of_json_lines_with_gaps_and_copies(tmp_path: Path) -> None:
     assert counts["validation"].get("also_in", {}) == ({"train": shared} if shared else {})
     other = module(file, **options, split_seed=5)
     assert prepared(other, "test")["index"][:] != prepared(data, "test")["index"][:]
-
-
-def test_parquet_with_valid_in_other_scripts_very_short_and_very_long(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = ["радость", "скука и тоска", "映画 は いい", "العمل سيئ", "и " * 3000]
-    columns = {"text": texts * 4, "label": [1, 0, 1, 0, 1] * 4}
-    corpus = write_corpus(tmp_path / "c", train=columns, valid=columns, test=columns)
-    data = module(corpus, splitting="words")
-    assert sizes(data) == dict.fromkeys(SPLITS, 20)
-    assert data.classes == ["0", "1"]
-    assert data.dataset("validation").lengths.tolist() == [3, 5, 5, 4, 3002] * 4
-    said = capsys.readouterr().err
-    assert "validation 20 (split valid; 20 also in train)" in said
-    assert "test 20 (20 also in train; 20 also in validation)" in said
-
-
-def test_two_columns_joined(tmp_path: Path) -> None:
-    for split in SPLITS:
-        rows = [("Good", "all of it", 1), ("", "dull", 0), ("Bad", "", 0)]
-        write_table(tmp_path / "c" / f"{split}.csv", [("title", "body", "label"), *rows])
-    data = module(tmp_path / "c", text=["title", "body"])
-    assert prepared(data, "validation")["text"][:] == ["Good all of it", " dull", "Bad "]
-    with pytest.raises(InputError, match=r"'titel' .*'title'.*title, body, label.* set text to"):
-        module(tmp_path / "c", text=["titel", "body"]).prepare()
-
-
-def test_tsv_with_truth_values(tmp_path: Path) -> None:
-    for split, count in (("train", 40), ("test", 8)):
-        rows = [(f"mail {i}", i % 2 == 0) for i in range(count)]
-        write_table(tmp_path / "c" / f"{split}.tsv", [("sentence", "spam"), *rows], "\t")
-    options: dict[str, Any] = {"text": "sentence", "label": "spam"}
-    words = r"no validation split, only train, test: .*validation_fraction"
-    with pytest.raises(InputError, match=words):
-        module(tmp_path / "c", **options).dataset("validation")
-    options["classes"] = {"ham": [False], "spam": True}
-    data = module(tmp_path / "c", **options, validation_fraction=0.25)
-    assert sizes(data) == {"train": 30, "validation": 10, "test": 8}
-    assert prepared(data, "test")["label"][:] == [1, 0] * 4
 
 
 def test_an_option_wins_over_the_splits_that_are_there(tmp_path: Path) -> None:
@@ -150,18 +112,3 @@ def test_what_gave_a_split_before_keeps_its_fingerprint(folder: Path) -> None:
     limits = {"min_tokens": None, "max_tokens": None}
     assert cut == limits | {"validation_fraction": 0.2, "subset": {}, "seed": 0}
     assert Selection().identity().keys() == cut.keys()
-
-
-def test_deceptive_occupation_trains_on_its_test_split(corpora: Path) -> None:
-    folder = corpora / "deceptive_occupation"
-    with pytest.raises(InputError, match=r"no split 'train'; it has validation, test: .*`train`"):
-        module(folder, cache_dir=None).prepare()
-    data = module(folder, cache_dir=None, train="test", test_fraction=0.1)
-    train, test = (data.dataset(split) for split in ("train", "test"))
-    rows = table(folder, "test")
-    assert sorted([*train.index, *test.index]) == list(range(len(rows)))
-    counts = {label: round(0.1 * count) for label, count in rows["label"].value_counts().items()}
-    assert Counter(test.labels.tolist()) == counts  # type: ignore[union-attr]
-    validation = prepared(data, "validation")["text"][:]  # of the corpus, by its name
-    assert validation == table(folder, "validation")["text"].tolist()
-    assert not set(rows["text"][test.index]) & set(rows["text"][train.index])

@@ -1,6 +1,5 @@
 """CoNLL-2000 and other corpora of BIO tags: sources, features, targets, and what is refused."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -318,23 +317,6 @@ def test_one_tag_of_each_sentence_is_asked_for(folder: Path, tmp_path: Path) -> 
     assert torch.equal(other.labels, batch_of(one).labels)
 
 
-def test_marks_are_uniform_and_a_function_of_seed_and_row(tmp_path: Path) -> None:
-    long: Sentence = (["cat"] * 5, ["NN"] * 5, ["B-NP"] * 5)
-    folder = write_columns(tmp_path / "c", train=[long] * 1000, test=[long])
-
-    def train(fraction: float, **options: Any) -> Any:
-        data = corpus(folder, **FILES, target="marked", validation_fraction=fraction, **options)
-        return batch_of(data, "train")
-
-    batch, less = train(0.001), train(0.5)
-    places = Counter(batch.extras[MARKED].argmax(-1).tolist())
-    assert sorted(places) == [0, 1, 2, 3, 4]
-    assert all(abs(count - 200) < 5 * 13 for count in places.values())  # 13: its deviation
-    shared = torch.isin(batch.index, less.index)
-    assert torch.equal(batch.extras[MARKED][shared], less.extras[MARKED])
-    assert not torch.equal(train(0.001, mark_seed=1).extras[MARKED], batch.extras[MARKED])
-
-
 def test_a_sentence_has_a_clause_or_not(folder: Path) -> None:
     data = of(folder, "sentence")
     assert data.classes == ["no SBAR", "SBAR"]
@@ -362,14 +344,3 @@ def test_a_split_without_such_a_chunk_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             of(folder, "sentence", **options).prepare()
     of(folder, "marked").prepare()
-
-
-def test_targets_of_the_real_corpus(real: Path) -> None:
-    shared: dict[str, Any] = {"local": "conll2000", "subset": {"train": 500}}
-    labels = batch_of(ChunkingDataModule(target="sentence", **shared)).labels
-    kept = labels[labels != IGNORED]
-    # Of the 535 clauses of the test split, as published, some stand in one sentence.
-    assert len(kept) == 2012
-    assert 400 < int(kept.sum()) < 535
-    marked = batch_of(ChunkingDataModule(target="marked", **shared))
-    assert int(marked.extras[MARKED].sum()) == 2012

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.problems.classification import attended_items
+from attnlight.problems.classification import Classification
 from attnlight.reference import FrozenBase
 from tests.bases import Planted, batch_of, save_base
 from tests.damage import DAMAGES
@@ -65,7 +65,7 @@ class TestOutputs:
 
     def outputs(self, path: Path, corpus: Planted) -> tuple[Path, list[bytes]]:
         store = FrozenBase(path).outputs(corpus, "test")
-        result = store.read(*attended_items(batch_of(corpus, "test")))
+        result = store.read(*Classification.instances(batch_of(corpus, "test")))
         return store.folder, [values.numpy().tobytes() for values in result]
 
     @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits", "store.json"])

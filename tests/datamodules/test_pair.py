@@ -320,26 +320,6 @@ def tokens(text: str, digits: bool = False) -> list[str]:
     return [re.sub(r".*\d.*", "qqq", token) for token in found] if digits else found
 
 
-def continues(story: list[str], other: list[str]) -> bool:
-    return story[: len(other)] == other or other[: len(story)] == story
-
-
-@pytest.mark.parametrize("task", [1, 2, 3])
-def test_babi(real: Path, task: int) -> None:
-    """What `test_babi` does not read of these: the vocabulary, and stories that stay together."""
-    data, rows = parsed(f"babi_{task}"), source_rows(real / f"babi_qa{task}", "train")
-    train, validation = (data.dataset(split).index.tolist() for split in SPLITS[:2])
-    assert sorted(train + validation) == list(range(1000))
-    assert 120 <= len(validation) <= 150
-    kept = [rows[row] for row in train]
-    texts = [" ".join(row["story"]) for row in kept] + [row["question"] for row in kept]
-    vocabulary = check_vocabulary(data, map(tokens, texts))
-    assert len(vocabulary) == {1: 25, 2: 39, 3: 40}[task]  # "?" and the published ones
-    for number in validation:
-        story = rows[number]["story"]
-        assert not any(continues(story, row["story"]) for row in kept)
-
-
 def test_snli(real: Path) -> None:
     data = parsed("snli")
     assert data.classes == ["entailment", "neutral", "contradiction"]

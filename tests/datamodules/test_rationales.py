@@ -1,7 +1,5 @@
 """What people marked, from the source to the batch: small corpora by hand, real ones re-read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,5 @@
 """Corpora of texts: what is prepared, what is refused, and every shipped configuration."""
 
-import os
 import re
 from itertools import compress
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS, UNK
 from attnlight.data.sources import Source
-from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
-from tests.commands import CONFIGS, in_forks
+from tests.commands import CONFIGS
 from tests.data.local import write_corpus
 from tests.datamodules.reading import (
     SPLITS,
@@ -117,20 +115,6 @@ def test_wrong_options_and_corpora_are_refused(
         module(corpus, **options).prepare()
     left = [path.name for path in (corpus.parent / "cache").glob("*") if path.suffix != ".lock"]
     assert left == []
-
-
-def prepare(paths: list[str]) -> int:
-    print(TextDataModule(paths[0], cache_dir=paths[1]).prepare())
-    return 0
-
-
-def test_cold_start_of_several_processes_in_another_place(corpus: Path) -> None:
-    moved, cache = corpus.rename(corpus.parent / "moved"), corpus.parent / "cache"
-    paths = [str(moved), str(cache)]
-    done = in_forks(prepare, paths, cwd=corpus.parent, environments=[dict(os.environ)] * 2)
-    assert done[0] == [0, 0], done
-    assert done[1].count(f"{module(moved).prepare()}\n") == 3
-    assert done[1].count("prepared in") == 1
 
 
 @pytest.mark.parametrize("truncate", [None, 2])

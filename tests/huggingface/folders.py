@@ -1,7 +1,5 @@
 """Folders of small random models with tokenizers, as `save_pretrained` writes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

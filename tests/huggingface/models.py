@@ -1,7 +1,5 @@
 """Small random models of ten architectures, built from configurations: no network, no files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,13 +59,7 @@ DECODERS = tuple(name for name in CONFIGURATIONS if name not in ENCODERS)
 
 
 def build(name: str, auto: str = "AutoModel", **options: Any) -> Any:
-    """One of the models, in evaluation mode; the same weights on every call.
-
-    Args:
-        name: A key of `CONFIGURATIONS`.
-        auto: Class of transformers that makes it, such as `AutoModelForSequenceClassification`.
-        options: Further arguments of the configuration, such as `num_labels`.
-    """
+    """One of the models, in evaluation mode; the same weights on every call."""
     kind, layers, arguments = CONFIGURATIONS[name]
     count = {"distilbert": "n_layers", "gpt2": "n_layer"}.get(name, "num_hidden_layers")
     config = getattr(transformers, kind)(**{**arguments, count: layers, **options})

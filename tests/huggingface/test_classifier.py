@@ -1,7 +1,5 @@
 """`HuggingFaceClassifier` against full passes of the models that it reads."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-
-pytest.importorskip("transformers")
 
 import attnlight
 from attnlight.batch import BOS, EOS, TextBatch

@@ -1,7 +1,5 @@
 """Pretrained models on the command line and by `attnlight.run`, from folders, without network."""
 
-from __future__ import annotations
-
 import csv
 import random
 import shutil
@@ -11,11 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
-
-pytest.importorskip("transformers")
-
 import transformers
+import yaml
 
 import attnlight
 from attnlight.__main__ import main

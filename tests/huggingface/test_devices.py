@@ -1,15 +1,11 @@
 """A pretrained model on two devices, and in half precision."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("transformers")
 
 from attnlight.records import read_record
 from attnlight.storage.checkpoint_file import read_checkpoint

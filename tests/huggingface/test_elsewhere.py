@@ -1,7 +1,5 @@
 """Commands and Python on a model's folder, and on a run that tested one."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 import shutil
@@ -13,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("transformers")
-
 import transformers
 
 import attnlight

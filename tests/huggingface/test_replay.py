@@ -1,25 +1,19 @@
 """Passes from a layer on against full passes with the same patches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 
-pytest.importorskip("transformers")
-
-import transformers
-
-from attnlight.batch import LayeredModel
-from attnlight.callbacks import AttentionSinks, Faithfulness, HeadAblation
+from attnlight.callbacks import AttentionSinks
 from attnlight.errors import InputError
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.probing.interception import intercept, number_layers
 from attnlight.probing.patches import Patch, off, restrict, uniform
 from attnlight.probing.replay import Replay, layer_modules
-from tests.huggingface.models import CONFIGURATIONS, DECODERS, HEADS
+from tests.huggingface.models import CONFIGURATIONS, HEADS
 from tests.huggingface.test_classifier import classifier, texts
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
@@ -113,27 +107,6 @@ def test_layers_and_heads_that_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
-@pytest.mark.parametrize("name", ["bert", "gemma3"])
-def test_ablation_is_that_of_full_passes(name: str, special_tokens: Any) -> None:
-    model = classifier(name, special_tokens=special_tokens)
-    batch = texts("left" if name in DECODERS else "right")  # encoders read the first place
-    assert isinstance(model, LayeredModel)
-    test, layers = HeadAblation(["uniform", "off"]), len(model.attention_layers)
-    columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
-    heads = [(layer, [head]) for layer in range(layers) for head in range(HEADS)]
-    for kind, patch in (("uniform", uniform), ("off", off)):
-        each = [{layer: restrict(patch, heads=head)} for layer, head in heads]
-        patches = [{}, *each, dict.fromkeys(range(layers), patch)]
-        before, *after, of_all = full_passes(model, batch, patches).double().softmax(-1).unbind(1)
-        expected = torch.stack([(one - before).abs().sum(-1) / 2 for one in after], 1)
-        found = columns[f"tvd_head_{kind}_by_head"]
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-        expected = (of_all - before).abs().sum(-1) / 2
-        torch.testing.assert_close(columns[f"tvd_all_{kind}"], expected, atol=1e-5, rtol=0)
-        assert float(expected.max()) > 1e-3
-
-
-@pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
 def test_sinks_with_and_without_special_tokens(special_tokens: Any) -> None:
     model, batch = classifier("bert", special_tokens=special_tokens), texts()
     output = model(batch)
@@ -151,15 +124,6 @@ def test_sinks_with_and_without_special_tokens(special_tokens: Any) -> None:
         torch.testing.assert_close(
             columns["erased_special"], change.detach().double(), atol=1e-6, rtol=0
         )
-
-
-def test_methods_over_layers_are_scored_by_faithfulness() -> None:
-    model, batch = classifier("bert"), texts()
-    methods = ["rollout", {"name": "rollout", "of": "value_norm", "label": "norms"}]
-    test = Faithfulness([*methods, "attention_value_norm"], shares=[0.5])
-    columns = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
-    for label in ("rollout", "norms", "attention_value_norm"):
-        assert columns[f"sufficiency_{label}"].isfinite().all()
 
 
 def test_layers_computed_for_all_heads_of_six_layers() -> None:

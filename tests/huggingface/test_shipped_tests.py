@@ -1,15 +1,11 @@
 """Every shipped file of tests on a pretrained encoder and decoder, by pieces and by words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("transformers")
 
 import attnlight
 from attnlight.errors import InputError

@@ -1,7 +1,5 @@
 """States of a frozen model that are computed once: the same as without, in any process."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from pathlib import Path
@@ -9,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("transformers")
 
 import attnlight.huggingface.states as kept_states
 from attnlight.__main__ import main

@@ -1,17 +1,10 @@
 """What candidate attentions of the last layer do not compute, since it is given."""
 
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor, nn
-
-pytest.importorskip("transformers")
-
 import transformers
 
 from attnlight.huggingface.classifier import HuggingFaceClassifier
-from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 from tests.huggingface.models import GROUPED, MODELS
 from tests.huggingface.test_classifier import (
     classifier,
@@ -20,36 +13,6 @@ from tests.huggingface.test_classifier import (
     require_full_passes,
     texts,
 )
-
-
-class Parallel(nn.Module):
-    """A query that nothing uses, a norm and a gate that are used, the gate by a zero factor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(5, 4)
-        self.norm = nn.LayerNorm(4)
-        self.query, self.gate = nn.Linear(4, 6), nn.Linear(4, 4)
-        nn.init.zeros_(self.gate.weight)
-        nn.init.zeros_(self.gate.bias)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        states = self.norm(self.table(tokens))
-        self.query(states)
-        out: Tensor = states + self.gate(states)
-        return out.sum(-1)
-
-
-def test_what_has_no_effect_for_now_is_used() -> None:
-    model, tokens = Parallel(), torch.tensor([[1, 2, 3]])
-    blanks = blanks_for_unused(model, lambda: model(tokens))
-    assert {name: blank.size for name, blank in blanks.items()} == {"query": 6}
-    short = replace_modules(model, blanks)
-    torch.testing.assert_close(short(tokens), model(tokens), atol=0, rtol=0)
-    assert isinstance(short.query, Blank)
-    assert isinstance(model.query, nn.Linear)
-    assert short.norm is model.norm
-    assert not any(module._forward_hooks for module in model.modules())
 
 
 @pytest.mark.parametrize("name", list(MODELS))

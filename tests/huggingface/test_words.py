@@ -1,15 +1,11 @@
 """Words of several pieces as items, against full passes and loops over texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-
-pytest.importorskip("transformers")
 
 import attnlight
 from attnlight.attribution import build_attribution

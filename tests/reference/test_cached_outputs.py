@@ -13,7 +13,7 @@ from torch import nn
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier, HierarchicalClassifier
-from attnlight.problems.classification import attended_items
+from attnlight.problems.classification import Classification
 from attnlight.reference import CachedOutputs, cached_outputs, write_outputs
 from tests.models.taggers import tagger
 from tests.outside import TwoHeads
@@ -108,7 +108,7 @@ def flat(tmp_path: Path) -> tuple[Corpus, CachedOutputs]:
 
 def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, CachedOutputs]) -> None:
     corpus, outputs = flat
-    rows, mask = attended_items(corpus[[4, 9, 2]])
+    rows, mask = Classification.instances(corpus[[4, 9, 2]])
     whole, _ = outputs.read(rows, mask)
     rows[1, 0] = -1
     weights, logits = outputs.read(rows, mask)
@@ -137,7 +137,7 @@ def test_several_batches_were_made_and_none_is_too_large(
 class TestRefusal:
     def test_text_that_is_not_there(self, flat: tuple[Corpus, CachedOutputs]) -> None:
         corpus, outputs = flat
-        rows, mask = attended_items(corpus[[0, 1]])
+        rows, mask = Classification.instances(corpus[[0, 1]])
         rows[1, 0] = 9_999
         with pytest.raises(InputError, match="text 9999 "):
             outputs.read(rows, mask)
@@ -147,7 +147,7 @@ class TestRefusal:
 
     def test_text_of_another_length(self, flat: tuple[Corpus, CachedOutputs]) -> None:
         corpus, outputs = flat
-        rows, mask = attended_items(corpus[[0, 1]])
+        rows, mask = Classification.instances(corpus[[0, 1]])
         count = int(mask[1].sum())
         mask[1] = mask[1] & (mask[1].cumsum(0) < count)
         sentence = f"text {corpus.index[1]} has {count - 1} items, .* has {count}"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnlight.errors import InputError
-from attnlight.problems.classification import attended_items
+from attnlight.problems.classification import Classification
 from attnlight.reference import FrozenBase, frozen_base, read_base, running_split
 from tests.bases import Planted, batch_of, save_base
 
@@ -50,7 +50,7 @@ def test_splits_are_kept_apart(tmp_path: Path, corpus: Planted) -> None:
     model, reference = read_base(path).model, FrozenBase(path)
     for split in ("train", "validation", "test"):
         batch = batch_of(corpus, split)
-        rows, mask = attended_items(batch)
+        rows, mask = Classification.instances(batch)
         weights, _ = reference.outputs(corpus, split).read(rows, mask)
         torch.testing.assert_close(weights, model(batch).weights, atol=2e-6, rtol=0)
 
@@ -118,8 +118,8 @@ def test_running_split(stage: str, split: str) -> None:
 
 def test_attended_items_are_words_or_sentences() -> None:
     flat, nested = (batch_of(Planted(in_sentences=nested)) for nested in (False, True))
-    rows, words = attended_items(flat)
+    rows, words = Classification.instances(flat)
     assert rows.tolist() == [[index, 0] for index in flat.index.tolist()]
     assert torch.equal(words, flat.mask)
-    _, sentences = attended_items(nested)
+    _, sentences = Classification.instances(nested)
     assert np.array_equal(sentences.sum(-1), -(-words.sum(-1) // 4))

@@ -1,7 +1,5 @@
 """Run folders whose records are simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path

@@ -1,9 +1,8 @@
 """`attnlight reliability` on records made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from attnlight.__main__ import main
-from attnlight.records import ShardWriter, merge_shards
 from attnlight.report.agreement import agreement, read_scores
+from tests.report.fake import write_record
 
 RECORD = Path("records/test/importance_correlation.parquet")
 LENGTHS = np.random.default_rng(0).integers(5, 30, 40)
@@ -33,15 +32,11 @@ def write(
     corpus: str | None = "abc",
     index: Sequence[int] = range(40),
 ) -> Path:
-    path = folder / RECORD
-    path.parent.mkdir(parents=True)
-    writer = ShardWriter(path.with_suffix(".arrow"))
-    keys = np.stack([np.array(index), np.zeros(len(index), dtype=np.int64)], axis=1)
     lists = {n: pa.array(values, pa.list_(pa.float64())) for n, values in columns.items()}
-    tau = {"tau_attention_loo": np.zeros(len(index)), "prediction": np.zeros(len(index), int)}
-    writer.add(keys, lists | tau)
-    writer.close()
-    merge_shards([writer.path], path, metadata={"test": "importance_correlation", "corpus": corpus})
+    zeros = np.zeros(len(index), dtype=np.int64)
+    rows: dict[str, Any] = {"index": np.array(index), "position": zeros, **lists}
+    rows |= {"tau_attention_loo": zeros / 1, "prediction": zeros}
+    write_record(folder / RECORD, rows, test="importance_correlation", corpus=corpus)
     return folder
 
 

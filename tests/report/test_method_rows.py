@@ -1,7 +1,5 @@
 """One row per attribution method, against loops over rows and pairs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts on the page of a run, from a file of predictions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.records import ShardWriter, merge_shards
 from attnlight.report.texts import ShownText, shown_texts
 from tests.cli.test_report import ATTACK, TURNED, page_of
-from tests.report.fake import write_run
+from tests.report.fake import write_record, write_run
 
 CLASSES = ["garden", "office", "kitchen"]
 SPANS = pa.list_(pa.list_(pa.int32(), 2))
@@ -32,18 +29,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
         "allowed": pa.list_(pa.int64()),
         "evidence": pa.list_(pa.int8()),
     }
-    columns = {
-        name: pa.array([row[name] for row in rows], kind)
-        for name, kind in kinds.items()
-        if name in rows[0]
-    }
-    keys = np.array([[row["index"], row.get("position", 0)] for row in rows])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writer = ShardWriter(path.with_suffix(".arrow"))
-    writer.add(keys, columns)
-    writer.close()
-    merge_shards([writer.path], path, metadata={"test": "predict", "stage": "predict"})
-    return path
+    known = [name for name in kinds if name in rows[0]]
+    columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}
+    columns |= {n: np.array([row.get(n, 0) for row in rows]) for n in ("index", "position")}
+    return write_record(path, columns, test="predict", stage="predict")
 
 
 def row(index: int = 3, **changes: Any) -> dict[str, Any]:

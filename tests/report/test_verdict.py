@@ -1,7 +1,5 @@
 """The verdict card: its answers on models of known answers, and its numbers by loops over texts."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import io
@@ -613,18 +611,6 @@ class TestCaveat:
         if broken == 200:
             assert not any(line.command for line in card.lines)
             assert "adversary" not in str(card)
-
-    def test_stands_above_the_lines(self, tmp_path: Path) -> None:
-        write(tmp_path, "predictions", self.labelled(0))
-        card = verdict_of(tmp_path)
-        assert "class 1" in card.caveat
-        printed = " ".join(str(card).split())
-        assert printed.index(card.heading) < printed.index(card.caveat)
-        assert printed.index(card.caveat) < printed.index(card.lines[0].question)
-        assert max(map(len, str(card).split("\n\n")[1].splitlines())) <= 80
-        assert card.summary()["verdict/caveat"] == card.caveat
-        card.write(tmp_path / "report")
-        assert json.loads((tmp_path / "report/verdict.json").read_text())["caveat"] == card.caveat
 
 
 class TestWithoutRecords:

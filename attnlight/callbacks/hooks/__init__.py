@@ -1,1 +1,1 @@
-"""Lightning's plumbing of the tests: records, logging, predictions and the run's folder."""
+"""Integration of the tests with Lightning: records, logging, predictions and the run's folder."""

@@ -50,12 +50,8 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
         in_memory=read_metadata(path)["rows"] <= MAX_EXACT_CLUSTERS,
     )
     scalars: dict[str, float] = {}
-    for name, interval in zip(measures, intervals, strict=True):
-        scalars |= {
-            name: interval.mean,
-            f"{name}_low": interval.low,
-            f"{name}_high": interval.high,
-        }
+    for name, (mean, low, high, _) in zip(measures, intervals, strict=True):
+        scalars |= {name: mean, f"{name}_low": low, f"{name}_high": high}
     return scalars
 
 
@@ -72,10 +68,6 @@ def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
     )
 
 
-def _enabled(logger: Any) -> bool:  # noqa: ANN401
-    return not getattr(logger.experiment, "disabled", False)
-
-
 def show_figure(
     trainer: pl.Trainer,
     stage: str,
@@ -89,9 +81,8 @@ def show_figure(
     rows does not delay training.
     """
     attached: list[Any] = trainer.loggers
-    loggers = [  # W&B can be disabled
-        logger for logger in attached if isinstance(logger, _TakesImages) and _enabled(logger)
-    ]
+    loggers: list[Any] = [one for one in attached if isinstance(one, _TakesImages)]
+    loggers = [one for one in loggers if not getattr(one.experiment, "disabled", False)]  # of W&B
     fitting = trainer.state.fn == TrainerFn.FITTING
     if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return

@@ -32,6 +32,7 @@ class EpochRecorder:
 
     Attributes:
         around: Who runs it.
+        rank: Number of this process.
         instances: Dataset rows of the texts to record without a limit of batches, (n,): from the
             dataset's `index` or, without one, from 0 to its length less one.
         writer: Writes this rank's shard.
@@ -67,13 +68,14 @@ class EpochRecorder:
             "checkpoint": Path(around.checkpoint).name if around.checkpoint else None,
             "partial": around.limited or self._chosen is not None,
         }
-        shards = (f".{self.path.stem}.rank{rank}.arrow" for rank in range(around.world_size))
+        self.rank, processes = around.place
+        shards = (f".{self.path.stem}.rank{rank}.arrow" for rank in range(processes))
         self._shards = [self.path.with_name(shard) for shard in shards]
-        if around.rank == 0:
+        if self.rank == 0:
             for stale in self.path.parent.glob(f".{self.path.stem}.rank*.arrow"):
                 stale.unlink()
         around.strategy.barrier()
-        self.writer = ShardWriter(self._shards[around.rank])
+        self.writer = ShardWriter(self._shards[self.rank])
 
     def recorded(self, index: Tensor) -> Tensor:
         """Whether to record each text of a batch, (B,) bool, by their dataset rows (B,)."""
@@ -107,7 +109,7 @@ class EpochRecorder:
         if not strategy.reduce_boolean_decision(failure is None, all=True):
             failure = failure or f"{self.path.name}: another rank could not write its rows."
         else:
-            if around.rank == 0:
+            if self.rank == 0:
                 try:
                     merge_shards(
                         self._shards,

@@ -127,13 +127,9 @@ class RunConfig(SaveConfigCallback):
 def _require_checkpoint(
     path: Path, checkpoint: str | None, weights: str | None, again: bool
 ) -> None:
-    """Refuse a record of another checkpoint or, unless measured again, of an earlier version of it.
+    """Refuse a record of another checkpoint or, unless measured `again`, of an earlier version of it.
 
-    Args:
-        path: The record.
-        checkpoint: The checkpoint that is tested; None: the network was trained elsewhere.
-        weights: Digest of the weights of a network that was trained elsewhere.
-        again: Whether the record is about to be measured again.
+    A network that was trained elsewhere has no checkpoint, but a digest of its weights.
     """
     try:
         metadata = read_metadata(path)
@@ -162,18 +158,13 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
         for key in {**recorded, **value}:
             _require_same(path, key, recorded.get(key), value.get(key))
     elif recorded != value:
+        callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
+        card = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]
+        last = ", and --tests card goes last, since the verdict card reads its settings"
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
-            f"--overwrite replaces it{_of_card(path.stem)}."
+            f"--overwrite replaces it{last if path.stem in card else ''}."
         )
-
-
-def _of_card(test: str) -> str:
-    """Which of several --tests to give last, if a test is one of `card`."""
-    callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
-    if test not in [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]:
-        return ""
-    return ", and --tests card goes last, since the verdict card reads its settings"
 
 
 class SummaryTable(Callback):

@@ -21,11 +21,8 @@ def trainer_surroundings(
 ) -> Surroundings:
     """The surroundings of tests that a Trainer runs; collective over ranks if `reading`.
 
-    Args:
-        trainer: The trainer.
-        module: The task.
-        reading: Whether the loop has started, so that there are texts. The folder is then temporary
-            under `fast_dev_run`, the same on all ranks, and deleted with the result.
+    Then the loop has started, so that there are texts, and the folder is temporary under
+    `fast_dev_run`, the same on all ranks, and deleted with the result.
     """
     known: Any = trainer
     stage: Stage = STAGES[known.state.fn.value]
@@ -35,10 +32,8 @@ def trainer_surroundings(
             if trainer.is_global_zero:
                 temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
             folder = Path(trainer.strategy.broadcast(temporary.name if temporary else ""))
-        loaders, numbers = (
-            getattr(known, f"{stage}_dataloaders"),
-            getattr(known, f"num_{stage}_batches"),
-        )
+        loaders = getattr(known, f"{stage}_dataloaders")
+        numbers = getattr(known, f"num_{stage}_batches")
         loader = loaders[0] if isinstance(loaders, list) else loaders
         number = numbers[0] if isinstance(numbers, list) else numbers
         texts = {"dataset": loader.dataset, "limited": number < len(loader)}

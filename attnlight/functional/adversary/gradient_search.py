@@ -102,15 +102,8 @@ def ascend(
 ) -> Tensor:
     """Attentions (R, K, N) after Adam has increased an objective of them by changing their scores.
 
-    Only the scores receive gradients.
-
-    Args:
-        scores: Initial scores (R, K, N).
-        mask: Items that attention may reach, (R, N) bool.
-        objective: From attentions (R, K, N) and the number of the step to a scalar.
-        steps: Number of steps of Adam.
-        learning_rate: Learning rate of Adam.
-        amsgrad: Whether Adam is the AMSGrad variant.
+    `scores` are the initial ones, (R, K, N), and alone receive gradients; `mask` is (R, N) bool. The
+    objective is a scalar of attentions (R, K, N) and the number of the step.
     """
     with torch.enable_grad():
         scores = scores.detach().requires_grad_()

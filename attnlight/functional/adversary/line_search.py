@@ -35,13 +35,8 @@ class Brackets:
 
     def take(self, where: Tensor) -> Brackets:
         """The brackets selected by `where`, (E,) bool."""
-        return Brackets(
-            inside=self.inside[where],
-            outside=self.outside[where],
-            low=self.low[where],
-            high=self.high[where],
-            columns=tuple(column[where] for column in self.columns),
-        )
+        ends = self.inside[where], self.outside[where], self.low[where], self.high[where]
+        return Brackets(*ends, columns=tuple(column[where] for column in self.columns))
 
     def trial(self, *, halve: bool) -> Tensor:
         """Trial shares (E,): the root of the line through both values, or the midpoint."""

@@ -80,15 +80,9 @@ def linear_program_attention(
 
 
 class Program(NamedTuple):
-    """A linear program of n variables and m constraints.
+    """A linear program: `costs` (n,) of variables, between `least` and `most`, and m constraints.
 
-    Attributes:
-        costs: (n,).
-        matrix: (m, n).
-        low: Least values of the constraints, (m,).
-        high: Their largest values, (m,).
-        least: Least values of the variables, (n,).
-        most: Their largest values, (n,).
+    Their `matrix` is (m, n), and their values are between `low` and `high`, (m,).
     """
 
     costs: Vector

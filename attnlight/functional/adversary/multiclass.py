@@ -29,14 +29,8 @@ def best_two_item_mixture(
     The feasible mixtures of two items may form two intervals. KL from the prediction is convex
     along the segment between both items: equally spaced points, or the minimum where none of them
     is feasible, are the start of bisections outward from the first and the last feasible point. The
-    result is a lower bound of the maximum.
-
-    Args:
-        weights: (B, N) float64, summing to 1, 0 off the mask.
-        item_logits: (B, N, C) float64, finite.
-        mask: Items that attention may reach, (B, N) bool.
-        epsilon: Largest total variation distance between predictions.
-        least: JS that must be exceeded, (B,).
+    result is a lower bound of the maximum. Arguments are those of `linear_program_attention`, and the
+    JS to exceed, `least` (B,).
 
     Returns:
         Attention (B, N) and its JS (B,); zeros and `least` where no attention exceeds it.
@@ -69,17 +63,11 @@ def best_two_item_mixture(
 
 
 class _Mixtures(NamedTuple):
-    """Mixtures of E pairs of items, or intervals of them.
+    """Mixtures of E pairs of items i and j of a row, or intervals of them.
 
-    Attributes:
-        row: (E,) long.
-        i: First item, (E,) long.
-        j: Second item, (E,) long.
-        start: Share of item j at the start of the interval, (E,); of a side, a feasible one.
-        end: Share of item j at its end, (E,); of a side, one that may be infeasible.
-        origin: Logits at item i, (E, C).
-        step: Logits at item j minus those at item i, (E, C).
-        original: The model's prediction, (E, C).
+    `start` and `end` are the shares of item j at the ends of the interval; of a side, a feasible one and
+    one that may be infeasible. `origin` (E, C) are the logits at item i, `step` those at item j less
+    these, `original` the model's prediction.
     """
 
     row: Tensor

@@ -1,8 +1,4 @@
-"""Different attention with the same prediction, by search, for readouts that are not affine.
-
-Exact where all attention on the lightest item preserves the prediction, since no attention has a
-larger JS. Otherwise the result is a lower bound of the largest JS.
-"""
+"""Worst-case attention of readouts that are not affine: a search for a lower bound of the JS."""
 
 from __future__ import annotations
 
@@ -28,12 +24,14 @@ from attnlight.functional.readout.heads import (
 )
 from attnlight.functional.readout.opaque import ReadoutFunction
 
-# Items of each kind at the ends of segments; candidates evaluated at once; nats by which the bound
-# of a segment must exceed the best so far; rounds of a line search.
-_ITEMS, _CANDIDATES, _GAIN, _ROUNDS = 4, 1 << 15, 1e-6, 40
-# Weights of the rows that a local search takes at once, for each of its attentions.
-_BLOCK = 1 << 13
-# Heads (E,), attention at the start (E, N), its excess (E,), and the item at the end (E,).
+_ITEMS = 4  # items of each kind that segments and mixtures combine
+_CANDIDATES = 1 << 15  # evaluated at once
+_GAIN = 1e-6  # nats by which a segment's upper bound must exceed the best JS so far
+_ROUNDS = 40  # of a line search
+_BLOCK = 1 << 13  # weights (heads times items) whose local searches run together
+_MIN_RATIO = 1e-6  # least distance over epsilon, so that its logarithm is finite
+# E segments to all attention on an item: heads (E,), attention at the start (E, N) and its excess
+# (E,), see `_Search.evaluate`, and items (E,).
 Segments = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -51,18 +49,22 @@ def opaque_adversary(
     programs: bool = True,
     evaluations: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The most different attention found that moves the prediction by at most epsilon.
+    """The attention of largest JS found that moves the prediction by at most epsilon.
 
-    A lower bound of the largest JS, unless all attention on the lightest item preserves the
-    prediction. Candidates are all attention on the lightest item, which no JS exceeds; all attention on each
-    item; the segments from the original attention to the four items of closest prediction; those
-    from it, and from each of the four lightest items that preserve the prediction, to the four
-    lightest items; and mixtures of one of the four lightest items that make the predicted class
-    less probable with one of the four lightest that make it more probable, outward from where the
-    prediction is preserved. JS is convex along a segment: segments on which it cannot exceed the
-    best so far by 1e-6 nats are skipped. Where the readout is differentiable, the best of them and 30
-    random attentions are improved by sequential linear programs, see `LocalSearch`: up to
-    `most_evaluations` of the readout a head, a quarter of it as a rule.
+    No attention has a larger JS than all attention on the item of least weight: the result is exact
+    where this preserves the prediction, and a lower bound elsewhere. There, candidates are
+
+    * all attention on each item;
+    * mixtures of two items that leave the predicted class's log odds unchanged: one of the four of
+      least weight that lower them, and one of the four that raise them;
+    * points of segments to all attention on an item: from these mixtures to either item; from the
+      original attention to the four items of closest prediction; and from it and from the four
+      items of least weight that preserve the prediction to the four of least weight.
+
+    JS is convex along a segment, which bounds it: segments that cannot exceed the best JS so far by
+    1e-6 nats are skipped. For a differentiable readout, sequential linear programs (`LocalSearch`)
+    then start from the best candidate and 30 random attentions, with up to `most_evaluations` of the
+    readout per head, typically a quarter of that.
 
     A row's result depends on its key, its length and the seed, not on other rows. `readout` must
     not capture tensors created in inference mode, which autograd cannot use.
@@ -80,9 +82,8 @@ def opaque_adversary(
             None: all rows have the same.
         seed: Seed of the starts, any integer.
         programs: Search by gradients and linear programs.
-        evaluations: Most evaluations of the readout for a head, of which a third is for what needs no
-            gradient; a gradient counts as two more evaluations, and what pads a batch does not
-            count. None: no limit.
+        evaluations: Most evaluations of the readout for a head, with `programs` a third of them
+            before these; a gradient counts as two, padding of batches as none. None: no limit.
 
     Returns:
         Adversary (B, N), or (B, H, N), float64, the original attention where no candidate is
@@ -96,7 +97,7 @@ def opaque_adversary(
     original, reach = flatten_heads(weights, mask)
     by_head = weights.detach() if weights.ndim == 3 else weights.detach().unsqueeze(1)
     candidates = CandidateReadout(readout, by_head, part, by_head=True)
-    limit = None if evaluations is None else evaluations // 3 if programs else evaluations
+    limit = evaluations // 3 if evaluations and programs else evaluations
     search = _Search(candidates, original, reach, epsilon, limit)
     if found is not None:
         initial = found.double().reshape(original.shape)
@@ -105,11 +106,11 @@ def opaque_adversary(
     search.try_items()
     if search.open.any():
         for segments in search.segments():
-            search.follow(*segments)
-        search.follow(*search.mixtures())
+            search.try_segments(*segments)
+        search.try_segments(*search.mixtures())
     if programs and search.open.any():
         keys = mask.new_zeros(len(mask), 2, dtype=torch.long) if rows is None else rows
-        left = None if evaluations is None or limit is None else evaluations - limit
+        left = None if evaluations is None else evaluations - evaluations // 3
         for block, heads, local in search.local_searches():
             local.climb(*local.starts(keys[block], seed, left))
             search.best[heads], search.js[heads] = local.best, local.js
@@ -122,7 +123,7 @@ class _Search:
 
     Attributes:
         finite: Whether the model's logits are finite, (R,).
-        open: Items that attention may be moved to, (R, N), none for heads that are solved.
+        open: Items that attention may be moved to, (R, N) bool; none in heads that are solved.
         best: The best attention that preserves the prediction, (R, N), initially the original.
         js: Its JS, (R,).
         spent: Number of attentions evaluated, (R,).
@@ -144,25 +145,24 @@ class _Search:
         self.finite = logits.isfinite().all(-1)
         self.open = reach & self.finite[:, None]
         self.best, self.js = original.clone(), torch.zeros_like(original[:, 0])
-        # The original attention of all heads has been evaluated once.
-        self.spent, self._limit = torch.ones_like(self.js), math.inf if limit is None else limit
-        # JS of all attention on each item, and the results of `evaluate` for it.
+        self.spent = torch.ones_like(self.js)  # the original attention
+        self._limit = math.inf if limit is None else limit
+        # All attention on each item: its JS, and its excess and lead from `evaluate`.
         self._single_js = one_item_js(original)
         self._excess, self._lead = torch.full_like(original, math.inf), torch.zeros_like(original)
 
     def evaluate(self, heads: Tensor, attentions: Tensor) -> tuple[Tensor, Tensor]:
-        """Excess and lead (E,) of attentions (E, N) of heads (E,), with the best feasible recorded.
+        """Excess and lead (E,) of attentions (E, N) of heads (E,); updates `best` and `js`.
 
-        Excess is the log of the total variation distance over epsilon: at most 0 where the
-        prediction is preserved. Lead is the change of the log odds of the predicted class.
+        Excess is the log of the total variation distance over epsilon, at most 0 where attention is
+        feasible (preserves the prediction). Lead is the change of the predicted class's log odds.
         """
         self.spent += torch.bincount(heads, minlength=len(self.spent))
         pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
         readout = self._candidates.read
         logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
         distance = total_variation(logits.softmax(-1), self._prediction[heads])
-        # Interpolation needs a finite number where the prediction is unchanged.
-        excess = (distance / self._epsilon).clamp(min=1e-6).log()
+        excess = (distance / self._epsilon).clamp(min=_MIN_RATIO).log()
         lead = _log_odds(logits, self._winner[heads]) - self._odds[heads]
         feasible_heads, feasible = heads[excess <= 0], attentions[excess <= 0]
         winners, self.js = best_of_each(
@@ -174,80 +174,77 @@ class _Search:
     def try_items(self) -> None:
         """Try all attention on the lightest item, the optimum, and if infeasible on each item."""
         heads = self.open.any(-1).nonzero().squeeze(-1)
-        item = self._original.masked_fill(~self.open, math.inf)[heads].argmin(-1)
-        for last in (False, True):
-            if not len(heads):
-                return
-            excess, lead = self.evaluate(heads, one_hot(item, self._original.shape[1]).double())
-            self._excess[heads, item], self._lead[heads, item] = excess, lead
-            if not last:
-                self.open[heads[excess <= 0]] = False
-                order = ranking(-self._original, self.open)
-                places = torch.arange(order.shape[1], device=order.device)
-                first = self.open.gather(1, order) & (places < self._limit - self.spent[:, None])
-                heads, place = first.nonzero().unbind(-1)
-                item = order[heads, place]
+        self._try(heads, self._original.masked_fill(~self.open, math.inf)[heads].argmin(-1))
+        self.open &= ~(self._excess <= 0).any(-1, keepdim=True)  # solved
+        order = ranking(-self._original, self.open)
+        places = torch.arange(order.shape[1], device=order.device)
+        affordable = places < self._limit - self.spent[:, None]
+        heads, place = (self.open.gather(1, order) & affordable).nonzero().unbind(-1)
+        self._try(heads, order[heads, place])
+
+    def _try(self, heads: Tensor, items: Tensor) -> None:
+        """Evaluate all attention on items (E,) of heads (E,)."""
+        if len(heads):
+            attentions = one_hot(items, self._original.shape[1]).double()
+            self._excess[heads, items], self._lead[heads, items] = self.evaluate(heads, attentions)
 
     def segments(self) -> Iterator[Segments]:
-        """Segments from the original attention, then from the lightest feasible items.
+        """Segments to the lightest items, from the original attention and from feasible items.
 
-        They end at the lightest items; those from the original attention also at the items that
-        change the prediction least.
+        Those from the original attention also lead to the items that change the prediction least.
         """
         closest = ranking(-self._excess, self.open)[:, :_ITEMS]
-        lightest, real = self._lightest(self.open)
+        lightest, is_open = self._lightest(self.open)
         items = torch.cat([closest, lightest], dim=1)
-        head, column = torch.cat([self.open.gather(1, closest), real], dim=1).nonzero().unbind(-1)
-        excess = torch.full_like(head, math.log(1e-6), dtype=torch.float64)
+        valid = torch.cat([self.open.gather(1, closest), is_open], dim=1)
+        head, column = valid.nonzero().unbind(-1)
+        excess = torch.full_like(head, math.log(_MIN_RATIO), dtype=torch.float64)
         yield head, self._original[head], excess, items[head, column]
-        feasible, feasible_real = self._lightest(self._excess <= 0)
-        head, first, second = (feasible_real[:, :, None] & real[:, None]).nonzero().unbind(-1)
+        feasible, is_feasible = self._lightest(self._excess <= 0)
+        head, first, second = (is_feasible[:, :, None] & is_open[:, None]).nonzero().unbind(-1)
         start = feasible[head, first]
         starts = one_hot(start, self._original.shape[1]).double()
         yield head, starts, self._excess[head, start], lightest[head, second]
 
     def mixtures(self) -> Segments:
-        """Segments from mixtures of two items to each of them.
+        """Segments from feasible mixtures of two items to each of them.
 
         One item makes the predicted class less probable and the other more probable; a root search
-        gives mixtures that leave its probability unchanged.
+        finds the mixture that leaves its probability unchanged.
         """
-        i, below = self._lightest(self._lead < 0)
-        j, above = self._lightest(self._lead > 0)
-        head, first, second = (below[:, :, None] & above[:, None]).nonzero().unbind(-1)
+        i, is_below = self._lightest(self._lead < 0)
+        j, is_above = self._lightest(self._lead > 0)
+        head, first, second = (is_below[:, :, None] & is_above[:, None]).nonzero().unbind(-1)
         i, j = i[head, first], j[head, second]
         bound = torch.maximum(self._single_js[head, i], self._single_js[head, j])
-        # Mixtures of items that are feasible by themselves are covered by `segments`.
-        where = bound > self.js[head] + _GAIN
-        head, i, j = head[where], i[where], j[where]
+        # JS is convex: that of a mixture is at most the larger one of its items.
+        promising = bound > self.js[head] + _GAIN
+        head, i, j = head[promising], i[promising], j[promising]
         low, high, items = self._lead[head, i], self._lead[head, j], self._original.shape[1]
         mixtures = Brackets(
             torch.zeros_like(low), torch.ones_like(high), low, high, columns=(head, i, j)
         )
-        segments = [[head[:0], self._original[:0], low[:0], i[:0], j[:0]]]
+        found = [[head[:0], self._original[:0], low[:0], i[:0], j[:0]]]
         for turn in range(_ROUNDS):
             mixtures = mixtures.take(self._affordable(mixtures.columns[0]))
             head, i, j = mixtures.columns
             if not len(head):
                 break
-            share = mixtures.trial(halve=turn % 3 == 2)
+            share = mixtures.trial(halve=turn % 3 == 2)  # of item j
             ends = one_hot(i, items).double(), one_hot(j, items).double()
             mixed = torch.lerp(*ends, share[:, None])
             excess, lead = self.evaluate(head, mixed)
             feasible = excess <= 0
-            segments.append([part[feasible] for part in (head, mixed, excess, i, j)])
+            found.append([part[feasible] for part in (head, mixed, excess, i, j)])
             mixtures.narrow(share, lead)
             # Equal probability but infeasible: the other classes' probabilities have changed.
             wide = mixtures.outside - mixtures.inside > NARROW
             mixtures = mixtures.take(~feasible & wide & (lead.abs() > self._epsilon / 2))
-        head, mixed, excess, i, j = (torch.cat(part) for part in zip(*segments, strict=True))
+        head, mixed, excess, i, j = (torch.cat(part) for part in zip(*found, strict=True))
         return head.repeat(2), mixed.repeat(2, 1), excess.repeat(2), torch.cat([i, j])
 
-    def follow(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
-        """Search segments from starts (E, N) with excess (E,) to all attention on items (E,).
-
-        A segment is searched for as long as some attention on it may exceed the best so far.
-        """
+    def try_segments(self, heads: Tensor, starts: Tensor, excess: Tensor, items: Tensor) -> None:
+        """Try attention on `Segments` where the excess crosses 0, while JS there may be the best."""
         js, end_js = js_from(self._original[heads], starts), self._single_js[heads, items]
         ends = one_hot(items, self._original.shape[1]).double()
         segments = Brackets(
@@ -275,28 +272,28 @@ class _Search:
             segments.columns = (heads, starts, ends, js, end_js)
 
     def local_searches(self) -> Iterator[tuple[Tensor, Tensor, LocalSearch]]:
-        """Rows (r,) with open items in blocks, their heads (r H,), and a search for these."""
-        asked = self._candidates
-        heads, rows = asked.weights.shape[1], torch.arange(len(asked.weights))
-        rows = rows.to(asked.weights.device)
-        if asked.part is not None:
-            rows = rows[self.open.any(-1).view(-1, heads).any(-1)]
-        size = len(rows) if asked.part is None else max(1, _BLOCK // asked.weights[0].numel())
+        """Blocks of rows (r,), their heads (r H,), and a search for these."""
+        part, weights = self._candidates.part, self._candidates.weights
+        rows = torch.arange(len(weights), device=weights.device)
+        heads = torch.arange(len(self.js), device=weights.device).view(len(weights), -1)
+        size, readout = len(rows), self._candidates.readout
+        if part is not None:  # else the readout needs all rows at once
+            rows, size = rows[self.open[heads].any((1, 2))], max(1, _BLOCK // weights[0].numel())
         for block in torch.split(rows, size):
-            members = (block[:, None] * heads + torch.arange(heads, device=rows.device)).flatten()
-            readout = asked.readout if asked.part is None else asked.part(block)
-            parts = (x[members] for x in (self._original, self.open, self.best, self.js))
-            original, mask, best, js = parts
-            read = head_readout(readout, asked.weights[block])
+            members = heads[block].flatten()
+            original, mask, best, js = (
+                x[members] for x in (self._original, self.open, self.best, self.js)
+            )
+            read = head_readout(readout if part is None else part(block), weights[block])
             yield block, members, LocalSearch(read, original, mask, self._epsilon, best, js)
 
     def _affordable(self, heads: Tensor) -> Tensor:
-        """Which of the attentions of heads (E,) may be evaluated within the limit, (E,)."""
+        """Whether all attentions of an entry's head, from heads (E,), are within the limit, (E,)."""
         counts = torch.bincount(heads, minlength=len(self.spent))
         return (self.spent + counts <= self._limit)[heads]
 
     def _lightest(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """The four open candidates (R, N) of least weight, (R, 4), and which entries are real."""
+        """The four open `candidates` (R, N) of least weight, (R, 4), and which are candidates."""
         candidates = candidates & self.open
         order = ranking(-self._original, candidates)[:, :_ITEMS]
         return order, candidates.gather(1, order)

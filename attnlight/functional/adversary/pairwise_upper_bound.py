@@ -21,11 +21,7 @@ def pairwise_upper_bound(original: Tensor, items: Tensor, mask: Tensor, epsilon:
     stays in bounds under all attention on the lightest item give no bound, since no attention has a
     larger JS; nor do pairs of classes with probabilities both up to epsilon.
 
-    Args:
-        original: The model's attention, (R, N) float64, 0 off the mask.
-        items: Item logits (R, N, C) float64, finite.
-        mask: Items that attention may reach, (R, N) bool, at least one per row.
-        epsilon: Largest total variation distance between predictions.
+    Arguments are those of `linear_program_attention`; each row needs an item.
 
     Returns:
         (R,) float64, in nats.

@@ -117,11 +117,7 @@ def worst_case_attention(
 def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: Tensor) -> Tensor:
     """The JS of `worst_case_attention` for two classes at each of several tolerances.
 
-    Args:
-        weights: The model's attention (B, N), or (B, H, N).
-        item_logits: (B, N, 2), or (B, H, N, 2).
-        mask: Items that attention may reach, (B, N) bool.
-        epsilons: Largest total variation distances, (K,), above 0 and ascending.
+    These are `epsilons` (K,), above 0 and ascending; other arguments are those of that function.
 
     Returns:
         (B, K), or (B, H, K), float64 in nats, ascending; NaN where logits are not finite.
@@ -146,16 +142,10 @@ def worst_case_js(weights: Tensor, item_logits: Tensor, mask: Tensor, epsilons: 
 def best_of(
     read: Callable[[Tensor], Tensor], original: Tensor, epsilon: float, attentions: Iterable[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The attention (R, N) of largest JS that preserves the prediction, the original among them.
+    """The attention (R, N) of largest JS that preserves the prediction, and its JS (R,).
 
-    Args:
-        read: From attentions (R, K, N) to logits (R, K, C).
-        original: The model's attention, (R, N) float64.
-        epsilon: Largest total variation distance between predictions.
-        attentions: Each (R, N) float64.
-
-    Returns:
-        Attention (R, N) and its JS (R,).
+    One of `attentions`, each (R, N) float64, or the `original`; `read` gives logits (R, K, C) of
+    attentions (R, K, N).
     """
     prediction = read(original.unsqueeze(1)).softmax(-1)
     best, best_js = original, torch.zeros_like(original[:, 0])

@@ -86,15 +86,9 @@ def random_sets(
 def probability_drops(logits: Tensor, original: Tensor, target: Tensor) -> Tensor:
     """Fall of the target's probability, `p(original) - p(changed)`, to full precision.
 
-    It is the rise of the other classes' probability, which is accurate where the target is certain.
-
-    Args:
-        logits: Logits of K changed texts, (R, K, C).
-        original: Logits of the original, (R, C).
-        target: Class of each row, (R,) long.
-
-    Returns:
-        (R, K) float64.
+    It is the rise of the other classes' probability, which is accurate where the target is certain:
+    (R, K) float64 from logits (R, K, C) of K changed texts, those of the original (R, C), and the class
+    of each row (R,) long.
     """
     rise = logits.double().softmax(-1) - original.double().softmax(-1).unsqueeze(1)
     own = target[:, None, None].expand(*rise.shape[:-1], 1)
@@ -104,15 +98,8 @@ def probability_drops(logits: Tensor, original: Tensor, target: Tensor) -> Tenso
 def choose_rows(rows: Tensor, count: int, seed: int) -> Tensor:
     """At most so many rows of each text, chosen by a seeded hash of index and position.
 
-    A larger choice contains a smaller one.
-
-    Args:
-        rows: Dataset index and position of each row, (R, 2) long.
-        count: Number of rows of a text.
-        seed: Any integer.
-
-    Returns:
-        (R,) bool.
+    They are `count` of the rows (R, 2) long, as a mask (R,) bool; a larger choice contains a smaller
+    one.
     """
     keys = draw_keys(~seed, rows[:, 0], rows[:, 1], 1, 1).view(-1)
     order = keys.argsort(stable=True)

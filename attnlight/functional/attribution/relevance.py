@@ -77,14 +77,9 @@ def gru_coefficients(
 def linear_states(
     driven: Tensor, held: Coefficients, weight: Tensor, state: Tensor, cell: Tensor
 ) -> Tensor:
-    """States of a linear recurrence.
+    """States of a linear recurrence with W (H, H), from `driven`, inputs times their coefficient.
 
-    Args:
-        driven: Inputs times their coefficient, `drive_t u_t`.
-        held: The coefficients.
-        weight: W, (H, H).
-        state: The state before the first token, (B, H).
-        cell: The cell before the first token, (B, H).
+    State and cell (B, H) are those before the first token.
     """
     states = []
     for added, carry, feedback, readout in zip(driven, *held[1:], strict=True):

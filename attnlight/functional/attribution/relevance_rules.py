@@ -30,49 +30,12 @@ from attnlight.functional.attribution.relevance import (
 _SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5}
 _SUMS = ("linear", "conv1d", "matmul", "bmm", "mm", "einsum")
 # Operations that are affine in all their arguments together, in evaluation mode.
-_AFFINE = {
-    "__get__",
-    "__getitem__",
-    "__rsub__",
-    "add",
-    "cat",
-    "chunk",
-    "clone",
-    "contiguous",
-    "double",
-    "dropout",
-    "expand",
-    "expand_as",
-    "flatten",
-    "flip",
-    "float",
-    "gather",
-    "index_copy",
-    "index_select",
-    "masked_fill",
-    "mean",
-    "movedim",
-    "neg",
-    "pad",
-    "permute",
-    "repeat",
-    "reshape",
-    "select",
-    "split",
-    "squeeze",
-    "stack",
-    "sub",
-    "sum",
-    "t",
-    "to",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "view",
-    "view_as",
-    "where",
-}
+_AFFINE_NAMES = """
+__get__ __getitem__ __rsub__ add cat chunk clone contiguous double dropout expand expand_as flatten
+flip float gather index_copy index_select masked_fill mean movedim neg pad permute repeat reshape
+select split squeeze stack sub sum t to transpose unbind unflatten unsqueeze view view_as where
+"""
+_AFFINE = frozenset(_AFFINE_NAMES.split())
 
 
 class RelevanceRules(TorchFunctionMode):
@@ -135,14 +98,9 @@ class RelevanceRules(TorchFunctionMode):
 
 
 class _Operation(NamedTuple):
-    """An operation of which one argument depends on the model's input.
+    """An operation of torch of which one argument depends on the model's input.
 
-    Attributes:
-        function: The function of torch.
-        arguments: Its arguments.
-        options: Its arguments by name.
-        epsilon: The stabiliser.
-        held: What the first pass held fixed; None in the first pass.
+    `held` is what the first pass held fixed, and None in that pass.
     """
 
     function: Callable[..., Any]

@@ -14,11 +14,7 @@ def weight_gradient(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Te
     not scale the bias. The gradient `p_y ((z_iy - b_y) - sum_c p_c (z_ic - b_c))` is computed as
     `p_y sum_c p_c ((z_iy - b_y) - (z_ic - b_c))`, which is accurate where p_y is nearly 1.
 
-    Args:
-        weights: (B, N), or (B, H, N), each row summing to 1.
-        item_logits: (B, N, C), or (B, H, N, C), with the bias folded in and shared over heads.
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
+    Arguments are those of `erase_each`; the bias is folded into `item_logits`, shared over heads.
 
     Returns:
         (B, N), or (B, H, N), float64; 0 off the mask.

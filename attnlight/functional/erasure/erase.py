@@ -15,10 +15,7 @@ from torch.nn.functional import pad
 def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor:
     """Weighted logits of each item, then its weight, (B, H, N, C + 1) float64, 0 off the mask.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        mask: (B, N) bool.
+    Arguments are those of `erase_each`.
     """
     if weights.ndim == 2:
         weights, item_logits = weights.unsqueeze(1), item_logits.unsqueeze(1)
@@ -28,11 +25,9 @@ def weighted_items(weights: Tensor, item_logits: Tensor, mask: Tensor) -> Tensor
 
 
 def renormalize(sums: Tensor, bias: Tensor) -> Tensor:
-    """Logits (B, K, C) from sums (B, H, K, C + 1) over the remaining items.
+    """Logits (B, K, C) from sums (B, H, K, C + 1) of `weighted_items` over the remaining items.
 
-    Args:
-        sums: Weighted logits followed by weights, summed over the remaining items.
-        bias: Logits of an empty context, (C,) or (B, C).
+    Where none remains they are the head's share of `bias`, (C,) or (B, C).
     """
     batch, heads = sums.shape[:2]
     mass = sums[..., -1:]
@@ -75,12 +70,8 @@ def erase_ranking(
 ) -> Tensor:
     """Logits after erasing the first 1, 2, ... items of a ranking and renormalising.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        order: Items from the first to be erased to the last, then padding, (B, N) long.
+    Arguments are those of `erase_each`, and `order` (B, N) long: the items from the first to be erased
+    to the last, then padding.
 
     Returns:
         (B, N, C) float64; row k is after erasing the first k + 1 items, `bias` from the row on
@@ -98,16 +89,10 @@ def keep_items(
 ) -> Tensor:
     """Logits when only the items of a set remain, renormalised, for K sets of each row.
 
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        kept: The sets, (B, K, N) bool.
+    Arguments are those of `erase_each`, and the sets, `kept` (B, K, N) bool.
 
     Returns:
         (B, K, C) float64; `bias` where no item remains.
     """
-    return renormalize(
-        kept.double().unsqueeze(1) @ weighted_items(weights, item_logits, mask), bias
-    )
+    terms = weighted_items(weights, item_logits, mask)
+    return renormalize(kept.double().unsqueeze(1) @ terms, bias)

@@ -27,15 +27,8 @@ def first_flip(
     """Number of items of a ranking erased when the decision first changes.
 
     Serrano and Smith (2019), section 5. The remaining attention is renormalised; when no item
-    remains the logits are `bias`.
-
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        order: Items from the first to be erased to the last, then padding, (B, N) long, or
-            (B, K, N) for K rankings.
+    remains the logits are `bias`. Arguments are those of `erase_ranking`; `order` may be (B, K, N), of
+    K rankings.
 
     Returns:
         (B,) long, or (B, K), from 1; -1 if the decision never changes.
@@ -60,13 +53,7 @@ def minimal_flip_set(
 
     With several heads, each renormalised separately, this argument fails: the same greedy orders,
     by terms summed over heads, give a set that changes the decision, and its size is an upper
-    bound.
-
-    Args:
-        weights: (B, N), or (B, H, N).
-        item_logits: (B, N, C), or (B, H, N, C).
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
+    bound. Arguments are those of `erase_each`.
 
     Returns:
         Size (B,) long, -1 if no erasure changes the decision, and members (B, N) bool.

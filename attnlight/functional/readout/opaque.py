@@ -56,12 +56,7 @@ def keep_items_opaque(
 ) -> Tensor:
     """Logits when only the items of a set remain, renormalised, for K sets of some rows.
 
-    Args:
-        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
-        weights: (B, H, N), 0 off the mask.
-        bias: Logits of an empty context, (C,) or (B, C).
-        kept: The sets, (r, K, N) bool.
-        rows: The rows that they are of, (r,) long.
+    Arguments are those of `erase_each_opaque`, and `kept` (r, K, N) bool, the sets of `rows` (r,) long.
 
     Returns:
         (r, K, C) float64; `bias` where no item remains.
@@ -78,24 +73,13 @@ def keep_items_opaque(
 
 
 def first_flip_opaque(
-    readout: RowReadout,
-    weights: Tensor,
-    bias: Tensor,
-    mask: Tensor,
-    logits: Tensor,
-    orders: Tensor,
+    readout: RowReadout, weights: Tensor, bias: Tensor, mask: Tensor, logits: Tensor, orders: Tensor
 ) -> Tensor:
     """Number of items of rankings erased when the decision first changes.
 
     A ranking is evaluated up to the change, by one erasure at first and then by several at once.
-
-    Args:
-        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
-        weights: (B, H, N), 0 off the mask.
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        logits: Logits of the original attention, (B, C).
-        orders: Items in order of erasure, then padding, (B, K, N) long.
+    Arguments are those of `erase_each_opaque`, and `orders` (B, K, N) long: items in order of erasure,
+    then padding.
 
     Returns:
         (B, K) long, from 1; -1 if the decision never changes.
@@ -131,15 +115,8 @@ def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) ->
     """Gradient of the winning class's probability with respect to each attention weight.
 
     The weights are free variables after the softmax, as defined by Serrano and Smith (2019).
-    `readout` must not capture tensors created in inference mode, which autograd cannot use.
-
-    Args:
-        readout: From candidates (B, H, K, N) to logits (B, K, C).
-        weights: (B, H, N).
-        mask: Items that attention may reach, (B, N) bool.
-
-    Returns:
-        (B, H, N) float64; 0 off the mask.
+    `readout` must not capture tensors created in inference mode, which autograd cannot use. The result
+    is (B, H, N) float64 like the weights, 0 off the mask (B, N).
     """
     with torch.enable_grad():
         free = weights.detach().clone().requires_grad_()

@@ -1,7 +1,5 @@
 """One line per epoch, with what was logged in that epoch and nothing of an earlier one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

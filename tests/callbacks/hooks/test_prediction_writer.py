@@ -158,15 +158,6 @@ def test_pairs_have_the_words_of_the_query_and_the_allowed_answers(tmp_path: Pat
         assert all(row["probabilities"][number] == 0 for number in impossible)
 
 
-def test_predictions_do_not_depend_on_batches(tmp_path: Path) -> None:
-    many, few = (predicted(tmp_path / str(size), corpus(batch_size=size)) for size in (41, 3))
-    for one, other in zip(many, few, strict=True):
-        assert {k: one[k] for k in ("index", "tokens", "items", "evidence")} == {
-            k: other[k] for k in ("index", "tokens", "items", "evidence")
-        }
-        np.testing.assert_allclose(one["attention"], other["attention"], atol=2e-6)
-
-
 def test_what_an_interruption_leaves_is_removed(tmp_path: Path) -> None:
     data = corpus()
     task = task_of(data)

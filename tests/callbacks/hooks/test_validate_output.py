@@ -131,18 +131,6 @@ def test_texts_of_one_item(tmp_path: Path) -> None:
     write_report(tmp_path)
 
 
-def test_a_class_that_is_never_predicted(tmp_path: Path) -> None:
-    task = OutsideTask()
-    with torch.no_grad():
-        task.model.values.bias[1] = -100
-    tests = (Predictions(figures=False), AttentionPermutation(5, figures=False))
-    run_test(tmp_path, *tests, task=task)
-    rows = read_record(tmp_path / "records/test/predictions.parquet").columns
-    assert 1 not in rows["prediction"]
-    page = write_report(tmp_path)
-    assert "class 1" not in page.read_text()
-
-
 class WithoutItems(OutsideTask):
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         step = self.validation_step(batch, batch_idx)

@@ -4,8 +4,6 @@ Yang's (2020) losses lie on two levels, 0.22 to 0.26 and 0.47 to 0.50 nats, the 
 whose training collapsed; F1 is 0.90, and 0.75 after a collapse.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -42,12 +40,7 @@ SUMS += ("attention_tau", "prediction_tvd")
 
 
 class FakeStudy:
-    """Runs are added one by one, then written as `attnlight study` does.
-
-    Args:
-        index: Index of each test cluster, (n,).
-        head: What `study.json` says of the study beside its runs.
-    """
+    """Runs are added one by one, then written as `attnlight study` does."""
 
     def __init__(self, index: NDArray[Any], **head: Any) -> None:
         self.index = index
@@ -94,12 +87,7 @@ class FakeStudy:
 
 
 class FakeTexts(FakeStudy):
-    """A study of a classifier.
-
-    Args:
-        texts: Number of test texts n.
-        classes: Names of the classes.
-    """
+    """A study of a classifier."""
 
     def __init__(self, texts: int = 120, classes: Sequence[str] = ("negative", "positive")) -> None:
         random = np.random.default_rng(5)
@@ -145,13 +133,7 @@ class FakeTexts(FakeStudy):
 
 
 class FakeTagging(FakeStudy):
-    """A study of a tagger.
-
-    Args:
-        sentences: Number of test sentences n.
-        target: What is asked for.
-        heads: Number of heads.
-    """
+    """A study of a tagger."""
 
     def __init__(self, sentences: int = 60, target: str = "tokens", heads: int = HEADS) -> None:
         random = np.random.default_rng(11)

@@ -1,7 +1,5 @@
 """What a study comes to, by loops over the fake's own rows in plain Python."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 
 from attnlight.report.study.changepoints import (
     JUMP,
@@ -79,22 +78,6 @@ def test_the_shape_is_found(name: str, shape: str, said: str) -> None:
         assert bend.fits.kink.place == pytest.approx(0.3, abs=0.01)
         start = "KL (30 runs), loss against the base's labels: a kink"
         assert sentence.startswith(f"{start} at JS {bend.fits.kink.place:.3f}")
-
-
-def test_a_kink_is_that_of_a_search() -> None:
-    """Least squares over the place of the bend, by scipy."""
-    bend = bend_of(shaped(SHAPES["kink"]))
-
-    def rss(place: float) -> float:
-        js = bend.runs["js"].to_numpy()
-        design = np.stack([np.ones(30), js, np.maximum(js - place, 0)], axis=1)
-        return float(np.linalg.lstsq(design, bend.runs["loss"].to_numpy(), rcond=None)[1][0])
-
-    best = minimize_scalar(rss, bounds=(0.25, 0.35), method="bounded", options={"xatol": 1e-9})
-    assert bend.fits is not None
-    assert bend.fits.kink.place == pytest.approx(best.x, abs=1e-4)
-    bic = 30 * (math.log(best.fun / 30) + 1 + math.log(2 * math.pi)) + 5 * math.log(30)
-    assert bend.fits.kink.bic == pytest.approx(bic, abs=1e-4)
 
 
 def test_too_few_points() -> None:

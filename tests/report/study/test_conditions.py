@@ -19,7 +19,7 @@ from attnlight.report.study.conditions import (
 )
 from attnlight.report.study.texts import text
 from tests.cli.test_report import ATTACK, Page, files
-from tests.report.study.fake import REACH, FakeTagging, condition, conditions
+from tests.report.study.fake import FakeTagging, condition, conditions
 from tests.report.study.naive import mean, measure
 from tests.statistics.test_exclusivity import naive
 
@@ -155,24 +155,6 @@ class TestVerdict:
 
 
 class TestFigure:
-    def test_panels_are_settings(self, every: list[Condition]) -> None:
-        figure = draw_exclusivity(every)
-        assert figure is not None
-        assert [axes.get_title(loc="left") for axes in figure.axes] == [
-            "residual readout, with POS",
-            "residual readout, without POS",
-            "text readout, with POS",
-            "text readout, without POS",
-        ]
-        assert len(figure.legends[0].get_texts()) == len(REACH)
-        (tokens,) = [one for one in every if one.name == "tokens-residual-pos"]
-        points = [
-            (float(line.get_xdata()[0]), float(line.get_ydata()[0]))
-            for line in figure.axes[0].lines
-            if line.get_markersize() == 6 and line.get_marker() == "o"
-        ]
-        assert (COST, tokens.exclusivity.value) in points
-
     def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
         fake = condition("tokens", sentences=30)
         found = read_conditions({"a": fake.write(tmp_path)})

@@ -69,14 +69,6 @@ class TestFigure5:
         expected = [rows["search_tvd"].mean(), rows["search_js"].mean()]
         np.testing.assert_allclose(drawn(axes[0], "Jain & Wallace's search"), [expected], rtol=1e-6)
 
-    def test_lambdas_are_named_where_they_are(self, fake: FakeTexts, axes: Any) -> None:
-        names = sorted(text.get_text() for text in axes[1].texts)
-        assert names == sorted(2 * ["λ = 0.0005", "λ = 0.002", "λ = 0.01"])
-        assert axes[0].get_xlim()[1] == 0.7
-        runs = np.concatenate([means(fake, s) for s in ("uniform", "seed-b0", "adversary-kl")])
-        low, high = np.transpose([axes[1].get_xlim(), axes[1].get_ylim()])
-        assert ((runs > low) & (runs < high)).all()
-
     def test_another_base_has_its_own(self, study: Study) -> None:
         found = series_of_base(Estimates(study), study.bases[1])
         assert list(found) == ["kl", "js", "other seeds", "λ = 0"]

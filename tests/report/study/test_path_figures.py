@@ -1,11 +1,9 @@
 """The figures of a tagger's study: what they draw is what its rows say."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from attnlight.report.study.changepoints import find_changepoint
 from attnlight.report.study.estimates import Estimates
@@ -18,7 +16,6 @@ from attnlight.report.study.figures import (
     figures,
 )
 from attnlight.report.study.frame import Study
-from attnlight.report.study.series import lambda_axis
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, on_a_line, whole_tagger
 from tests.report.study.naive import mean, measure
@@ -38,34 +35,6 @@ def lines(axes: Any, marker: str, size: float) -> list[Any]:
 
 def labels(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.get_xticklabels() if text.get_text()]
-
-
-class TestLambdaAxis:
-    def test_zero_has_a_place_before_the_least(self) -> None:
-        axes = Figure(figsize=(4, 3)).subplots()
-        lambda_axis(axes, KL)
-        places = axes.transAxes.inverted().transform(
-            axes.transData.transform([[lam, 0] for lam in KL])
-        )[:, 0]
-        assert (np.diff(places) > 0).all()
-        steps = np.diff(places[1:]) / np.diff(np.log10(KL[1:]))
-        np.testing.assert_allclose(steps, steps[0])
-        assert 0 < places[0] < places[-1] < 1
-
-    @pytest.mark.parametrize("columns", [1, 2])
-    def test_names_do_not_overlap(self, estimates: Estimates, columns: int) -> None:
-        figure = (draw_outcome if columns == 1 else draw_heads)(estimates, "base-s0", "released")
-        assert figure is not None
-        figure.draw_without_rendering()
-        renderer = figure._get_renderer()
-        for axes in figure.axes:
-            named = [text for text in axes.get_xticklabels() if text.get_text()]
-            boxes = sorted((text.get_window_extent(renderer) for text in named), key=lambda b: b.x0)
-            assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
-        assert {"0", "0.2", "3.1"} <= set(labels(figure.axes[-1]))
-        if columns == 1:
-            above, below = draw_outcome(estimates, *OF_KL).axes
-            assert (labels(above), labels(below)) == ([], ["0", "0.001", "0.01", "0.1", "1"])
 
 
 class TestOutcome:
@@ -107,10 +76,6 @@ class TestOutcome:
             ends = axes.transData.inverted().transform(np.column_stack([[0, 0], band]))[:, 1]
             np.testing.assert_allclose(ends, [found.low, found.high], rtol=1e-6)
 
-    def test_accuracy_stands_for_f1(self) -> None:
-        study = on_a_line(12, target="sentence", heads=1).read()
-        assert draw_outcome(Estimates(study), *OF_KL).axes[0].get_ylabel() == "Accuracy"
-
 
 class TestHeads:
     def test_each_panel_is_a_head(self, fake: FakeTagging, estimates: Estimates) -> None:
@@ -129,12 +94,6 @@ class TestHeads:
                 for line in axes.lines
                 if len(line.get_xdata()) == 2
             )
-
-    def test_a_study_without_heads_has_none(self) -> None:
-        fake = on_a_line()
-        for name in ("adversary-kl-l0-s0", "adversary-kl-l0.1-s0"):
-            fake.rows[name]["attention_js_heads"][:] = np.nan
-        assert draw_heads(Estimates(fake.read()), *OF_KL) is None
 
 
 class TestRanking:
@@ -218,10 +177,3 @@ class TestProbes:
             assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
             names = [text.get_text() for text in axes.get_yticklabels()]
             assert names[3] == "of the base, shuffled"
-
-    def test_a_study_without_probes_has_none(self) -> None:
-        fake = whole_tagger(seeds=1, variants=0, kl=(), released=(), sentences=8)
-        fake.runs = [run | {"state": "failed"} if run["guide"] else run for run in fake.runs]
-        estimates = Estimates(fake.read())
-        assert draw_guides(estimates) is None
-        assert not any(figure for _, figure, _ in figures(estimates))

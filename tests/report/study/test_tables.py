@@ -11,8 +11,7 @@ import pytest
 
 from attnlight.figures.tables import Table
 from attnlight.report.study import Study
-from attnlight.report.study.estimates import JS, TVD, Estimates
-from attnlight.report.study.frame import F1
+from attnlight.report.study.estimates import JS, Estimates
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.verdict import selection
 from attnlight.statistics.changepoint import fit_segments
@@ -69,22 +68,6 @@ def row(grid: Table, start: str) -> list[str]:
     return next(list(row) for row in grid.rows if row[0].startswith(start))
 
 
-def test_models_guided_by_the_base_are_of_one_model(
-    fake: FakeStudy, grids: dict[str, Table]
-) -> None:
-    """Five perceptrons guided by one base are one sample of a base's attention."""
-    grid = grids["table3" if isinstance(fake, FakeTexts) else "models"]
-    seeds = {cells[0]: cells[grid.head.index("seeds")] for cells in grid.rows}
-    alone = "probe that reads each token alone: attention"
-    uniform, base = f"{alone} uniform", f"{alone} of the base"
-    if isinstance(fake, FakeTexts):
-        uniform, base = "uniform", "the base's"
-    assert "guided" not in seeds[uniform]
-    assert seeds[base] == f"{seeds[uniform]} (guided by 1)"
-    shuffled = [text for name, text in seeds.items() if name.startswith(f"{base}, shuffled")]
-    assert shuffled == [f"{seeds[uniform]} (guided by 1)"]
-
-
 def test_cells_are_means_over_seeds(fake: FakeStudy, grids: dict[str, Table]) -> None:
     compared, kind = 0, "texts" if isinstance(fake, FakeTexts) else "tagging"
     for line in re.findall(rf"^{kind}\|(.*)$", MEANS, re.MULTILINE):
@@ -129,42 +112,6 @@ def test_the_note_tells_what_is_resampled(fake: FakeStudy, grids: dict[str, Tabl
         assert said == (stem != "segments")
 
 
-@pytest.mark.parametrize("fake", ["texts"], indirect=True, scope="module")
-class TestTexts:
-    """Wiegreffe & Pinter's tables, of two bases."""
-
-    def test_table_4_has_what_bounds_the_adversary(
-        self, study: Study, estimates: Estimates, grids: dict[str, Table]
-    ) -> None:
-        rows = {row[0]: row for row in grids["table4"].rows}
-        best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
-        control = study.finished("adversary", base="base-s0", lam=0.0)
-        assert rows["best adversary (KL, λ = 0.01)"][4] == str(estimates.estimate(best, JS))
-        assert rows["imitation control (λ = 0)"][3] == str(estimates.estimate(control, TVD))
-        other = study.finished("adversary", base="base-s0", term="js", lam=0.002)
-        assert rows["best of its term (JS, λ = 0.002)"][2] == str(estimates.estimate(other, F1))
-        assert rows["best less λ = 0"][4] == str(estimates.estimate(best, JS, control))
-        assert rows["trained attention"][3:] == ["–", "–"]  # noqa: RUF001
-
-    def test_every_lambda_and_the_seeds_of_every_base(
-        self, study: Study, estimates: Estimates, grids: dict[str, Table]
-    ) -> None:
-        rows = grids["adversaries"].rows
-        assert len(rows) == 2 * 7
-        named = [f"KL, λ = {lam}" for lam in (0, 0.0005, 0.002, 0.01)]
-        named += [f"JS, λ = {lam}" for lam in (0.0005, 0.002, 0.01)]
-        assert [row[0].partition(";")[0] for row in rows[:7]] == named
-        assert rows[0][0] == "KL, λ = 0; imitation control"
-        (marked,) = [row for row in rows if "chosen" in row[0]]
-        best = study.finished("adversary", base="base-s0", term="kl", lam=0.01)
-        first, _, middle, *_, last = sorted(best["epoch"] + 1)
-        expected = ["KL, λ = 0.01; chosen on validation", "base-s0", "5"]
-        assert marked[:4] == [*expected, f"{middle:g} ({first:g} to {last:g})"]
-        assert [row[0] for row in grids["seeds"].rows] == ["base-s0", "base-s1"]
-        own = estimates.estimate(study.finished("base", base="base-s1"), "worst_js")
-        assert grids["seeds"].rows[1][-1] == str(own)
-
-
 class TestNotes:
     def test_a_jump_over_the_middle_is_told(self) -> None:
         fake, notes = whole(seeds=1, bases=1, texts=30), []
@@ -191,25 +138,6 @@ class TestNotes:
         found = selection(fake.read())
         assert found.startswith(start)
         assert rest in found
-
-    def test_what_is_missing_is_told(self) -> None:
-        fake = FakeTexts(texts=8)
-        fake.add("base-s0", "base")
-        for seed in range(7):
-            state = "finished" if seed < 1 else "missing"
-            fake.add(f"uniform-s{seed}", "uniform", js=0.3, state=state)
-        study = fake.read()
-        found = study_tables(Estimates(study))
-        assert (
-            "Not finished: 6 of 7 runs with uniform attention (uniform-s1, uniform-s2, uniform-s3, "
-            "uniform-s4, uniform-s5 and 1 more)." in found["table2"].note
-        )
-        assert found["table2"].rows[1][1] == "1"
-        assert "The study has no guided MLPs." in found["table3"].note
-        assert not found["table3"].rows
-        assert "The study has no adversaries." in found["table4"].note
-        assert "No adversary is chosen yet." in found["table4"].note
-        assert not found["adversaries"].rows
 
 
 @pytest.mark.parametrize("fake", ["tagging"], indirect=True, scope="module")
