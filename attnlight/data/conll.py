@@ -31,13 +31,9 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     """
     values: list[list[str]] = [[] for _ in columns]
     first = 1
-    compressed = file.suffix == ".gz"
     try:
-        with (
-            gzip.open(file, "rt", encoding="utf-8")
-            if compressed
-            else file.open(encoding="utf-8") as lines
-        ):
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(chain(lines, [""]), 1):
                 cells = line.split()
                 if not cells:

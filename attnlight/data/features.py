@@ -147,9 +147,7 @@ class TokenFeatures:
             character_ids, spelled = ids[CHARACTERS], np.full((len(words), size), PAD, np.uint8)
             for row, word in zip(spelled, words, strict=True):
                 characters = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
-                row[: len(characters)] = [
-                    character_ids.get(character, UNK) for character in characters
-                ]
+                row[: len(characters)] = [character_ids.get(one, UNK) for one in characters]
             packed = spelled.view("<i8").astype(np.int64)  # (T, characters / 8)
             columns |= {f"{CHARACTERS}_{n}": column for n, column in enumerate(packed.T)}
         return columns

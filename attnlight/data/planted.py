@@ -145,9 +145,9 @@ class PlantedSpec:
         zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
         zipf /= zipf[-1]  # ends in exactly 1, above every draw
         for chunk, start in enumerate(range(0, size, CHUNK)):
-            rng, n = (
-                np.random.default_rng((self.corpus_seed, split, chunk)),
+            n, rng = (
                 min(CHUNK, size - start),
+                np.random.default_rng((self.corpus_seed, split, chunk)),
             )
             lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
             labels = rng.integers(self.num_classes, size=n)
@@ -163,10 +163,8 @@ class PlantedSpec:
             tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
             tokens += len(SPECIAL_TOKENS)
             evidence = np.zeros(tokens.shape, np.int8)
-            chosen = keyword_classes * self.keywords + rng.integers(
-                self.keywords, size=keyword_classes.shape
-            )
-            chosen += self.first_negator + self.negators
+            chosen = rng.integers(self.keywords, size=keyword_classes.shape)
+            chosen += keyword_classes * self.keywords + self.first_negator + self.negators
             np.put_along_axis(tokens, keyword_at, chosen, axis=1)
             signs = np.where(negated[:, None], -1, supports)
             np.put_along_axis(evidence, keyword_at, signs, axis=1)
@@ -179,10 +177,7 @@ class PlantedSpec:
             yield PlantedTexts(labels, lengths, tokens[real].astype(np.int32), evidence[real])
 
     def _places(
-        self,
-        rng: np.random.Generator,
-        lengths: NDArray[np.int32],
-        negated: NDArray[np.bool_],
+        self, rng: np.random.Generator, lengths: NDArray[np.int32], negated: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions of keywords and of negators, both (n, planted), uniform over arrangements.
 

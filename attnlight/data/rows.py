@@ -55,11 +55,8 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     elif isinstance(data, _DataFrame):
         data = data.to_dict("records")
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        kind = (
-            f"the string {short(data)}"
-            if isinstance(data, str)
-            else f"of type {type(data).__name__}"
-        )
+        text = isinstance(data, str)
+        kind = f"the string {short(data)}" if text else f"of type {type(data).__name__}"
         raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
     # Labels of a `datasets.Dataset` that are numbers count its own names.
     features = data.features if isinstance(data, _Dataset) else None
@@ -80,11 +77,7 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of columns of equal length.
-
-    Raises:
-        InputError: They are splits, or no such columns.
-    """
+    """The rows of columns of equal length."""
     if any(
         isinstance(column, Mapping | HasColumns) or hasattr(column, "column_names")
         for column in columns.values()
@@ -109,16 +102,7 @@ def _rows_of_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]:  # noqa: ANN401
-    """The columns of a row that are read, with its text as `text`.
-
-    Args:
-        row: The row.
-        number: Its place in the data.
-        names: The names that its label counts; None: those of the model.
-
-    Raises:
-        InputError: The row has another form, no text or two.
-    """
+    """The columns of row `number` that are read, with its text as `text`; `names` are of labels."""
     place = f"row {number} of the data"
     given = {"text": row} if isinstance(row, str) else row
     if isinstance(row, tuple) and len(row) == 2:

@@ -21,10 +21,8 @@ _NORMALIZED = "normalized_"
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Means of each method by predicted class, and of all with their intervals."""
-    groups, methods = (
-        predicted_groups(rows["prediction"], classes),
-        recorded_methods(rows, "comprehensiveness"),
-    )
+    groups = predicted_groups(rows["prediction"], classes)
+    methods = recorded_methods(rows, "comprehensiveness")
     with canvas(1.3 + 0.36 * len(methods), groups) as figure:
         panels = figure.subplots(1, 2, sharey=True)
         for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):

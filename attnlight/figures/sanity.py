@@ -30,7 +30,7 @@ def draw(
     rows: Rows,
     classes: Sequence[str] | None = None,
     parts: Sequence[str] | None = None,
-    **_: object,
+    **unused: object,
 ) -> Figure:
     """Mean correlation at each step, a panel for each method; it has no classes."""
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)

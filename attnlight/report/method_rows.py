@@ -81,7 +81,7 @@ class MethodRows:
         Args:
             missing: For each test without a record, the command that writes it.
         """
-        found: list[Table] = []
+        tables = []
         if self.labels:
             rows = [
                 [words, *(self._cell(measure, label) for measure in MEASURES)]
@@ -94,7 +94,7 @@ class MethodRows:
             )
             fields = {"counts": ", ".join(counts), "missing": lacking}
             head = [measure.head for measure in MEASURES]
-            found.append(described_table("methods", rows, head, **fields))
+            tables.append(described_table("methods", rows, head, **fields))
         if self.letters:
             columns = {column for column, _ in self.letters}
             compared = [measure for measure in MEASURES if measure.column in columns]
@@ -104,8 +104,8 @@ class MethodRows:
                 if any((column, label) in self.letters for column in columns)
             ]
             head = [measure.head for measure in compared]
-            found.append(described_table("letters", rows, head))
-        return found
+            tables.append(described_table("letters", rows, head))
+        return tables
 
     def terminal_table(self) -> Table:
         """Verdicts, means and letters, at most 80 characters wide."""

@@ -56,13 +56,9 @@ def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[
             yield "tradeoff", draw_tradeoff(estimates, base), fields
         for term in terms:
             changepoint = changepoints.find_changepoint(estimates, base, NLL_BASE, term)
-            by_term = fields | {
-                "term": groups.term_name(term),
-                "stem": f"{term}-{base}",
-                "bend": "",
-            }
-            if changepoint.sides:
-                by_term["bend"] = text("answers", "bend_drawn", shape=changepoint.shape)
+            bend = text("answers", "bend_drawn", shape=changepoint.shape)
+            by_term = {"term": groups.term_name(term), "stem": f"{term}-{base}"}
+            by_term |= fields | {"bend": bend if changepoint.sides else ""}
             yield "outcome", draw_outcome(estimates, base, term), by_term
             yield "heads", draw_heads(estimates, base, term), by_term
             yield "ranking", draw_ranking(estimates, base, term, changepoint), by_term

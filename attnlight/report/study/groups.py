@@ -221,9 +221,7 @@ def missing(study: Study, roles: Sequence[str] = ROLES) -> list[str]:
         if not len(planned):
             sentences.append(f"The study has no {called}.")
         elif waiting:
-            names = ", ".join(waiting[:_MAX_NAMED])
-            names += (
-                f" and {remaining} more" if (remaining := len(waiting) - _MAX_NAMED) > 0 else ""
-            )
+            names, remaining = ", ".join(waiting[:_MAX_NAMED]), len(waiting) - _MAX_NAMED
+            names += f" and {remaining} more" if remaining > 0 else ""
             sentences.append(f"Not finished: {len(waiting)} of {len(planned)} {called} ({names}).")
     return sentences
