@@ -98,10 +98,8 @@ class TrainedElsewhere(nn.Module):
     def announce_classes(self, classes: Sequence[str], accuracy: float | None = None) -> None:
         """Print on stderr how the model's classes were taken, if it does not name them.
 
-        Args:
-            classes: The corpus's classes, in the order of the logits.
-            accuracy: Share of texts that are predicted rightly: a warning is printed where it is below
-                chance. None: it is not known yet.
+        They are the corpus's, in the order of the logits. Once the accuracy is known, a warning is
+        printed only if it is below chance.
         """
         own = self.transformer.config.id2label
         if not unnamed(self.transformer.config) or list(own.values()) == list(classes):
