@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -38,6 +38,7 @@ class TrainedElsewhere(nn.Module):
     numbers: Tensor
     whole_words: bool
     new: tuple[str, ...]
+    hparams: ClassVar[Mapping[str, Any]] = {}  # there is no task
 
     @staticmethod
     def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> Encoding:
@@ -77,11 +78,6 @@ class TrainedElsewhere(nn.Module):
         classes, vocab_size = class_names(self.transformer.config), len(self.numbers)
         spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
         return Classification(spec)
-
-    @property
-    def hparams(self) -> dict[str, Any]:
-        """No hyperparameters: there is no task."""
-        return {}
 
     def require_trained(self) -> None:
         """Check that no part of the model is as it was drawn at random.
