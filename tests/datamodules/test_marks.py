@@ -211,7 +211,7 @@ def test_a_corpus_read_for_another_model_is_marked(
 ) -> None:
     other = write_corpus(tmp_path / "other", train={"text": ["a b", "c"], "label": ["neg", "pos"]})
     trained = TextDataModule(str(other), test=None, cache_dir=str(tmp_path / "cache"))
-    encoding = RawText("v2-0", trained.tokenizer_json, ("neg", "pos"))
+    encoding = RawText(trained.tokenizer_json, ["neg", "pos"], "v2-0")
     data, plain = corpus("classifier", "words", tmp_path), corpus("classifier", "words", tmp_path)
     plain.prepare()
     said = capsys.readouterr().err
