@@ -65,15 +65,9 @@ def impermissible_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -
 
 
 def attention_entropy(weights: Tensor) -> Tensor:
-    """Entropy of each attention distribution in nats, 0 log 0 = 0.
+    """Entropy (...) in nats, 0 to log N, of attention (..., N) that sums to 1; 0 log 0 = 0.
 
     Its gradient is finite at weights of 0, so that it can serve as a penalty.
-
-    Args:
-        weights: (..., N), each row summing to 1.
-
-    Returns:
-        (...), from 0 to log N.
     """
     positive = weights.clamp(min=torch.finfo(weights.dtype).tiny)
     return -(weights * positive.log()).sum(-1)

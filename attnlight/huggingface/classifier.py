@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 from typing_extensions import override
 
@@ -57,6 +57,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
     Attributes:
         transformer: The model of transformers, whose attention `intercept` reaches.
         last_layer: Passes through the model, and through its last layer alone.
+        attention_layers: The modules that compute attention, layer 0 first.
         whole_words: Whether items are words.
         scope: What pages and the terminal say of its attention.
         pairwise: Whether the output for a text takes memory for each pair of its items.
@@ -94,6 +95,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         settings = source.model.config.get_text_config()
         self.transformer = source.model
         self.last_layer = LastLayer(source.model)
+        self.attention_layers = self.last_layer.attentions
         self.special_tokens = special_tokens
         self.whole_words = items == "words"
         self.layers = layers
@@ -113,11 +115,6 @@ class HuggingFaceClassifier(TrainedElsewhere):
             for name, parameter in self.named_parameters():
                 parameter.requires_grad_(name in trained)
         self.train()
-
-    @property
-    def attention_layers(self) -> list[nn.Module]:
-        """The modules that compute attention, layer 0 first."""
-        return self.last_layer.attentions
 
     @property
     def parameter_parts(self) -> dict[str, tuple[str, ...]]:

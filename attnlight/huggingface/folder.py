@@ -31,9 +31,7 @@ SAVED = "expected a folder that `save_pretrained` wrote"
 def model_folder(path: str, *, offline: bool = False) -> Path:
     """The folder of a model: `path`, or the cached files of the model of that id on the hub.
 
-    Args:
-        path: Folder or hub id.
-        offline: Whether the hub is not asked, since nobody but a checkpoint names the model.
+    The hub is not asked if `offline`, where nobody but a checkpoint names the model.
 
     Raises:
         InputError: There is no such folder and no such model, or the folder holds no model.

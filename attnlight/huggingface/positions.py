@@ -13,11 +13,7 @@ from attnlight.errors import InputError
 def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
     """`position_ids` (B, N) that count the tokens of each text alone; empty where no text needs them.
 
-    Models count from the first place of a batch, or of what they are given as embeddings.
-
-    Args:
-        model: A model of transformers, without a head.
-        mask: Real tokens, (B, N) bool.
+    Models, here without a head, count from the first place of a batch, or of given embeddings.
 
     Raises:
         InputError: A text is padded on the left, and the model takes no positions.

@@ -27,11 +27,7 @@ _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 11, 1 << 16
 
 
 class KeptStates:
-    """Last states for the texts of one split, a folder beside the prepared corpus for each model.
-
-    Args:
-        texts: The split.
-    """
+    """Last states for the texts of one split, a folder beside the prepared corpus for each model."""
 
     def __init__(self, texts: TokenDataset) -> None:
         self.texts = texts

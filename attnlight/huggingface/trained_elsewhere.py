@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -38,6 +38,7 @@ class TrainedElsewhere(nn.Module):
     numbers: Tensor
     whole_words: bool
     new: tuple[str, ...]
+    hparams: ClassVar[Mapping[str, Any]] = {}  # there is no task
 
     @staticmethod
     def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
@@ -77,11 +78,6 @@ class TrainedElsewhere(nn.Module):
         spec = {"vocab_size": vocab_size, "classes": classes, "features": {}, "target": "tokens"}
         return Classification(spec)
 
-    @property
-    def hparams(self) -> dict[str, Any]:
-        """No hyperparameters: there is no task."""
-        return {}
-
     def require_trained(self) -> None:
         """Check that no part of the model is as it was drawn at random.
 
@@ -97,10 +93,8 @@ class TrainedElsewhere(nn.Module):
     def announce_classes(self, classes: Sequence[str], accuracy: float | None = None) -> None:
         """Print on stderr how the model's classes were taken, if it does not name them.
 
-        Args:
-            classes: The corpus's classes, in the order of the logits.
-            accuracy: Share of texts that are predicted rightly: a warning is printed where it is below
-                chance. None: it is not known yet.
+        They are the corpus's, in the order of the logits. Once the accuracy is known, a warning is
+        printed only if it is below chance.
         """
         own = self.transformer.config.id2label
         if not unnamed(self.transformer.config) or list(own.values()) == list(classes):

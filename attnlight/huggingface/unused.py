@@ -13,11 +13,7 @@ from typing_extensions import override
 
 
 class Blank(nn.Module):
-    """Zeros in place of a module's output.
-
-    Args:
-        size: Size of the output's last dimension.
-    """
+    """Zeros in place of a module's output, whose last dimension is of this size."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -32,13 +28,9 @@ class Blank(nn.Module):
 
 @torch.no_grad()
 def blanks_for_unused(model: nn.Module, run: Callable[[], Tensor]) -> dict[str, Blank]:
-    """A `Blank` for each module that computes states of tokens which the outcome does not depend on.
+    """A `Blank` for each module that computes states of tokens which `run`'s outcome does not depend on.
 
     NaN in place of a module's output says whether it does, also where its effect is 0 for now.
-
-    Args:
-        model: The network.
-        run: A pass through it, which returns its outcome.
     """
     sizes: dict[str, int] = {}
 

@@ -103,28 +103,22 @@ def output_maps(model: LayeredModel, batch: TextBatch) -> list[Tensor]:
     maps, start = [], 0
     for number, one in enumerate(attention):
         contexts = (one.weights @ one.values).transpose(1, 2).flatten(2).flatten(0, 1)
-        places = [
-            place
-            for place in range(start, len(inputs))
-            if inputs[place][1].shape[-1] == contexts.shape[-1]
-            and _are_among(inputs[place][1], contexts)
-        ]
-        if not places:
+        nearly = 1e-5 * contexts.norm(dim=-1).amax()
+        for place, (owner, states) in enumerate(inputs[start:], start):
+            if states.shape[-1] == contexts.shape[-1]:  # are they some of the contexts?
+                rows = states.flatten(0, -2).to(contexts)
+                distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
+                if (distances.amin(-1) <= nearly).all():
+                    start, module = place + 1, owner
+                    break
+        else:
             raise InputError(
                 f"{type(model).__name__} has no module that maps the contexts of layer {number}, so "
                 "that the size of its values is unknown."
             )
-        start = places[0] + 1
-        module, size = inputs[places[0]][0], contexts.shape[-1]
+        size = contexts.shape[-1]
         unit = torch.eye(size, dtype=contexts.dtype, device=contexts.device)
         maps.append(
             (module(unit) - module(torch.zeros_like(unit))).unflatten(0, (one.weights.shape[1], -1))
         )
     return maps
-
-
-def _are_among(states: Tensor, contexts: Tensor) -> bool:
-    """Whether states (..., D) are some of the contexts (N, D), up to rounding."""
-    rows = states.flatten(0, -2).to(contexts)
-    distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
-    return bool((distances.amin(-1) <= 1e-5 * contexts.norm(dim=-1).amax()).all())

@@ -138,12 +138,9 @@ def last_places(mask: Tensor) -> Tensor:
 def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Blocks of texts (r,) and of the items (r,) to delete from them, sorted by text length.
 
-    A text with a single item is skipped: deleting it would leave an empty text.
-
-    Args:
-        mask: Items that may be deleted, (B, N) bool.
-        ends: Length of each text, (B,).
-        budget: Most items in a block, r times its longest text; a block has at least one text.
+    Items (B, N) bool may be deleted from texts that end at `ends` (B,). A text with a single item is
+    skipped: deleting it would leave an empty text. A block has at least one text, else r times its
+    longest text is within the budget.
     """
     texts, places = (mask & (mask.sum(-1, keepdim=True) > 1)).nonzero().unbind(-1)
     order = ends[texts].argsort(stable=True)

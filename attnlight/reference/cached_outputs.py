@@ -38,13 +38,9 @@ _POSITIONS = 1 << 24  # above any position within a text; leaves 2^39 texts
 def write_outputs(
     model: AttentionModel, texts: TokenDataset, folder: Path, **description: object
 ) -> None:
-    """Evaluate a model on a split and write its outputs in pieces of bounded size.
+    """Evaluate a model on a split and write its outputs to an empty folder, in pieces of bounded size.
 
-    Args:
-        model: In evaluation mode, on the device of its embeddings.
-        texts: The split.
-        folder: An existing, empty folder.
-        description: Plain values kept in `store.json`.
+    The model is in evaluation mode, on the device of its embeddings; `store.json` keeps `description`.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.

@@ -90,13 +90,8 @@ class FrozenBase:
     ) -> CachedOutputs:
         """Outputs for one split, evaluated on the first call on this machine.
 
-        If several processes call it at once, one evaluates and the others wait. Must not be called
-        while any rank is inside a collective.
-
-        Args:
-            corpus: The corpus that the model was trained on.
-            split: One of its splits.
-            device: Where to evaluate.
+        If several processes call it at once, one evaluates, on `device`, and the others wait. Must not
+        be called while any rank is inside a collective.
 
         Raises:
             InputError: The model was trained on another corpus; or the outputs are not cached, and

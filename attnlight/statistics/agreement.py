@@ -54,11 +54,7 @@ def agreement_between(first: Scores, second: Scores) -> dict[str, NDArray[np.flo
 def shuffled(scores: Scores, rows: NDArray[np.int64], seed: int = 0) -> list[NDArray[np.floating]]:
     """Each instance's scores in random order, a baseline for agreement by chance.
 
-    Args:
-        scores: Scores of each instance's items, one array for each.
-        rows: Dataset index and position of each instance, (n, 2); the order depends on these, the
-            seed and the number of items.
-        seed: Any integer.
+    The order depends on dataset index and position, `rows` (n, 2), the seed and the number of items.
     """
     results = list(scores)
     for block in _blocks(scores):

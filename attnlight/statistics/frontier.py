@@ -83,11 +83,7 @@ def thinned(
     """A subset of a concave curve's corners, evenly spaced along it, including both ends.
 
     Keeps stored files small: 400 corners change the curve by less than a thousandth of its height.
-
-    Args:
-        x: Ascending, (P,).
-        y: Ascending, (P,).
-        corners: Largest number of corners returned.
+    `x` and `y` (P,) ascend; at most so many `corners` are returned.
     """
     if len(x) <= corners:
         return x, y

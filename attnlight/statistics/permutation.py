@@ -54,11 +54,8 @@ def paired_permutation_tests(
 def shared_letters(apart: NDArray[np.bool_]) -> list[str]:
     """Letters of M columns, such that two share a letter exactly if they are not told apart.
 
-    A letter stands for a largest set of columns of which no two are told apart (Piepho 2004); letters
-    are in the order of the first columns of their sets.
-
-    Args:
-        apart: Which columns are told apart, (M, M), symmetric.
+    A letter stands for a largest set of columns of which no two are told `apart`, (M, M), symmetric
+    (Piepho 2004); letters are in the order of the first columns of their sets.
     """
     groups = [frozenset(range(len(apart)))]
     for pair in combinations(range(len(apart)), 2):

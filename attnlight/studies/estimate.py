@@ -71,11 +71,7 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
 
     One run of each role that has none finished is trained and tested on a few batches in a temporary
     folder, the base first, since the others are made from it. Nothing stays but the prepared corpus.
-
-    Args:
-        folder: The study's folder, which is only read.
-        runs: The runs.
-        executor: Calls functions in processes of their own, as a `ProcessExecutor` does.
+    The executor calls functions in processes of their own, as a `ProcessExecutor` does.
     """
     finished: dict[str, list[float]] = defaultdict(list)
     for run in folder.runs.values():

@@ -4,19 +4,26 @@ Texts, texts in sentences, pairs and tagged sentences, each by a few files: what
 penalty and the test make of it, and what is refused, against loops over the files.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from attnlight.callbacks import ImpermissibleMass
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import ChunkingDataModule, PairDataModule, TextDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
+from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
+from attnlight.tasks.objectives import deceive
+from attnlight.tasks.options import Objective
 from tests.bases import SMALL, classifier, trainer
 from tests.data.local import write_corpus
 from tests.pairs import pair_task
@@ -116,6 +123,13 @@ def task(name: str, data: CorpusDataModule, **options: Any) -> AttentionTask:
     return classifier(data.spec, hierarchical=name == "sentences", **SMALL, **options)
 
 
+def items_of(name: str, text: list[str]) -> list[bool]:
+    """Whether each item that attention weighs is marked."""
+    if name == "sentences":
+        return [any(map(is_marked, sentence.split())) for sentence in text]
+    return list(map(is_marked, words_of(text)))
+
+
 @EACH
 @BOTH
 def test_tokens_are_marked_as_in_the_files(name: str, by: str, tmp_path: Path) -> None:
@@ -133,6 +147,44 @@ def test_tokens_are_marked_as_in_the_files(name: str, by: str, tmp_path: Path) -
             assert not batch.extras[COLUMN][text][~there].any()
             marked += sum(expected)
     assert marked > 40
+
+
+@EACH
+@BOTH
+def test_deceptive_attention_and_its_mass(name: str, by: str, tmp_path: Path) -> None:
+    data = corpus(name, by, tmp_path)
+    torch.manual_seed(0)
+    trained = task(name, data, objective={"lambda_deceive": 1.0})
+    run = trainer(tmp_path, ImpermissibleMass(figures=False), max_epochs=1)
+    run.fit(trained, data)
+    assert float(run.callback_metrics["train/deceive"]) > 0
+    run.test(trained, data, verbose=False)
+    record = read_record(tmp_path / "records/test/impermissible_mass.parquet").columns
+    dataset = data.dataset("test")
+    found, undefined = 0, 0
+    for text in range(len(dataset)):  # each alone, without padding
+        batch = dataset[[text]]
+        with torch.no_grad():
+            output = trained.model.eval()(batch)
+        items = items_of(name, texts("test")[int(dataset.index[text])])
+        penalty, _ = deceive(output, batch, Objective(1.0))
+        for row, (index, position) in enumerate(output.rows.tolist()):
+            place = (record["index"] == index) & (record["position"] == position)
+            weights = output.weights[row][:, output.mask[row]].numpy()
+            mass = [sum(head[items].tolist()) for head in weights]
+            assert place.sum() == 1
+            if not any(items):
+                assert np.isnan(record["mass"][place]).all()
+                undefined += 1
+                continue
+            assert float(record["mass"][place][0]) == pytest.approx(np.mean(mass), abs=1e-5)
+            assert float(record["max_mass"][place][0]) == pytest.approx(max(mass), abs=1e-5)
+            expected = 0 if all(items) else np.mean([-np.log(1 - value) for value in mass])
+            assert float(penalty[row]) == pytest.approx(expected, abs=1e-4)
+            found += 1
+    assert len(record["index"]) == found + undefined
+    assert found > 8
+    assert undefined
 
 
 @EACH

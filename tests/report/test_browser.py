@@ -178,6 +178,23 @@ def test_layers_and_scores_by_keyboard_alone(page: Path, tmp_path: Path) -> None
     browse(page, visit, tmp_path)
 
 
+def test_the_link_of_a_text_opens_it_by_keyboard(page: Path, tmp_path: Path) -> None:
+    async def visit(call: Call) -> None:
+        link = "document.querySelectorAll('section dd a')[3]"
+        await value(call, f"{link}.closest('details').open = true; {link}.focus()")
+        shown = "document.querySelector(':target')?.checkVisibility() ?? false"
+        assert not await value(call, shown)
+        await press(call, "Enter", 13, text="\r")
+        assert await value(call, shown)
+        assert await value(call, f"location.hash == {link}.hash")
+        # The choice of colours, which stays at the top, does not cover it.
+        place = "document.querySelector(':target').getBoundingClientRect().top"
+        bar = "document.querySelector('fieldset').getBoundingClientRect().bottom"
+        assert await value(call, f"{place} > {bar}")
+
+    browse(page, visit, tmp_path)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str) -> None:
     points = "document.querySelectorAll('figure svg a')"
@@ -224,3 +241,7 @@ def test_contrast(page: Path, tmp_path: Path, theme: str) -> None:
         assert least >= 4.5, text
 
     browse(page, visit, tmp_path)
+
+
+def test_size(page: Path) -> None:
+    assert page.stat().st_size < 8e6

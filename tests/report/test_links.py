@@ -1,5 +1,7 @@
 """Points of figures that lead to the texts of their instances."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from itertools import combinations

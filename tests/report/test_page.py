@@ -1,12 +1,20 @@
 """A run in words and in command lines."""
 
-from collections.abc import Mapping
+import builtins
+import io
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlight.report.page import commands, describe_run
+import pyarrow.parquet as pq
+import pytest
+
+from attnlight.report.page import commands, describe_run, write_report
 from attnlight.report.run import Run, StoredRecord
 from attnlight.report.summary import RecordSummary
+from tests.report.fake import write_run
+from tests.report.test_texts import row, write
 
 FIT: dict[str, Any] = {
     "seed_everything": 3,
@@ -90,3 +98,33 @@ class TestCommands:
     def test_without_a_configuration_only_the_report(self) -> None:
         found = commands(run(), [part("predictions")])
         assert found == ["attnlight report 'checkpoints/sst/seed 3'"]
+
+
+def test_each_file_of_the_run_is_opened_at_most_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_run(tmp_path / "sst" / "seed7", stages=("test", "val"))
+    texts = [row(index=index) for index in range(60)]
+    write(folder / "records/test/texts.parquet", texts)
+    opened: Counter[Path] = Counter()
+
+    def counted(open_file: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(file: Any, *args: Any, **options: Any) -> Any:
+            if isinstance(file, str | Path) and Path(file).is_relative_to(folder):
+                opened[Path(file).relative_to(folder)] += 1
+            return open_file(file, *args, **options)
+
+        return wrapped
+
+    for module, name in (
+        (pq, "ParquetFile"),
+        (pq, "read_schema"),
+        (io, "open"),
+        (builtins, "open"),
+    ):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    page = write_report(folder, tmp_path / "report").read_text()
+    assert 'href="#texts-1-' in page
+    read = {path for path in folder.rglob("*") if path.suffix in (".parquet", ".yaml", ".csv")}
+    assert opened.keys() == {path.relative_to(folder) for path in read}
+    assert max(opened.values()) <= 2, opened.most_common(5)

@@ -14,6 +14,7 @@ from attnlight.functional._cpu import best_of_each
 from attnlight.functional.adversary.exact import js_from, one_item_js
 from attnlight.functional.adversary.line_search import NARROW, Brackets
 from attnlight.functional.adversary.local_search import LocalSearch
+from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.divergence import total_variation
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import (
@@ -140,8 +141,8 @@ class _Search:
         self._candidates, self._original, self._epsilon = candidates, original, epsilon
         logits = candidates.original()
         self._prediction = logits.softmax(-1)
-        self._winner = logits.argmax(-1, keepdim=True)
-        self._odds = _log_odds(logits, self._winner)
+        self._winner = logits.argmax(-1)
+        self._odds = log_odds(logits, self._winner)
         self.finite = logits.isfinite().all(-1)
         self.open = reach & self.finite[:, None]
         self.best, self.js = original.clone(), torch.zeros_like(original[:, 0])
@@ -163,7 +164,7 @@ class _Search:
         logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
         distance = total_variation(logits.softmax(-1), self._prediction[heads])
         excess = (distance / self._epsilon).clamp(min=_MIN_RATIO).log()
-        lead = _log_odds(logits, self._winner[heads]) - self._odds[heads]
+        lead = log_odds(logits, self._winner[heads]) - self._odds[heads]
         feasible_heads, feasible = heads[excess <= 0], attentions[excess <= 0]
         winners, self.js = best_of_each(
             feasible_heads, js_from(self._original[feasible_heads], feasible), self.js
@@ -297,9 +298,3 @@ class _Search:
         candidates = candidates & self.open
         order = ranking(-self._original, candidates)[:, :_ITEMS]
         return order, candidates.gather(1, order)
-
-
-def _log_odds(logits: Tensor, winner: Tensor) -> Tensor:
-    """Log odds (E,) of the classes `winner` (E, 1) under logits (E, C)."""
-    others = logits.scatter(-1, winner, -math.inf).logsumexp(-1)
-    return logits.gather(-1, winner).squeeze(-1) - others

@@ -164,12 +164,9 @@ class CandidateReadout:
 def head_divergences(weights: Tensor, base: Tensor) -> Tensor:
     """Jensen-Shannon divergence between each pair of heads of two models, summed over rows.
 
-    Sums over parts of the rows add up to the sum over all. Computed as the entropy of the mean
-    minus the mean of the entropies, with an error near 1e-13 per row.
-
-    Args:
-        weights: Attention (R, H, N), each row summing to 1, 0 off its mask.
-        base: Attention of the other model, (R, H, N).
+    Attention is (R, H, N), each row summing to 1, 0 off its mask. Sums over parts of the rows add up to
+    the sum over all. Computed as the entropy of the mean minus the mean of the entropies, with an error
+    near 1e-13 per row.
 
     Returns:
         (H, H) float64 in nats: entry [b, h] is for head b of the base and head h of the model.
