@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,23 +34,17 @@ def story_keys(passages: Iterable[Sequence[Sequence[str]]], rows: Rows, size: in
     The story of a passage is the shortest passage of the source whose sentences it begins with; it
     may be the passage itself. All else is as in `text_keys`.
     """
-    beginnings = [
-        np.frombuffer(b"".join(_beginnings(passage)), "<u8").tolist()
-        for chunk in passages
-        for passage in chunk
-    ]
+    beginnings: list[list[int]] = []  # numbers of the first sentence, of the first two, and so on
+    for passage in chain.from_iterable(passages):
+        beginnings.append([])
+        digest = blake2b(digest_size=8)
+        for words in filter(None, (" ".join(sentence.split()) for sentence in passage)):
+            digest.update(f"{words}\n".encode("utf-8", "surrogatepass"))
+            beginnings[-1].append(int.from_bytes(digest.digest(), "little"))
     whole = {found[-1] for found in beginnings if found}
     keys = np.zeros(size, np.uint64)
     keys[rows] = [next((key for key in found if key in whole), 0) for found in beginnings]
     return keys
-
-
-def _beginnings(sentences: Sequence[str]) -> Iterator[bytes]:
-    """A digest of the first sentence, of the first two, and so on."""
-    digest = blake2b(digest_size=8)
-    for words in filter(None, (" ".join(sentence.split()) for sentence in sentences)):
-        digest.update(f"{words}\n".encode("utf-8", "surrogatepass"))
-        yield digest.digest()
 
 
 def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:

@@ -17,7 +17,7 @@ _MEASURES = ("tvd", "flip_rate")
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Heat maps of single heads, and below them whole layers and all of them; without classes."""
-    names = _ablations(rows)
+    names = [name for name in _ABLATIONS if f"tvd_all_{name}" in rows]
     with canvas(5.2) as figure:
         panels = figure.subplots(2, len(names), squeeze=False, height_ratios=(1.4, 1))
         columns = {
@@ -38,7 +38,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """Change and flips for single heads, the strongest of them, single layers and all layers."""
     lines = []
-    for name in _ablations(rows):
+    for name in (name for name in _ABLATIONS if f"tvd_all_{name}" in rows):
         of_heads = rows[f"tvd_head_{name}_by_head"]
         heads = of_heads.shape[1] // rows[f"tvd_layer_{name}_by_layer"].shape[1]
         strongest = int(np.nan_to_num(column_means(of_heads)).argmax())
@@ -56,8 +56,3 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
             for part, pair in columns.items()
         ]
     return [("parts", lines, {})]
-
-
-def _ablations(rows: Rows) -> list[str]:
-    """Those that were measured."""
-    return [name for name in _ABLATIONS if f"tvd_all_{name}" in rows]

@@ -21,7 +21,7 @@ from attnlight.report.markup import described_table, render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
-from attnlight.report.verdict.card import Line, Verdict, verdict_of
+from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.claims import rules
 from attnlight.report.verdict.drafts import NOT_APPLICABLE
 from attnlight.storage.files import write_text
@@ -106,31 +106,30 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
 
 def _cards(groups: Sequence[Group]) -> Table:
     """The answers of the verdict cards with their numbers, of each run of a group in turn."""
-    cards = [[_card(run) for run in group.runs] for group in groups]
+    cards: list[list[Verdict]] = []
+    for group in groups:
+        cards.append([])
+        for run in group.runs:
+            cards[-1].append(verdict_of(run))
+            for record in run.records:  # more than may be open at once
+                record.file.close()
     rows = []
     for number in range(len(cards[0][0].lines)):
         lines = [[card.lines[number] for card in of_group] for of_group in cards]
         questions = dict.fromkeys(line.question for of_group in lines for line in of_group)
-        rows.append([" / ".join(questions), *(", ".join(map(_answer, each)) for each in lines)])
+        cells = []
+        for of_group in lines:
+            known = [x.value is not None and x.answer != NOT_APPLICABLE for x in of_group]
+            pairs = zip(of_group, known, strict=True)
+            cells.append(
+                ", ".join(f"{x.answer} {x.value:.2f}" if k else x.answer for x, k in pairs)
+            )
+        rows.append([" / ".join(questions), *cells])
     names = [group.name for group in groups]
     scopes = [
         f"{name}: {of[0].scope}" for name, of in zip(names, cards, strict=True) if of[0].scope
     ]
     return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
-
-
-def _answer(line: Line) -> str:
-    """The answer of a line with its number, if it has one that counts."""
-    known = line.value is not None and line.answer != NOT_APPLICABLE
-    return f"{line.answer} {line.value:.2f}" if known else line.answer
-
-
-def _card(run: Run) -> Verdict:
-    """The card of a run, whose records are closed: there may be more than may be open at once."""
-    card = verdict_of(run)
-    for record in run.records:
-        record.file.close()
-    return card
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

@@ -44,7 +44,11 @@ def headline(summary: RecordSummary) -> Headline | None:
         for measure in matching(defined, pattern)[:1]:
             mean = summary.means[measure, None]
             other = measure.removeprefix(pattern.partition("*")[0]).replace("_", " ")
-            least = _at_least(summary, *texts.get("equal", "").split())
+            # A bound that differs from the other, or has none, is named as such.
+            bounds = [(name, None) for name in texts.get("equal", "").split()]
+            means = [summary.means[key].mean for key in bounds if key in summary.means]
+            known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
+            least = "" if not bounds or known else "at least "
             says = texts["says"].format(value=mean.mean, other=other, least=least)
             says = says.replace("%", " %")
             return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
@@ -53,10 +57,3 @@ def headline(summary: RecordSummary) -> Headline | None:
         words = description.words(measure)
         return Headline(measure, mean, f"{measure} is {mean.mean:.2f}.", words, measure)
     return None
-
-
-def _at_least(summary: RecordSummary, *bounds: str) -> str:
-    """The words `at least ` if two bounds have different means, or the upper one is missing; else empty."""
-    means = [summary.means[name, None].mean for name in bounds if (name, None) in summary.means]
-    known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
-    return "" if not bounds or known else "at least "

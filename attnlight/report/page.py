@@ -74,6 +74,8 @@ def write_report(
     for corpus, verdict in verdicts.items():
         verdict.write(target, corpus)
         (show or (lambda _: None))(verdict)
+    own = {record: found for record, found in headlines.items() if found and not record.corpus}
+    stage = "test" if any(record.stage == "test" for record in own) else "val"
     page = render(
         "run.html.jinja",
         title="/".join(folder.resolve().parts[-2:]),
@@ -81,7 +83,7 @@ def write_report(
         sentence=sentence,
         facts=facts,
         summaries=summaries,
-        answers=_answers(headlines),
+        answers={record: found.says for record, found in own.items() if record.stage == stage},
         anchors=anchors,
         splits={split: f"split-{n}" for n, split in enumerate(splits, start=1)},
         titles={record.test: describe(record.test).title for record in anchors},
@@ -111,14 +113,6 @@ def write_report(
         write_text(target / f"summary.{ending}", text)
     write_text(target / "index.html", page)
     return target / "index.html"
-
-
-def _answers(headlines: Mapping[StoredRecord, Headline | None]) -> dict[StoredRecord, str]:
-    """What the headlines say of the training corpus: of the test split or, without it, of validation."""
-    own = {record: found for record, found in headlines.items() if found and not record.corpus}
-    stages = {record.stage for record in own}
-    stage = "test" if "test" in stages else "val"
-    return {record: found.says for record, found in own.items() if record.stage == stage}
 
 
 def _texts(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.figures.style import INK, MUTED, PALETTE, PAPER
@@ -24,7 +23,6 @@ from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import Comparison, judge
 from attnlight.statistics.exclusivity import (
     COST,
-    Curve,
     Exclusivity,
     Runs,
     exclusivity,
@@ -272,12 +270,24 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
                 columns = (r[["lam", "tvd", "share"]] for _, r in condition.runs.groupby("curve"))
                 curves = [exclusivity_curve(*seed.to_numpy().T) for seed in columns]
                 for cost, share, end in curves:
-                    x, y = [*cost, end], [*share, share[-1]]
-                    axes.plot(x, y, "-", color=color, lw=0.7, alpha=0.5, zorder=4)
+                    axes.plot(
+                        [*cost, end],
+                        [*share, share[-1]],
+                        "-",
+                        color=color,
+                        lw=0.7,
+                        alpha=0.5,
+                        zorder=4,
+                    )
                     axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
-                mean = _mean_curve(curves)
+                end = min(curve.end for curve in curves)  # all curves cover costs up to it
+                corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])
+                x = np.unique(corners[corners <= end])
+                heights = [np.interp(x, curve.cost, curve.share) for curve in curves]
                 name, measured = TARGET_NAMES[condition.target], condition.exclusivity
-                axes.plot(*mean, "-", color=color, lw=1.8, zorder=5, label=name)
+                axes.plot(
+                    x, np.mean(heights, axis=0), "-", color=color, lw=1.8, zorder=5, label=name
+                )
                 ends = measured.low, measured.high
                 axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
                 fill, edge = (PAPER, color) if measured.censored else (color, PAPER)
@@ -285,12 +295,3 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
         figure.supxlabel("TVD of predictions above that of λ = 0", fontsize=10, color=INK)
         figure.supylabel("JS of attention, share of the largest", fontsize=10, color=INK)
     return figure
-
-
-def _mean_curve(curves: Sequence[Curve]) -> NDArray[np.float64]:
-    """Mean of some curves over the costs that all of them cover, (2, m)."""
-    end = min(curve.end for curve in curves)
-    corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])
-    x = np.unique(corners[corners <= end])
-    heights = [np.interp(x, curve.cost, curve.share) for curve in curves]
-    return np.stack([x, np.mean(heights, axis=0)])

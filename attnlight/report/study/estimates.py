@@ -90,20 +90,17 @@ class Estimates:
         groups = [runs] if less is None else [runs, less]
         key = measure, *(tuple(group.index) for group in groups)
         if key not in self._estimates:
-            resampled = [self._of_models(group, measure) for group in groups]
+            resampled = []
+            for group in groups:
+                models, parts = list(group["model"]), self._resampled(group, measure)
+                values, resamples = (mean_of_models(part, models) for part in parts)
+                resampled.append((values, resamples))
             found = seed_interval(*resampled, bounds=measure_bounds(measure))
-            models = min(len(values) for values, _ in resampled)
-            ends, values = found[1:3], found.values
-            self._estimates[key] = Estimate(found.mean, found.std, *ends, models, values)
+            fewest = min(len(values) for values, _ in resampled)
+            self._estimates[key] = Estimate(
+                found.mean, found.std, found.low, found.high, fewest, found.values
+            )
         return self._estimates[key]
-
-    def _of_models(self, runs: Runs, measure: str) -> tuple[Floats, Floats]:
-        """A measure of each trained model, (U,), and in each resample, (B, U)."""
-        by_run = self._resampled(runs, measure)
-        if runs["model"].is_unique:
-            return by_run
-        values, resamples = (mean_of_models(part, list(runs["model"])) for part in by_run)
-        return values, resamples
 
     def per_seed(self, runs: Runs, measure: str) -> Floats:
         """The measure of each run, (S,), NaN where undefined."""

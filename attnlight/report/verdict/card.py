@@ -134,7 +134,12 @@ def verdict_of(run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> 
     hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
     heading = " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}.")))
     checkpoint, scope = next(filter(None, hashes), None), str(found.model.get("scope", ""))
-    caveat = " ".join(filter(None, (_majority(found), _non_finite(found))))
+    # The record where the most rows were not measured.
+    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in found.metadata.values()]
+    broken, rows = max(counts, default=(0, 0))
+    says = str(rules()["all_non_finite" if broken == rows else "some_non_finite"])
+    non_finite = says.format(broken=f"{broken:,}", rows=f"{rows:,}") if broken else ""
+    caveat = " ".join(filter(None, (_majority(found), non_finite)))
     return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope, caveat)
 
 
@@ -198,13 +203,3 @@ def _majority(of: Drafts) -> str:
         interval=f"[{low:.2f}, {high:.2f}]",
         **{"class": of.class_name("predictions", int(largest))},
     )
-
-
-def _non_finite(of: Drafts) -> str:
-    """How many rows were not measured, of the record where they are the most."""
-    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in of.metadata.values()]
-    broken, rows = max(counts, default=(0, 0))
-    if not broken:
-        return ""
-    says = rules()["all_non_finite" if broken == rows else "some_non_finite"]
-    return str(says).format(broken=f"{broken:,}", rows=f"{rows:,}")

@@ -180,7 +180,10 @@ class Drafts:
         test = "faithfulness"
         texts, values = defined(self.records[test])
         other = self._validated.get(test)
-        if other and self._same_checkpoint(other.file) and {*names} <= other.file.columns.keys():
+        entry, of_other = self.metadata[test], other.file.metadata if other else {}
+        identity = ("checkpoint_hash", "corpus")
+        same = all(entry.get(key) and of_other.get(key) == entry[key] for key in identity)
+        if other and same and {*names} <= other.file.columns.keys():
             chosen, selection = "the validation split", defined(other.file)[1]
         else:
             every = np.unique(texts)
@@ -190,12 +193,6 @@ class Drafts:
         if not len(selection) or not len(texts):
             return None
         return chosen, 1 + int(selection[:, 1:-1].mean(axis=0).argmax()), texts, values
-
-    def _same_checkpoint(self, record: RecordFile) -> bool:
-        """Whether a record is of the checkpoint and the corpus of the record of its test."""
-        names = ("checkpoint_hash", "corpus")
-        entry, other = self.metadata[record.path.stem], record.metadata
-        return all(entry.get(name) and other.get(name) == entry[name] for name in names)
 
     def smallest_set(self) -> Draft:
         """Share of the flipping texts where attention needs little more than the minimum.
