@@ -9,9 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 from scipy import stats
 
-from attnlight.attribution import ATTRIBUTIONS
 from attnlight.figures import describe, draw, figure_rows, tables
-from attnlight.figures.methods import METHODS as METHODS_IN_WORDS
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.predictions import calibration_bins
 from attnlight.statistics.frontier import EPSILONS
@@ -145,9 +143,6 @@ class TestEvidenceMass:
 
 class TestMethods:
     """Tests that have a row for each attribution method."""
-
-    def test_every_method_has_words(self) -> None:
-        assert set(ATTRIBUTIONS) <= set(METHODS_IN_WORDS)
 
     def test_random_is_drawn_across_all_methods(self) -> None:
         rows = rows_of("faithfulness", n=200)
