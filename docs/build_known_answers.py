@@ -58,7 +58,11 @@ TESTS = (  # all tests of a single model
 )
 OF_METHODS = ("faithfulness", "plausibility")  # tests of attribution methods
 # There is no file of scores, and the models have no layers of attention.
-METHODS = [name for name in ATTRIBUTIONS if name not in ("external", "rollout")]
+METHODS = [  # of the package, not those that a program has defined beside them
+    name
+    for name, kind in ATTRIBUTIONS.items()
+    if kind.__module__.startswith("attnlight.") and name not in ("external", "rollout")
+]
 # Measures of each attribution method, and their names on the page.
 MEASURES = {
     "comprehensiveness": "comprehensiveness ↑",

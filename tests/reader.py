@@ -161,7 +161,7 @@ class Reader:
     def write_study(self, path: Path, content: dict[str, Any]) -> None:
         """Write the base and one variant of a study of the planted corpus, all of it small."""
         data = dict(part.removeprefix("--data.").split("=") for part in SMALL)
-        net = dict(part.removeprefix("--model.").split("=") for part in TINY)
+        net = dict(part.removeprefix("--model.net.").split("=") for part in TINY)
         content["options"] = {
             "data": {name: int(size) for name, size in data.items()},
             "trainer": {"max_epochs": 1, "accelerator": "cpu", "devices": 1},

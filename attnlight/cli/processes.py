@@ -29,8 +29,9 @@ def exit_on_signals() -> None:
 
 def _exit(number: int, _: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
-    # A data loader raises where a worker ends, even while the interpreter exits; now all may end.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A data loader raises where a worker ends, even while the interpreter exits; now all may end. With
+    # SIG_DFL Python would complain of a worker that ended just before.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     _received.append(number)
     sys.exit(128 + number)
 
