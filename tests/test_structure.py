@@ -79,3 +79,8 @@ def test_the_guide_names_what_a_model_may_have() -> None:
         )
         for member in own:
             assert member.startswith("_") or f"`{member}" in row, (name, member)
+
+
+@pytest.mark.slow
+def test_a_study_page_walks_little() -> None:
+    assert structure.study_page().moves <= 7_326

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +55,7 @@ def _environment() -> Environment:
         "number": number,
         "interval": interval,
         "table": table_html,
+        "links": links,
     }
     return environment
 
@@ -77,7 +78,31 @@ def described_table(
 
 def table_html(table: Table) -> Markup:
     """A table with its title and note; the interval of a cell is set in small type."""
-    return render("table.html.jinja", table=table)
+    from markupsafe import Markup
+
+    start = [f'<td data-label="{plain(heading)}">' for heading in table.head]
+    heads = "".join(f'<th scope="col">{isolated(heading)}</th>' for heading in table.head)
+    rows = []
+    for name, *cells in table.rows:
+        row = f'<tr><th scope="row">{isolated(name)}</th>'
+        for opening, cell in zip(start[1:], cells, strict=True):
+            mean, gap, ends = (cell if cell.endswith("]") else "").rpartition(" [")
+            small = f" <small>[{isolated(ends)}</small>" if gap else ""
+            row += f"{opening}{isolated(mean if gap else cell)}{small}</td>"
+        rows.append(f"{row}</tr>\n")
+    note = f'\n<p class="note">{isolated(table.note)}</p>' if table.note else ""
+    return Markup(
+        f"<h4>{isolated(table.title)}</h4>\n"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{plain(table.title)}"><table>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody></table></div>{note}"
+    )
+
+
+def links(files: Iterable[str]) -> Markup:
+    """Links to files beside the page, with commas between them."""
+    from markupsafe import Markup
+
+    return Markup(", ".join(f'<a href="{plain(file)}">{isolated(file)}</a>' for file in files))
 
 
 def isolated(value: object) -> object:

@@ -116,9 +116,10 @@ def seed_interval(
     given = ((*one, ~np.isnan(one[0])) for one in (group, less) if one is not None)
     groups = [(values[known], replicates[:, known]) for values, replicates, known in given]
     values, (low, high) = groups[0][0], bounds
-    mean, by_seed = float(defined_mean(values)), tuple(values.tolist())
+    means = [float(one.mean()) if one.size else math.nan for one, _ in groups]
+    mean, by_seed = means[0], tuple(values.tolist())
     if less is not None:
-        mean, by_seed = mean - float(defined_mean(groups[1][0])), ()
+        mean, by_seed = mean - means[1], ()
         low, high = low - high, high - low
     first, last = np.clip(_ends(mean, groups), low, high).tolist()
     return SeedInterval(mean, first, last, by_seed)
@@ -215,6 +216,10 @@ def mean_of_models(values: Floats, models: Sequence[str]) -> Floats:
     """
     if len(set(models)) == len(models):
         return values
-    names = np.array(models)
-    parts = [values[..., names == name] for name in dict.fromkeys(models)]
-    return np.stack([defined_mean(part) for part in parts], axis=-1)
+    names, defined = np.array(models), ~np.isnan(values)
+    groups = [names == name for name in dict.fromkeys(models)]
+    totals, counts = (
+        np.stack([column[..., group].sum(axis=-1) for group in groups], axis=-1)
+        for column in (np.where(defined, values, 0.0), defined)
+    )
+    return divide(totals, counts)
