@@ -181,7 +181,7 @@ def surface_forms(
 
 @contextmanager
 def rust_threads() -> Iterator[None]:
-    """Let `tokenizers` use all cores in the block, unless the user has decided; none afterwards.
+    """Let `tokenizers` use all cores within the block and one after it, unless the user has decided.
 
     Else the library warns in every worker process that is forked after its threads have run.
     """

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from tempfile import mkdtemp
 
+from attnlight.storage.run_folder import is_run
+
 _LOGS = ("wandb", "lightning_logs")
 
 
@@ -18,15 +20,11 @@ def without_runs(folder: Path, scratch: Path) -> Path:
         folder: The folder, absolute.
         scratch: Folder in which a folder of links may be made.
     """
-    from attnlight.storage.run_folder import is_run  # imports Lightning
-
     files, complete = [], True
     for place, folders, names in os.walk(folder, followlinks=False):
         inside = {name: Path(place, name) for name in folders if name not in _LOGS}
         kept = [
-            name
-            for name, path in inside.items()
-            if not any(map(is_run, (path, *filter(Path.is_dir, path.iterdir()))))
+            name for name, path in inside.items() if not any(map(is_run, (path, *path.glob("*/"))))
         ]
         complete &= len(kept) == len(folders)
         folders[:] = kept

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.functional.attribution.log_odds import log_odds
-from attnlight.probing.row_gradients import row_gradients
+from attnlight.probing.row_gradients import product, row_gradients
 
 
 @dataclass
@@ -65,7 +65,7 @@ class EmbeddingLine:
                 self.batch.select(texts),
                 embeddings,
                 self.target[rows],
-                lambda gradient, _, by=difference: (gradient * by).sum(-1, dtype=torch.float64),  # type: ignore[misc]
+                lambda gradient, _, by=difference: product(gradient, by),  # type: ignore[misc]
                 wanted=asked,
             )
             query = query[asked]

@@ -21,7 +21,7 @@ from attnlight.report.markup import described_table, render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
-from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.verdict.card import Line, Verdict, verdict_of
 from attnlight.report.verdict.claims import rules
 from attnlight.report.verdict.drafts import NOT_APPLICABLE
 from attnlight.storage.files import write_text
@@ -117,19 +117,18 @@ def _cards(groups: Sequence[Group]) -> Table:
     for number in range(len(cards[0][0].lines)):
         lines = [[card.lines[number] for card in of_group] for of_group in cards]
         questions = dict.fromkeys(line.question for of_group in lines for line in of_group)
-        cells = []
-        for of_group in lines:
-            known = [x.value is not None and x.answer != NOT_APPLICABLE for x in of_group]
-            pairs = zip(of_group, known, strict=True)
-            cells.append(
-                ", ".join(f"{x.answer} {x.value:.2f}" if k else x.answer for x, k in pairs)
-            )
-        rows.append([" / ".join(questions), *cells])
+        rows.append([" / ".join(questions), *(", ".join(map(_answer, each)) for each in lines)])
     names = [group.name for group in groups]
     scopes = [
         f"{name}: {of[0].scope}" for name, of in zip(names, cards, strict=True) if of[0].scope
     ]
     return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
+
+
+def _answer(line: Line) -> str:
+    """The answer of a line with its number, if it has one that counts."""
+    known = line.value is not None and line.answer != NOT_APPLICABLE
+    return f"{line.answer} {line.value:.2f}" if known else line.answer
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

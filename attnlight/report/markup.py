@@ -34,6 +34,9 @@ def render(template: str, **context: object) -> Markup:
     return Markup(_environment().get_template(template).render(context))
 
 
+_read_once = cache(read_yaml)
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -71,7 +74,7 @@ def described_table(
     name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = (), **fields: object
 ) -> Table:
     """A table of `tables.yaml` with further headings, and the fields of its title and note."""
-    words = read_yaml(Path(__file__).with_name("tables.yaml"))[name]
+    words = _read_once(Path(__file__).with_name("tables.yaml"))[name]
     title, note = (words[part].format(**fields) for part in ("title", "note"))
     return Table(title, (*words["head"], *head), rows, note)
 

@@ -144,7 +144,7 @@ def method_rows(records: Mapping[str, Source]) -> MethodRows:
         clusters = metadata.get("clusters", "index")
         # Faithfulness measures random attribution without listing it as a method.
         labels = list(dict.fromkeys([*metadata.get("methods", ()), _RANDOM]))
-        # Sanity: the last step of the cascade counts, in which all parts are random.
+        # Sanity: the last step of the cascade, where all parts are random.
         step = f"_{len(metadata['parts'])}" if test == "sanity" else ""
         columns = [clusters]
         measures = [measure for measure in MEASURES if measure.test == test]

@@ -56,10 +56,11 @@ CONTROL = {
     )
 }
 TESTS = {name: COLUMNS | (CONTROL if name == "minilm_last" else {}) for name in MODELS}
-_WORDS = {name: {"model": words} for name, words in MODELS.items()}
+_by_model = partial(
+    cells.by_model, models={name: {"model": words} for name, words in MODELS.items()}
+)
 accuracy = partial(
-    cells.by_model,
-    models=_WORDS,
+    _by_model,
     cells={
         "seeds": lambda runs: len(runs.seeds),
         "test texts": cells.cell("predictions", "index", len),
@@ -82,8 +83,7 @@ def _mean(runs: Experiment, test: str, column: str) -> str:
 
 # Tau of attention with each importance, shuffled attention, and worst-case attention.
 jain_wallace = partial(
-    cells.by_model,
-    models=_WORDS,
+    _by_model,
     cells={
         "seeds": lambda runs: len(runs.seeds),
         "texts": cells.cell("importance_correlation", "index", len),
