@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PAIR_COLUMNS = ("query", "query_text", "allowed")
-COLUMNS = ("index", "label", "length", "tokens", "sentences", "text", "words", *PAIR_COLUMNS)
+EDIT_OF = "edit_of"
+COLUMNS = (
+    *("index", "label", "length", "tokens", "sentences", "text", "words", EDIT_OF),
+    *PAIR_COLUMNS,
+)
 TAGS = "tags"  # in place of "label" where each token has a label
 
 
@@ -94,6 +98,8 @@ class TokenDataset(Dataset[TextBatch]):
         lengths: Number of ids of each text, (n,) int32.
         paired: Whether each text has a query.
         labels: Class of each text, (n,) int64; None if texts have no labels.
+        edit_of: Row of the text of this split that each text is an edit of, -1 for other texts, (n,)
+            int64; None if the corpus does not say.
         extras: Names of the columns aligned with the tokens, other than the tokens' labels.
         table: All columns, read by memory map.
 
@@ -116,6 +122,9 @@ class TokenDataset(Dataset[TextBatch]):
         self.labels: NDArray[np.int64] | None = None
         if "label" in names:
             self.labels = self.table["label"].to_numpy().astype(np.int64, copy=False)
+        self.edit_of: NDArray[np.int64] | None = None
+        if EDIT_OF in names:
+            self.edit_of = self.table[EDIT_OF].to_numpy().astype(np.int64, copy=False)
         self.extras = [name for name in names if name not in COLUMNS]
         self._tokens = _RaggedColumn(self.table["tokens"])
         if nested and "sentences" not in names:

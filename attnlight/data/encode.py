@@ -59,6 +59,7 @@ def write_split(
     strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
     kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": numbers}
+    kinds |= {} if part.edit_of is None else {"edit_of": pyarrow.int64()}
     kinds |= {name: pyarrow.list_(kind) for name, kind in part.reader.extras.items()}
     if sentences is not None:
         kinds |= {"sentences": numbers, "text": strings}
@@ -76,6 +77,8 @@ def write_split(
                 "index": documents.rows,
                 "label": part.labels[documents.rows],
             }
+            if part.edit_of is not None:
+                columns["edit_of"] = part.edit_of[documents.rows]
             encoded = encode_sentences(tokenizer, documents.texts, sentences)
             counts.update(encoded.cut, empty=int(encoded.empty.sum()))
             columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}

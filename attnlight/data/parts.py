@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import Keys, also_in, story_keys, text_keys
+from attnlight.data.edits import EditColumns, pair_edits
 from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
@@ -36,12 +37,14 @@ class Part(SelectedRows, Generic[AnyReader]):
         labels: Class of each row of the source, (rows,).
         queries: Reads the queries of pairs, whose passages `reader` reads; None for single texts.
         allowed: Classes that each row of the source may be answered with, (rows,); None: all.
+        edit_of: Row of the original of each row that is the edit of a pair, -1 for others, (rows,).
     """
 
     reader: AnyReader
     labels: NDArray[np.int64]
     queries: DocumentReader | None = None
     allowed: pyarrow.ListArray | None = None
+    edit_of: NDArray[np.int64] | None = None
 
     def texts(self) -> Iterator[list[str]]:
         """The texts of the split, in chunks; of pairs, the passages and then the queries."""
@@ -127,36 +130,62 @@ def open_sentences(
 
 
 def select_splits(
-    parts: Mapping[str, Part[AnyReader]], selection: Selection, complete: bool = True
+    parts: Mapping[str, Part[AnyReader]],
+    selection: Selection,
+    complete: bool = True,
+    edits: EditColumns | None = None,
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
     """All splits after selection, in order, and how many of their texts also occur in another one.
 
-    Of pairs, no passage is split off from another that it continues (`story_keys`).
+    Of pairs, no passage is split off from another that it continues (`story_keys`). An original and
+    its edits are not divided.
 
     Args:
         parts: The splits with a source; others are split off the training texts.
         selection: Which texts are split off and chosen.
         complete: Refuse a subset of a split that the corpus lacks.
+        edits: Which texts are edits; None: there are none.
 
     Returns:
-        The splits, and the counts of `also_in` for each.
+        The splits, and for each the counts of `also_in` and `pair_edits`.
 
     Raises:
-        InputError: No text can be split off, or `subset` exceeds the number of texts.
+        InputError: No text can be split off, `subset` exceeds the number of texts, or there are
+            edits and no pair.
     """
     keys = {split: part.keys() for split, part in parts.items()}
     cut = (selection.validation_fraction, selection.test_fraction) != (None, None)
     if cut and (train := parts.get("train")):
         groups, reader, paired = keys["train"], train.reader, train.queries is not None
-        if paired and isinstance(reader, DocumentReader):
+        if train.originals is not None:
+            groups = train.originals.view(np.uint64)
+        elif paired and isinstance(reader, DocumentReader):
             documents = reader(train.rows)
             passages = (some.words or [[text] for text in some.texts] for some in documents)
             groups = story_keys(passages, train.rows, len(train.labels))
         moved = selection.split_off(train, train.labels, groups, together=paired)
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
     parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
+    for split, part in parts.items():
+        if edits and part.originals is not None and split not in edits.edits_in:
+            unedited = part.rows[part.originals[part.rows] == part.rows]
+            part.keep(unedited, "edits_in", edits.edits_in)
     selection.apply_subsets(parts, complete)
-    return parts, also_in({split: keys[split][part.rows] for split, part in parts.items()})
+    counts = also_in({split: keys[split][part.rows] for split, part in parts.items()})
+    for split, part in parts.items():
+        if part.originals is not None:
+            trained = keys["train"][parts["train"].rows] if "train" in parts else keys[split][:0]
+            trained = trained if split != "train" else trained[:0]
+            part.edit_of, pairs = pair_edits(
+                part.rows, part.originals, part.labels, keys[split], trained
+            )
+            counts[split] |= pairs
+    if edits and edits.edit_of and not any("pairs" in split for split in counts.values()):
+        raise InputError(
+            f"edit_of: {edits.edit_of} joins no text to an edit of it in the splits "
+            f"{', '.join(edits.edits_in)}: name the column that both share, or other edits_in"
+        )
+    return parts, counts
 
 
 def describe_counts(split: str, counts: dict[str, Any]) -> str:
@@ -164,6 +193,8 @@ def describe_counts(split: str, counts: dict[str, Any]) -> str:
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
     kinds |= {"truncated": "cut at the model's longest text"}
     notes = [f"split {counts['split']}"] if "split" in counts else []
+    pairs = dict(counts.get("pairs", {}))
+    notes += [f"{pairs.pop('edits'):,} pairs of an original and an edit"] if pairs else []
     notes += [f"{counts[kind]:,} {words}" for kind, words in kinds.items() if counts.get(kind)]
     if counts.get("cut"):
         removed = f"{counts['cut_sentences']:,} sentences and {counts['cut_tokens']:,} tokens"
@@ -171,5 +202,6 @@ def describe_counts(split: str, counts: dict[str, Any]) -> str:
     if counts.get("evidence_cut"):
         notes.append(f"{counts['evidence_cut']:,} cut before the end of their evidence")
     notes += [f"{n:,} with {column} tokens" for column, n in counts.get("marked", {}).items()]
+    notes += [f"{n:,} {words} left out of pairs" for words, n in pairs.items()]
     notes += [f"{n:,} also in {other}" for other, n in counts.get("also_in", {}).items()]
     return f"{split} {counts['rows']:,}" + (f" ({'; '.join(notes)})" if notes else "")

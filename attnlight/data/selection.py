@@ -14,18 +14,34 @@ from attnlight.errors import InputError
 Rows = NDArray[np.int64]
 
 
-def choose(rows: Rows, count: int, seed: int) -> Rows:
+def choose(rows: Rows, count: int, seed: int, groups: Rows | None = None) -> Rows:
     """The `count` of `rows` with the smallest hashes, in ascending order.
 
     A row's hash depends only on the seed and its number, so that the choice does not depend on the
-    version of a random generator, and a larger choice contains a smaller one.
+    version of a random generator, and a larger choice contains a smaller one. Of groups (n,), which
+    are not divided, those whose first rows have the smallest hashes are chosen, without those that do
+    not fit.
 
     Example:
         >>> choose(np.arange(10), 3, seed=0).tolist()
         [1, 5, 7]
     """
-    smallest = np.argsort(_hash(rows, seed), kind="stable")[:count]
-    return np.sort(rows[smallest])
+    if groups is None:
+        smallest = np.argsort(_hash(rows, seed), kind="stable")[:count]
+        return np.sort(rows[smallest])
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    order = np.argsort(_hash(rows[first], seed), kind="stable")
+    return np.sort(rows[_filled(order, np.bincount(group), count)[group]])
+
+
+def _filled(order: Rows, sizes: Rows, room: int) -> NDArray[np.bool_]:
+    """Groups that are taken in order where they fit into a number of rows, bool by group."""
+    chosen = np.zeros(len(sizes), bool)
+    for group in order:
+        if sizes[group] <= room:
+            chosen[group] = True
+            room -= sizes[group]
+    return chosen
 
 
 def _hash(rows: Rows, seed: int) -> NDArray[np.uint64]:
@@ -62,13 +78,7 @@ def choose_stratified(
     for label in np.unique(labels[first]):
         candidates = order[labels[first][order] == label]
         total = int(sizes[candidates].sum())
-        room = min(max(round(fraction * total), 1), total - 1)
-        for candidate in candidates:
-            if not room:
-                break
-            if sizes[candidate] <= room:
-                chosen[candidate] = True
-                room -= sizes[candidate]
+        chosen |= _filled(candidates, sizes, min(max(round(fraction * total), 1), total - 1))
     return rows[chosen[group]]
 
 
@@ -79,11 +89,14 @@ class SelectedRows:
     Attributes:
         name: Name of the split in messages.
         rows: Row numbers in the source, ascending.
+        originals: `read_originals` of the source, (rows,), whose groups are not divided; None: there
+            are no edits.
         dropped: Number of rows dropped, by option.
     """
 
     name: str
     rows: Rows
+    originals: Rows | None = None
     dropped: dict[str, int] = field(default_factory=dict)
 
     def keep(self, rows: Rows, option: str, value: object) -> None:
@@ -97,6 +110,12 @@ class SelectedRows:
         if len(rows) < len(self.rows):
             self.dropped[option] = len(self.rows) - len(rows)
         self.rows = rows
+
+    def choose(self, count: int, seed: int) -> Rows:
+        """The function `choose` of these rows, originals together with their edits."""
+        return choose(
+            self.rows, count, seed, None if self.originals is None else self.originals[self.rows]
+        )
 
     def counts(self) -> dict[str, Any]:
         """Numbers of rows selected and dropped, for `corpus.json`."""
@@ -187,7 +206,7 @@ class Selection:
                 chosen = (train.rows, labels[train.rows], groups, fraction, self.split_seed)
                 rows = choose_stratified(*chosen)
             else:
-                rows = choose(train.rows, round(fraction * len(train.rows)), self.split_seed)
+                rows = train.choose(round(fraction * len(train.rows)), self.split_seed)
             if (split == "test" or together) and not len(rows):
                 raise InputError(
                     f"{split}_fraction: {fraction} cannot split any text off {train.name}: equal "
@@ -226,4 +245,4 @@ class Selection:
                     f"subset of {split} is {amount}, but {selected.name} has only "
                     f"{len(selected.rows)} texts"
                 )
-            selected.keep(choose(selected.rows, count, self.split_seed), "subset", amount)
+            selected.keep(selected.choose(count, self.split_seed), "subset", amount)

@@ -14,6 +14,7 @@ from typing_extensions import override
 from attnlight.data.columns import TokenColumns
 from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
+from attnlight.data.edits import EditColumns, read_originals
 from attnlight.data.encode import write_split
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
@@ -53,6 +54,7 @@ class TextDataModule(CorpusDataModule):
     Args:
         corpus: The corpus and its columns.
         columns: Columns with values for the elements of token lists.
+        edits: Which texts are edits of which.
         classes: The source's labels (numbers, strings or names) by class name, in order; rows with
             other labels are dropped. One label needs no list. Null: every label is a class.
         splits: The splits to read.
@@ -77,6 +79,7 @@ class TextDataModule(CorpusDataModule):
         corpus: TextCorpus,
         columns: TokenColumns,
         *,
+        edits: EditColumns,
         classes: Classes | None = None,
         splits: Splits,
         selection: Selection,
@@ -89,7 +92,7 @@ class TextDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(common=common)
         self.path = corpus.path
-        self.columns, self.extras = columns, list(columns.extras or ())
+        self.columns, self.extras, self.edits = columns, list(columns.extras or ()), edits
         self.selection, self.vocabulary, self.rules = selection, vocabulary, rules
         self._main_source = Source(**vars(corpus), classes=classes)
         self._named_sources = named_sources(self._main_source, splits, selection)
@@ -189,6 +192,8 @@ class TextDataModule(CorpusDataModule):
             recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         if self.columns.remove is not None:
             recipe["remove"] = self.columns.remove
+        if self.edits.edit_of is not None:
+            recipe["edits"] = list(vars(self.edits).values())
         if self.sentence_rules is not None:
             # Nested and flat batches are read from the same prepared corpus.
             recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
@@ -209,7 +214,8 @@ class TextDataModule(CorpusDataModule):
                     "rationale needs token lists: set tokens, or the passage of pairs, to their column"
                 )
             # `subset` may name training texts, which are not read with a given encoding.
-            parts, shared = select_splits(parts, self.selection, complete=self.encoding is None)
+            complete = self.encoding is None
+            parts, shared = select_splits(parts, self.selection, complete, self.edits)
             rules = self.sentence_rules  # of the test split
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:
@@ -268,4 +274,6 @@ class TextDataModule(CorpusDataModule):
                 rows, added = mark_rationale(rows, source, column, of_class)
                 extras += added
         reader = DocumentReader(rows, source, extras, joint, self.line_breaks, remove)
-        return classes, open_documents(reader, labels, self.rules, self.selection)
+        part = open_documents(reader, labels, self.rules, self.selection)
+        part.originals = read_originals(rows, source, self.edits)
+        return classes, part
