@@ -6,6 +6,7 @@ from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
+from attnlight.callbacks.counterfactual_use import CounterfactualUse
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
@@ -27,6 +28,7 @@ __all__ = [
     "AttentionSinks",
     "AttributionCost",
     "BaseDivergence",
+    "CounterfactualUse",
     "DecisionFlip",
     "EvidenceMass",
     "Faithfulness",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ class EditColumns:
             value has neither. They are never divided by `subset` or the fractions of training texts.
         edited: Column that is false, 0, empty or `original` in originals, and anything else in edits.
             Null: of two texts that share a value of `edit_of`, the first is the original.
-        edits_in: Splits that keep edits; the others have originals alone.
+        edits_in: Splits that keep edits; the others have originals alone. Null: validation and test.
 
     Raises:
         InputError: `edited` without `edit_of`.
@@ -38,9 +38,12 @@ class EditColumns:
 
     edit_of: str | None = None
     edited: str | None = None
-    edits_in: list[Literal["train", "validation", "test"]] = field(
-        default_factory=lambda: ["validation", "test"]
-    )
+    edits_in: list[Literal["train", "validation", "test"]] | None = None
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that keep edits."""
+        return ["validation", "test"] if self.edits_in is None else list(self.edits_in)
 
     def __post_init__(self) -> None:
         if self.edited is not None and self.edit_of is None:

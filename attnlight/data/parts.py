@@ -167,9 +167,9 @@ def select_splits(
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
     parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
     for split, part in parts.items():
-        if edits and part.originals is not None and split not in edits.edits_in:
+        if edits and part.originals is not None and split not in edits.splits:
             unedited = part.rows[part.originals[part.rows] == part.rows]
-            part.keep(unedited, "edits_in", edits.edits_in)
+            part.keep(unedited, "edits_in", edits.splits)
     selection.apply_subsets(parts, complete)
     counts = also_in({split: keys[split][part.rows] for split, part in parts.items()})
     for split, part in parts.items():
@@ -183,7 +183,7 @@ def select_splits(
     if edits and edits.edit_of and not any("pairs" in split for split in counts.values()):
         raise InputError(
             f"edit_of: {edits.edit_of} joins no text to an edit of it in the splits "
-            f"{', '.join(edits.edits_in)}: name the column that both share, or other edits_in"
+            f"{', '.join(edits.splits)}: name the column that both share, or other edits_in"
         )
     return parts, counts
 

@@ -27,11 +27,22 @@ def keep_items(batch: TextBatch, texts: Tensor, kept: Tensor) -> tuple[TextBatch
         The shortened texts, unlabelled, of L items, and the places (r, L) long of these items, of
         padding arbitrary ones.
     """
-    longest = int(kept.sum(-1).max())
-    places = item_places(kept)[:, :longest]
+    places = item_places(kept)[:, : int(kept.sum(-1).max())]
+    return take_items(batch, texts, places, kept.gather(1, places)), places
+
+
+def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) -> TextBatch:
+    """Texts of some items in any order, unlabelled.
+
+    Args:
+        batch: B texts of N items: tokens, or sentences of tokens.
+        texts: Indices of the r texts, (r,); a text may occur several times.
+        places: Place of each item, (r, L) long.
+        real: Which of them are items and not padding, (r, L) bool.
+    """
     index = texts[:, None], places
-    real = kept.gather(1, places).view(*places.shape, *[1] * (batch.tokens.ndim - 2))
-    shortened = TextBatch(
+    real = real.view(*places.shape, *[1] * (batch.tokens.ndim - 2))
+    return TextBatch(
         index=batch.index[texts],
         tokens=batch.tokens[index] * real,
         mask=batch.mask[index] & real,
@@ -40,7 +51,6 @@ def keep_items(batch: TextBatch, texts: Tensor, kept: Tensor) -> tuple[TextBatch
         allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
         extras={name: values[index] * real for name, values in batch.extras.items()},
     )
-    return shortened, places
 
 
 def replace_items(batch: TextBatch, items: Tensor, token: Token) -> TextBatch:

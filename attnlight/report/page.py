@@ -16,6 +16,7 @@ from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
 from attnlight.records import SCORES
 from attnlight.report.curves import curve_figures
+from attnlight.report.differences import shown_differences
 from attnlight.report.headlines import Headline, headline
 from attnlight.report.markup import render
 from attnlight.report.method_rows import TESTS, method_rows
@@ -121,7 +122,7 @@ def _texts(
     classes: Sequence[str] | None,
     headlines: Mapping[StoredRecord, Headline | None],
 ) -> dict[str, Any]:
-    """Texts of a corpus for the page: `shown`, those `chosen` by record, and what to show of them."""
+    """Texts of a corpus for the page: `shown`, `chosen` and `differences` by record, and what to show."""
     files = {stage: run.texts(stage, corpus) for stage in (*VERBS, "predict")}
     chosen = {
         record: found
@@ -145,6 +146,9 @@ def _texts(
         "shown": shown,
         "chosen": chosen,
         "recorded": recorded,
+        "differences": {
+            record: shown_differences(record.file, found, file) for record, found in chosen.items()
+        },
         "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
         "layers": {
             layer: name
@@ -195,6 +199,7 @@ def _section(
         headline=headline,
         chosen=texts["chosen"].get(record),
         recorded=texts["recorded"],
+        differences=texts["differences"].get(record, {}),
         texts_anchor=texts["anchor"],
     )
 

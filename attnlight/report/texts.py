@@ -245,7 +245,7 @@ def _shown_text(
     }
     tokens = [
         Token(
-            _shortened(word),
+            shortened(word),
             {name: int(share[place]) for name, share in shares.items() if share[place]},
             _in_words({name: float(values[place]) for name, values in by_token.items()}),
             bool(marked[place]),
@@ -254,7 +254,7 @@ def _shown_text(
         for place, word in enumerate(row["tokens"])
         if word not in _BOUNDARY
     ]
-    query = [_shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
+    query = [shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
     first = query or [token.word for token in tokens if token.predicted or not part]
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
@@ -284,5 +284,6 @@ def _in_words(values: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def _shortened(word: str) -> str:
+def shortened(word: str) -> str:
+    """A word, cut if it is very long."""
     return word if len(word) <= _LETTERS else f"{word[: _LETTERS - 1]}…"

@@ -1,0 +1,233 @@
+"""Does attention find the words that people edited to turn the label? (Kaushik et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import DEFAULT_METHODS, build_attributions
+from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.surroundings import Surroundings
+from attnlight.datamodules import TextDataModule
+from attnlight.errors import InputError
+from attnlight.functional import average_precision, expected_average_precision
+from attnlight.functional.alignment import move_weights, rank_of_marked
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.ranking import TIE
+from attnlight.models.readout import Readout, readout_of
+from attnlight.probing.single_edits import Blocks, aligned_blocks, single_edit_logits
+
+_METHOD_MEASURES = ("auprc", "mass", "rank", "auprc_used")
+_PAIR_MEASURES = ("turns", "correct", "correct_original")
+_SIDE_MEASURES = (
+    *("edit_share", "chance_auprc", "auprc_first", "auprc_last"),
+    *("edits", "largest_effect", "turning_edits", "moved_attention_turns"),
+)
+
+
+class _Text(NamedTuple):
+    """One side of P pairs, with the model's output for it."""
+
+    batch: TextBatch
+    output: AttentionOutput
+
+    @property
+    def predicted(self) -> Tensor:
+        """The predicted classes, (P,)."""
+        return self.output.logits.argmax(-1)
+
+    def select(self, pairs: Tensor) -> _Text:
+        """The pairs where `pairs` (P,) bool is true."""
+        return _Text(self.batch.select(pairs), self.output.select(pairs, pairs))
+
+
+class CounterfactualUse(InterpretabilityTest):
+    """Do explanations find the words of a text that people edited until its label turned?
+
+    A row is an edit, which is measured with its original: both are explained, each for its own
+    predicted class, and a measure is the mean over the two texts in which it is defined. Rows that are no
+    edit are undefined, and pairs whose prediction does not turn have `turns` 0 and nothing else
+    but `correct` and `correct_original`: whether the class of the edit, and of the original, is
+    predicted.
+
+    The two texts are aligned by their longest common runs of items (`functional.alignment.align`). The
+    edited items of a text are those that the other one lacks or has others for; an insertion has none
+    in the text without it. For each method:
+
+    * `auprc_<method>`: average precision of the scores, signed where a method has signs, against the
+      edited items.
+    * `mass_<method>`: share of the sizes of all scores that edited items have; of attention, its mass.
+    * `rank_<method>`: share of the other items that rank above an edited one, mean over edited ones;
+      0.5 for a random order, lower is better.
+    * `auprc_used_<method>`: average precision against the items of used edits alone. Each edit is
+      applied alone and the text read again; its effect is the decrease of the log odds of the class
+      explained. An edit is used if it has at least the share `used` of the text's largest effect.
+
+    Beside them are `edit_share`, the share of edited items, which is the mass of uniform attention;
+    `chance_auprc`, the exact expectation for a random order; `auprc_first` and `auprc_last`, for the
+    order from left to right and back; `edits`, their number; `largest_effect` in log odds;
+    `turning_edits`, the share of edits that turn the prediction alone; and `moved_attention_turns`:
+    whether the text's prediction turns if its attention is that of the other text, moved along the
+    alignment and renormalised (`functional.alignment.move_weights`), by the exact readout.
+
+    Edits of a query are aligned as equal passages: only `turns` and `moved_attention_turns` are defined.
+    A model with a `guide` has attention for complete texts only, and no effects of single edits.
+
+    `original` is the dataset index of the original; intervals resample originals, with all their edits.
+
+    Args:
+        methods: Attribution methods by name, or with options: `{name: occlusion, replacement: pad}`.
+        used: Share of the largest effect of an edit at which another edit is used.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
+    """
+
+    needs_gradients = True
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
+        used: float = 0.5,
+        budget: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**options)
+        self._require_at_least(1, budget=budget)
+        if not 0 < used <= 1:
+            raise InputError(f"used of {self.name} is {used}; it must be above 0 and at most 1.")
+        self.methods = build_attributions(methods, self.name)
+        self.used = used
+        self.budget = budget
+        of_methods = (f"{name}_{label}" for name in _METHOD_MEASURES for label in self.methods)
+        self.measures = (*of_methods, *_SIDE_MEASURES, *_PAIR_MEASURES)
+        self.metadata = {
+            "clusters": "original",
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+            "tie": TIE,
+            "used": used,
+        }
+        self._split: Any = None
+
+    @override
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        corpus = around.corpus
+        if not isinstance(corpus, TextDataModule) or corpus.edits.edit_of is None:
+            raise InputError(
+                f"{self.name} needs a corpus of texts and edits of them: set edit_of of "
+                "TextDataModule or PairDataModule to the column that joins an original and its "
+                "edits, as configs/data/counterfactual_imdb.yaml does."
+            )
+
+    @override
+    def begin(self, around: Surroundings) -> None:
+        super().begin(around)
+        self._split = around.dataset
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Any]:
+        split, model, device = self._split, readout.model, output.mask.device
+        at = np.searchsorted(split.index, batch.index.cpu().numpy())
+        of = split.edit_of[at]
+        rows = np.flatnonzero(of >= 0)
+        undefined = torch.full((len(batch),), torch.nan, dtype=torch.float64, device=device)
+        columns: dict[str, Any] = dict.fromkeys((*self.measures, "original"), undefined)
+        if not len(rows):
+            return columns
+        originals = split[np.searchsorted(split.index, of[rows]).tolist()].to(device)
+        pairs = torch.from_numpy(rows).to(device)
+        with torch.no_grad():
+            original = _Text(originals, model(originals))
+        edit = _Text(batch, output).select(pairs)
+        turns = original.predicted != edit.predicted
+        found = {"turns": turns.double(), "original": originals.index.double()}
+        for name, text in {"correct_original": original, "correct": edit}.items():
+            found[name] = (text.predicted == text.batch.labels).double()
+        columns |= {name: undefined.index_put((pairs,), x) for name, x in found.items()}
+        if turns.any():
+            found = self._pairs(model, original.select(turns), edit.select(turns))
+            columns |= {name: undefined.index_put((pairs[turns],), x) for name, x in found.items()}
+        return columns
+
+    def _pairs(self, model: AttentionModel, original: _Text, edit: _Text) -> dict[str, Tensor]:
+        """Measures (P,) of P pairs that turn the prediction."""
+        one, other, edited = aligned_blocks(original.batch, edit.batch)
+        sides = (
+            self._side(model, original, edit, (one, other, edited)),
+            self._side(model, edit, original, (other, one, edited)),
+        )
+        found = {name: torch.stack([x, sides[1][name]]).nanmean(0) for name, x in sides[0].items()}
+        return found | {"edits": edited.sum(-1).double()}
+
+    def _side(
+        self, model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
+    ) -> dict[str, Tensor]:
+        """Measures (P,) of texts beside others; blocks are those of `single_edit_logits`."""
+        (own, _, edited), mask = blocks, text.output.mask
+        items = edited.gather(1, own.clamp(min=0)) & mask
+        effects, turned = self._effects(model, text, other, blocks)
+        largest = effects.nan_to_num(-torch.inf).amax(-1, keepdim=True)
+        by_item = effects.gather(1, own.clamp(min=0))
+        used = items & (by_item >= self.used * largest) & (by_item > 0)
+        count, length = items.sum(-1), mask.sum(-1)
+        places = torch.arange(mask.shape[1], device=mask.device).double().expand(mask.shape)
+        found = {
+            "edit_share": count / length.double(),
+            "chance_auprc": expected_average_precision(count, length),
+            "auprc_first": average_precision(-places, items, mask),
+            "auprc_last": average_precision(places, items, mask),
+        }
+        for label, method in self.methods.items():
+            scores, _ = method.explain(model, text.batch, text.output, text.predicted)
+            sizes = scores.abs().masked_fill(~mask, 0.0)
+            found[f"auprc_{label}"] = average_precision(scores, items, mask)
+            found[f"mass_{label}"] = (sizes * items).sum(-1) / sizes.sum(-1)
+            found[f"rank_{label}"] = rank_of_marked(scores, items, mask)
+            found[f"auprc_used_{label}"] = average_precision(scores, used, mask)
+        found = fill_undefined(found, count == 0)
+        return found | {
+            "largest_effect": largest.squeeze(-1).masked_fill(
+                largest.isinf().squeeze(-1), torch.nan
+            ),
+            "turning_edits": turned.nanmean(-1),
+            "moved_attention_turns": _moved_attention_turns(model, text, other, blocks),
+        }
+
+    def _effects(
+        self, model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
+    ) -> tuple[Tensor, Tensor]:
+        """Decrease of the log odds by each edit alone, and whether it turns the prediction, (P, K)."""
+        edited, target = blocks[2], text.predicted
+        if isinstance(model, HasGuide) and model.guide is not None:
+            undefined = torch.full(edited.shape, torch.nan, dtype=torch.float64)
+            return undefined.to(edited.device), undefined.to(edited.device)
+        logits = single_edit_logits(model, text.batch, other.batch, blocks, self.budget)
+        with torch.no_grad():  # under autocast the logits of the output have another precision
+            whole = log_odds(model(text.batch).logits, target)
+        effects = whole[:, None] - log_odds(logits, target)
+        turned = (logits.argmax(-1) != target[:, None]).double()
+        return effects, turned.masked_fill(effects.isnan(), torch.nan)
+
+
+def _moved_attention_turns(
+    model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
+) -> Tensor:
+    """Whether a text's prediction turns with the attention of the other one, (P,) float64."""
+    own, others = (
+        of_items.masked_fill(~side.output.mask, -1)
+        for of_items, side in zip(blocks, (text, other), strict=False)
+    )
+    moved = move_weights(other.output.weights, others, own)
+    lost = moved.isnan().flatten(1).any(-1)
+    weights = moved.nan_to_num().to(text.output.weights.dtype)
+    readout = readout_of(text.batch, text.output, model)
+    after = readout.candidates(weights.unsqueeze(2)).squeeze(1).argmax(-1)
+    return (after != text.predicted).double().masked_fill(lost, torch.nan)

@@ -1,0 +1,107 @@
+"""Predictions from texts with one of the edits that turn them into others."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.functional.alignment import align
+from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+from attnlight.probing.removal import take_items
+
+# Block of each item of P texts (P, N) and of P others (P, M), long, -1 on padding; which are edits, (P, K).
+Blocks = tuple[Tensor, Tensor, Tensor]
+
+
+def aligned_blocks(first: TextBatch, second: TextBatch) -> Blocks:
+    """Blocks of P texts and of P others, by `align`; sentences are items as a whole."""
+    pairs = zip(_items(first), _items(second), strict=True)
+    found = [align(one, other) for one, other in pairs]
+    parts = zip(*found, strict=True)
+
+    def padded(lists: tuple[list[int], ...], size: int) -> Tensor:
+        rows = [row + [-1] * (size - len(row)) for row in lists]
+        return torch.tensor(rows, device=first.tokens.device)
+
+    sizes = first.tokens.shape[1], second.tokens.shape[1], max(len(x.edited) for x in found)
+    one, other, edited = (padded(lists, n) for lists, n in zip(parts, sizes, strict=True))
+    return one, other, edited == 1
+
+
+def _items(batch: TextBatch) -> list[list[Hashable]]:
+    """The items of each text: ids of tokens, or of the tokens of a sentence."""
+    texts = zip(batch.tokens.tolist(), batch.mask.tolist(), strict=True)
+    if batch.tokens.ndim == 2:
+        return [[token for token, real in zip(*text, strict=True) if real] for text in texts]
+    return [
+        [
+            tuple(t for t, real in zip(tokens, mask, strict=True) if real)
+            for tokens, mask in zip(*text, strict=True)
+            if any(mask)
+        ]
+        for text in texts
+    ]
+
+
+@torch.no_grad()
+def single_edit_logits(
+    model: AttentionModel,
+    batch: TextBatch,
+    other: TextBatch,
+    blocks: Blocks,
+    budget: int | None = None,
+) -> Tensor:
+    """Logits of texts after each of their edits alone, (P, K, C) float64.
+
+    They are NaN for blocks that are no edits, and where no item would remain.
+
+    Args:
+        model: A model of one row per text, in evaluation mode.
+        batch: P texts.
+        other: The P texts that all edits would make of them.
+        blocks: Block of each item of a text, of each item of the other, and which are edits, as of
+            `aligned_blocks`.
+        budget: Tokens encoded at once; None: chosen by device. It changes no result.
+    """
+    own, others, edited = blocks
+    both, by_block = _beside(batch, other), torch.cat([own, others], dim=1)
+    text, block = edited.nonzero().unbind(-1)
+    of_block = by_block[text] == block[:, None]
+    second = torch.arange(by_block.shape[1], device=own.device) >= own.shape[1]
+    chosen = (by_block[text] >= 0) & (of_block == second)
+    order = by_block[text].masked_fill(~chosen, edited.shape[1]).argsort(dim=1, stable=True)
+    real = chosen.gather(1, order)
+    attended = both.attendable().flatten(2).any(-1) if both.mask.ndim > 2 else both.attendable()
+    remain = (attended[text] & chosen).any(-1).nonzero().squeeze(-1)
+    if budget is None:
+        budget = CPU_TOKENS if own.device.type == "cpu" else ACCELERATOR_TOKENS
+    width = both.mask[0].numel()
+    found = []
+    for part in torch.split(remain, max(1, budget // max(1, width))):
+        longest = int(real[part].sum(-1).max())
+        copies = take_items(both, text[part], order[part, :longest], real[part, :longest])
+        found.append(model(copies).logits.double())
+    classes = found[0].shape[-1] if found else 2
+    logits = own.new_full((*edited.shape, classes), torch.nan, dtype=torch.float64)
+    if found:
+        logits[text[remain], block[remain]] = torch.cat(found)
+    return logits
+
+
+def _beside(first: TextBatch, second: TextBatch) -> TextBatch:
+    """The first texts, followed in each by the items of the second one."""
+
+    def joined(one: Tensor, other: Tensor) -> Tensor:
+        if one.ndim > 2:
+            size = max(one.shape[2], other.shape[2])
+            one, other = (pad(x, (0, size - x.shape[2])) for x in (one, other))
+        return torch.cat([one, other], dim=1)
+
+    extras = {name: joined(values, second.extras[name]) for name, values in first.extras.items()}
+    tokens, mask = joined(first.tokens, second.tokens), joined(first.mask, second.mask)
+    return replace(first, tokens=tokens, mask=mask, extras=extras)
