@@ -245,6 +245,9 @@ def test_test_runs(
         sources(CONFIGS / "data/babi_1.yaml")
         command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--data=babi_1"]
         command += ["--model=pair_average_additive"]
+    if file.stem == "counterfactual_use":  # originals and edits
+        sources(CONFIGS / "data/counterfactual_imdb.yaml")
+        command = ["fit", *experiment("counterfactual_imdb_none")]
     if file.stem in ("attention_sinks", "head_ablation"):  # layers of a transformer
         sources(CONFIGS / "data/conll2000.yaml")
         command = ["fit", *experiment("conll2000_text"), "--data.batch_size=8"]
@@ -275,6 +278,6 @@ def test_all_tests_are_in_all() -> None:
     # every data set gives the words of its texts.
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
-    apart |= {"StateTokenAgreement", "Texts"}
+    apart |= {"StateTokenAgreement", "Texts", "CounterfactualUse"}
     apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
     assert names == interpretability_tests() - apart

@@ -150,22 +150,18 @@ class CounterfactualUse(InterpretabilityTest):
         turns = original.predicted != edit.predicted
         found = {"turns": turns.double(), "original": originals.index.double()}
         for name, text in {"correct_original": original, "correct": edit}.items():
-            found[name] = (text.predicted == text.batch.labels).double()
+            if text.batch.labels is not None:
+                found[name] = (text.predicted == text.batch.labels).double()
         columns |= {name: undefined.index_put((pairs,), x) for name, x in found.items()}
         if turns.any():
-            found = self._pairs(model, original.select(turns), edit.select(turns))
+            original, edit = original.select(turns), edit.select(turns)
+            one, other, edited = aligned_blocks(original.batch, edit.batch)
+            found = {"edits": edited.sum(-1).double()}
+            first = self._side(model, original, edit, (one, other, edited))
+            second = self._side(model, edit, original, (other, one, edited))
+            found |= {name: torch.stack([x, second[name]]).nanmean(0) for name, x in first.items()}
             columns |= {name: undefined.index_put((pairs[turns],), x) for name, x in found.items()}
         return columns
-
-    def _pairs(self, model: AttentionModel, original: _Text, edit: _Text) -> dict[str, Tensor]:
-        """Measures (P,) of P pairs that turn the prediction."""
-        one, other, edited = aligned_blocks(original.batch, edit.batch)
-        sides = (
-            self._side(model, original, edit, (one, other, edited)),
-            self._side(model, edit, original, (other, one, edited)),
-        )
-        found = {name: torch.stack([x, sides[1][name]]).nanmean(0) for name, x in sides[0].items()}
-        return found | {"edits": edited.sum(-1).double()}
 
     def _side(
         self, model: AttentionModel, text: _Text, other: _Text, blocks: Blocks

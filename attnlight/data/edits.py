@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
     from datasets import Dataset
 
-_NO = ("", "original", "false", "no", "0")  # of an original, in a column of strings
+_NO = ("", "original", "false", "no", "0", "0.0")  # of an original, in a column of strings
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
 def _is_set(column: pandas.Series[object]) -> NDArray[np.bool_]:
     """Whether each value of a column of flags or words says that a text is edited, (rows,)."""
     words = column.astype("string").fillna("").str.strip().str.lower()
-    return (~words.isin(_NO) & (words != "0.0")).to_numpy().astype(bool)
+    return (~words.isin(_NO)).to_numpy(bool)
 
 
 def pair_edits(

@@ -158,7 +158,7 @@ def select_splits(
     if cut and (train := parts.get("train")):
         groups, reader, paired = keys["train"], train.reader, train.queries is not None
         if train.originals is not None:
-            groups = train.originals.view(np.uint64)
+            groups = (train.originals + 1).view(np.uint64)  # 0 is an empty text
         elif paired and isinstance(reader, DocumentReader):
             documents = reader(train.rows)
             passages = (some.words or [[text] for text in some.texts] for some in documents)

@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
-from attnlight.figures.style import INK, MUTED, canvas
+from attnlight.figures.plausibility import draw_methods
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
-from attnlight.statistics.bootstrap import bootstrap_means
 
 _PANELS = {"auprc": "AUPRC of edited words", "auprc_used": "of used edits", "rank": "Rank"}
 _POSITIONS = {"auprc_first": "left to right", "auprc_last": "right to left"}
@@ -24,33 +23,23 @@ def turned_pairs(rows: Rows) -> Rows:
     return chosen | {"index": chosen["original"].astype(np.int64)}
 
 
+def methods_of(rows: Rows) -> dict[str, str]:
+    """Methods of the record in words, by label."""
+    found = recorded_methods(rows, "rank")
+    return {label: words for label, words in found.items() if f"auprc_{label}" in rows}
+
+
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
-    """Means with intervals over originals; None where no prediction turns."""
+    """Means with intervals over originals, and by predicted class; None where no prediction turns."""
     rows = turned_pairs(rows)
     if np.isnan(rows["chance_auprc"]).all():
         return None
-    methods = {
-        label: words
-        for label, words in recorded_methods(rows, "auprc").items()
-        if f"rank_{label}" in rows
+    panels = {
+        label: {words: rows[f"{measure}_{name}"] for name, words in methods_of(rows).items()}
+        for measure, label in _PANELS.items()
     }
-    with canvas(1.3 + 0.3 * len(methods)) as figure:
-        panels = figure.subplots(1, len(_PANELS), sharey=True)
-        for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
-            values = np.stack([rows[f"{measure}_{name}"] for name in methods], axis=1)
-            for place, mean in enumerate(reversed(bootstrap_means(values, rows["index"]))):
-                axes.hlines(place, mean.low, mean.high, INK, linewidth=1)
-                axes.plot(mean.mean, place, "o", color=INK, ms=5)
-            chance = {"auprc": np.nanmean(rows["chance_auprc"]), "rank": 0.5}.get(measure)
-            if chance is not None:
-                axes.axvline(chance, color=MUTED, ls="dashed", lw=1, label="chance")
-            axes.set(xlabel=label, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.grid(axis="x")
-            axes.tick_params(axis="y", length=0)
-        panels[0].set_yticks(range(len(methods)), list(methods.values())[::-1])
-        panels[0].set_ylim(-0.6, len(methods) - 0.4)
-    return figure
+    half = np.where(np.isnan(rows["chance_auprc"]), np.nan, 0.5)
+    return draw_methods(rows, panels, [rows["chance_auprc"], None, half], classes)
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
@@ -61,8 +50,7 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     attention = nothing if attention is None else attention
     lines = {
         words: [rows[f"{x}_{label}"] for x in ("auprc", "rank", "mass", "auprc_used")]
-        for label, words in recorded_methods(rows, "auprc").items()
-        if f"rank_{label}" in rows
+        for label, words in methods_of(rows).items()
     }
     half = np.where(np.isnan(chance), np.nan, 0.5)
     lines["chance"] = [chance, half, rows["edit_share"], nothing]

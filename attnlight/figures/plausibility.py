@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
@@ -34,26 +35,54 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     if np.isnan(rows["chance_auprc"]).all():
         return None
     columns = columns_of(rows)
-    names = [name for name in columns if name != "chance"][::-1]
+    columns.pop("chance")
+    return draw_methods(
+        rows,
+        {
+            label: {words: rows[names[panel]] for words, names in columns.items()}
+            for panel, label in enumerate(_PANELS.values())
+        },
+        [rows[f"chance_{measure}"] for measure in _PANELS],
+        classes,
+    )
+
+
+def draw_methods(
+    rows: Rows,
+    panels: Mapping[str, Mapping[str, NDArray[np.floating]]],
+    chances: Sequence[NDArray[np.floating] | None],
+    classes: Sequence[str] | None,
+) -> Figure:
+    """Panels of means with intervals by explanation, and points by predicted class.
+
+    Args:
+        rows: Columns of the record.
+        panels: Values (R,) between 0 and 1 by explanation, by the label of each panel.
+        chances: Values (R,) of chance in each panel, or None.
+        classes: Names of the classes; None: their numbers.
+    """
+    names = list(next(iter(panels.values())))[::-1]
     groups = predicted_groups(rows["prediction"], classes)
     with canvas(1.3 + 0.36 * len(names), groups) as figure:
-        panels = figure.subplots(1, len(_PANELS), sharey=True)
-        for panel, (axes, label) in enumerate(zip(panels, _PANELS.values(), strict=True)):
-            values = [rows[columns[name][panel]] for name in (*names, "chance")]
-            *means, chance = bootstrap_means(np.stack(values, axis=1), rows["index"])
-            for place, (column, mean) in enumerate(zip(values, means, strict=False)):
+        subplots = figure.subplots(1, len(panels), sharey=True)
+        for axes, (label, by_name), chance in zip(subplots, panels.items(), chances, strict=True):
+            values = [by_name[name] for name in names]
+            stacked = np.stack([*values, values[0] if chance is None else chance], axis=1)
+            *means, of_chance = bootstrap_means(stacked, rows["index"])
+            for place, (column, mean) in enumerate(zip(values, means, strict=True)):
                 for _, color, members in groups:
                     if not np.isnan(column[members]).all():
                         axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=6)
                 axes.hlines(place, mean.low, mean.high, INK, linewidth=1)
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.5)
-            axes.axvline(chance.mean, color=MUTED, ls="dashed", lw=1, label="chance")
+            if chance is not None:
+                axes.axvline(of_chance.mean, color=MUTED, ls="dashed", lw=1, label="chance")
             axes.set(xlabel=label, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.grid(axis="x")
             axes.tick_params(axis="y", length=0)
-        panels[0].set_yticks(range(len(names)), names)
-        panels[0].set_ylim(-0.6, len(names) - 0.4)
+        subplots[0].set_yticks(range(len(names)), names)
+        subplots[0].set_ylim(-0.6, len(names) - 0.4)
     return figure
 
 

@@ -4,6 +4,7 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +12,7 @@ from attnlight import callbacks
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import (
     BaseDivergence,
+    CounterfactualUse,
     EvidenceMass,
     InterpretabilityTest,
     MeasuredUse,
@@ -24,6 +26,7 @@ NEEDS = {
     "layers": {"AttentionSinks", "HeadAblation"},
     "marks": {"EvidenceMass", "ImpermissibleMass", "Plausibility"},
     "planted texts": {"MeasuredUse"},
+    "edits": {"CounterfactualUse"},
     "base": {"BaseDivergence"},
     "random networks": {"Sanity"},
     "words": {"Texts"},
@@ -42,6 +45,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "AttentionPermutation": {"draws": 10, "head_draws": 4},
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},
+    "CounterfactualUse": {"methods": METHODS},
     "DecisionFlip": {"draws": 2, "unopposed": True},
     "Faithfulness": {"methods": METHODS, "draws": 2, "normalized": True},
     "HeadAblation": {"others": True},
@@ -85,6 +89,18 @@ class FakeBase:
         return weights / weights.sum(-1, keepdim=True).clamp(min=1.0), logits.double()
 
 
+class FakeSplit:
+    """Texts of a batch, of which each second one is an edit of the one before."""
+
+    def __init__(self, batch: TextBatch) -> None:
+        order = batch.index.argsort()
+        self.batch, self.index = batch.select(order), batch.index[order].numpy()
+        self.edit_of = np.where(np.arange(len(order)) % 2, np.roll(self.index, 1), -1)
+
+    def __getitem__(self, places: list[int]) -> TextBatch:
+        return self.batch.select(torch.tensor(places))
+
+
 def randomised(model: Any, seed: int) -> Any:
     """A copy of a model with other parameters."""
     other, random = copy.deepcopy(model), torch.Generator().manual_seed(seed)
@@ -105,6 +121,8 @@ def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -
     elif isinstance(test, Texts):
         words = {"words": lambda _: ["word"], "query_words": lambda _: ["word"]}
         test._texts = TextColumns(SimpleNamespace(index=batch.index.numpy(), **words))
+    elif isinstance(test, CounterfactualUse):
+        test._split = FakeSplit(batch)
     elif isinstance(test, EvidenceMass):
         test._stops = [7, 8] if batch.tokens.ndim == 2 else []
     elif isinstance(test, MeasuredUse):

@@ -61,6 +61,7 @@ def on_scenes(scenes: Sequence[str]) -> list[Any]:
         for name in scenes
         if (type(test).__name__ not in NEEDS["layers"] or name in LAYERED)
         and (type(test).__name__ not in NEEDS["planted texts"] or name == "bilstm")
+        and (type(test).__name__ not in NEEDS["edits"] or SCENES[name] == "texts")
     ]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import RecordError, ShardWriter, merge_shards
@@ -25,7 +26,8 @@ class EpochRecorder:
     Args:
         around: Who runs it, in a loop that has started.
         name: File name of the record without its suffix.
-        max_instances: How many instances to choose by a seeded hash of their index; None: all.
+        max_instances: How many instances to choose by a seeded hash of their index, edits together
+            with their originals; None: all.
         seed: Seed of that choice.
         metadata: Plain values stored in the file.
         target: The file to write; None: `records/<stage>/<name>.parquet`.
@@ -59,7 +61,9 @@ class EpochRecorder:
         instances = np.asarray(index, dtype=np.int64)
         self._chosen: Tensor | None = None
         if max_instances is not None and max_instances < len(instances):
-            instances = choose(instances, max_instances, seed)
+            edit_of = around.dataset.edit_of if isinstance(around.dataset, TokenDataset) else None
+            groups = None if edit_of is None else np.where(edit_of < 0, instances, edit_of)
+            instances = choose(instances, max_instances, seed, groups)
             self._chosen = torch.from_numpy(instances)
         self.instances = instances
         self._expected = None if around.limited else instances

@@ -1,0 +1,267 @@
+"""Edited words and explanations against plain loops over pairs, and models that read them or not."""
+
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
+
+from attnlight.attribution import build_attribution
+from attnlight.batch import AttentionModel, TextBatch
+from attnlight.callbacks import CounterfactualUse
+from attnlight.data.collate import collate_ids
+from attnlight.datamodules import TextDataModule
+from attnlight.errors import InputError
+from attnlight.functional.alignment import align
+from attnlight.functional.attribution.log_odds import log_odds
+from tests.attribution.scenes import scene
+from tests.callbacks.every import FakeSplit
+from tests.callbacks.test_base import trainer
+from tests.data.local import write_corpus
+
+METHODS = ["attention", "input_gradient"]
+SEEDS = {"bilstm": 1, "han": 0}  # with which some pairs turn the prediction, and others do not
+
+
+def edited(name: str) -> tuple[Any, TextBatch]:
+    """A model, and pairs whose edits replace, insert, delete and move items of texts."""
+    model, batch = scene(name)
+    random = torch.Generator().manual_seed(SEEDS[name])
+    texts = []
+    for number in range(len(batch)):
+        real = batch.mask[number] if batch.mask.ndim == 2 else batch.mask[number].any(-1)
+        items = [batch.tokens[number, place] for place in real.nonzero().flatten().tolist()]
+        other = [
+            torch.where(x > 3, torch.randint(4, 40, x.shape, generator=random), x) for x in items
+        ]
+        changed = [*items[:1], *other[1:3], *items[4:], other[0], *items[1:2]]
+        texts += [torch.stack(items), torch.stack(changed)]
+    size = max(len(x) for x in texts)
+    tokens = torch.zeros(len(texts), size, *texts[0].shape[1:], dtype=torch.long)
+    for row, items in zip(tokens, texts, strict=True):
+        row[: len(items)] = items
+    index = 10 + torch.arange(len(texts))
+    pairs = TextBatch(index, tokens, tokens > 0, labels=index % 2)
+    with torch.no_grad():  # no class is preferred
+        model.decoder.bias -= model(pairs).logits[:, 1].median()
+    return model, pairs
+
+
+def alone(batch: TextBatch, text: int) -> TextBatch:
+    return batch.select(torch.tensor([text]))
+
+
+def items_of(batch: TextBatch, text: int) -> list[Any]:
+    rows = batch.tokens[text]
+    return [tuple(row.ravel().tolist()) for row in rows if (row > 0).any()]
+
+
+def blocks_of(batch: TextBatch, text: int, other: int) -> tuple[list[int], list[int], list[bool]]:
+    """Blocks of a text's items and of another's; an original is aligned with its edit."""
+    first, second, edits = align(*(items_of(batch, x) for x in sorted((text, other))))
+    return (first, second, edits) if text < other else (second, first, edits)
+
+
+def with_one_edit(batch: TextBatch, text: int, other: int, block: int) -> TextBatch | None:
+    """A text in which one block of the alignment with the other one is that of the other."""
+    own, others = items_of(batch, text), items_of(batch, other)
+    first, second, _ = blocks_of(batch, text, other)
+    count = 1 + max(*first, *second)
+    chosen: list[Any] = []
+    for number in range(count):
+        source, blocks = (others, second) if number == block else (own, first)
+        chosen += [x for x, b in zip(source, blocks, strict=True) if b == number]
+    if not chosen:
+        return None
+    tokens = torch.tensor(chosen).view(1, len(chosen), *batch.tokens.shape[2:])
+    return TextBatch(torch.zeros(1).long(), tokens, tokens > 0)
+
+
+def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dict[str, Any]:
+    """The measures of one text of a pair."""
+    own, others = items_of(batch, text), items_of(batch, other)
+    first, second, edits = blocks_of(batch, text, other)
+    one = alone(batch, text)
+    with torch.no_grad():
+        output, of_other = model(one), model(alone(batch, other))
+    mask = output.mask[0, : len(own)]
+    gold = torch.tensor([edits[block] for block in first])[mask]
+    target = output.logits.argmax(-1)
+    whole = log_odds(output.logits, target)
+    effects, turned = {}, []
+    for block, edit in enumerate(edits):
+        copy = with_one_edit(batch, text, other, block) if edit else None
+        if copy is not None:
+            with torch.no_grad():
+                logits = model(copy).logits
+            effects[block] = float(whole - log_odds(logits, target))
+            turned.append(float(logits.argmax(-1) != target))
+    largest = max(effects.values())
+    used = [
+        effects.get(block, -1.0) >= 0.5 * largest and effects[block] > 0 if edits[block] else False
+        for block in first
+    ]
+    used_gold = torch.tensor(used)[mask]
+    found: dict[str, Any] = {
+        "edit_share": float(gold.double().mean()) if gold.any() else nan,
+        "largest_effect": largest,
+        "turning_edits": sum(turned) / len(turned),
+        "edits": sum(edits),
+    }
+    for name in METHODS if gold.any() else []:
+        with torch.enable_grad():
+            scores = build_attribution(name)(model, one, output, target)[0, : len(own)][mask]
+        values = scores.numpy().round(12)
+        found[f"auprc_{name}"] = average_precision_score(gold, values)
+        found[f"rank_{name}"] = 1 - roc_auc_score(gold, values) if not gold.all() else nan
+        found[f"mass_{name}"] = float(scores[gold].abs().sum() / scores.abs().sum())
+        found[f"auprc_used_{name}"] = (
+            average_precision_score(used_gold, values) if used_gold.any() else nan
+        )
+    weights = of_other.weights[0].double()[:, : len(others)]
+    moved = torch.zeros_like(output.weights[0]).double()
+    for place, block in enumerate(first):
+        if output.mask[0, place]:
+            sources = [k for k, b in enumerate(second) if b == block]
+            size = sum(b == block and bool(output.mask[0, k]) for k, b in enumerate(first))
+            moved[:, place] = weights[:, sources].sum(-1) / size
+    moved /= moved.sum(-1, keepdim=True)
+    after = model.readout(output, moved[None, :, None].to(output.weights)).argmax(-1)
+    found["moved_attention_turns"] = float(after.flatten() != target)
+    return found
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_measures_are_those_of_loops_over_pairs(name: str) -> None:
+    model, batch = edited(name)
+    test = CounterfactualUse(METHODS)
+    test._split = FakeSplit(batch)
+    with torch.no_grad():
+        output = model(batch)
+    found = {key: list(map(float, x)) for key, x in test.measure(batch, output, model).items()}  # type: ignore[arg-type]
+    classes = output.logits.argmax(-1)
+    assert np.isnan(found["turns"][::2]).all()  # rows of originals
+    turning = [row for row in range(1, len(batch), 2) if classes[row] != classes[row - 1]]
+    assert 0 < len(turning) < len(batch) // 2, "the test shows nothing"
+    for row in range(1, len(batch), 2):
+        assert found["turns"][row] == (row in turning)
+        assert found["original"][row] == batch.index[row - 1]
+        assert found["correct"][row] == float(classes[row] == batch.labels[row])  # type: ignore[index]
+        sides = [naive(model, batch, row - 1, row), naive(model, batch, row, row - 1)]
+        for key in sides[0] | sides[1]:
+            values = [side[key] for side in sides if not np.isnan(side.get(key, nan))]
+            expected = float(np.mean(values)) if row in turning and values else nan
+            assert found[key][row] == pytest.approx(expected, abs=1e-6, nan_ok=True), key
+
+
+class Lookup(torch.nn.Module):
+    """A model of one head without context: attention and item logits by token."""
+
+    def __init__(self, scores: dict[int, float], logits: dict[int, float]) -> None:
+        super().__init__()
+        self.scores, self.of_token = torch.zeros(60), torch.zeros(60)
+        for table, values in ((self.scores, scores), (self.of_token, logits)):
+            for token, value in values.items():
+                table[token] = value
+
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> Any:
+        from tests.callbacks.handmade import output_of
+
+        scores = self.scores[batch.tokens].masked_fill(~batch.mask, -torch.inf)
+        attention = scores.softmax(-1).unsqueeze(1) if weights is None else weights
+        value = self.of_token[batch.tokens].unsqueeze(1)
+        items = torch.stack([torch.zeros_like(value), value], dim=-1)
+        output = output_of(attention, items, torch.zeros(2), batch.mask)
+        output.rows[:, 0] = batch.index
+        return output
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return self.of_token[batch.tokens].unsqueeze(-1)
+
+    def readout(self, output: Any, weights: Tensor) -> Tensor:
+        raise AssertionError("the readout is affine")
+
+
+def on_pair(model: Lookup, first: list[int], second: list[int]) -> dict[str, float]:
+    batch = collate_ids([first, second])
+    batch.labels = torch.tensor([0, 1])
+    test = CounterfactualUse(["attention"])
+    test._split = FakeSplit(batch)
+    return {key: float(x[1]) for key, x in test.measure(batch, model(batch), model).items()}  # type: ignore[arg-type]
+
+
+def test_a_model_that_reads_the_edited_word_alone() -> None:
+    reads = Lookup({10: 9.0, 11: 9.0}, {10: -3.0, 11: 3.0})
+    found = on_pair(reads, [20, 21, 10, 22], [20, 21, 11, 22])
+    assert found["turns"] == found["auprc_attention"] == found["turning_edits"] == 1
+    assert found["rank_attention"] == 0
+    assert found["mass_attention"] > 0.99
+    assert found["edit_share"] == 0.25
+    assert found["moved_attention_turns"] == 0  # the same places
+
+
+def test_a_model_that_attends_to_others_and_uses_one_of_two_edits() -> None:
+    reads = Lookup({20: 2.0, 21: 2.0}, {10: -3.0, 11: 3.0})
+    found = on_pair(reads, [20, 10, 21, 12, 22], [20, 11, 21, 13, 22])
+    assert found["turns"] == 1
+    assert found["rank_attention"] == pytest.approx(5 / 6)  # 2 of 3 others above, and one tied
+    assert found["turning_edits"] == 0.5
+    assert found["largest_effect"] > 0
+    assert found["auprc_used_attention"] < found["auprc_attention"]
+
+
+def test_edits_that_are_not_read_turn_nothing() -> None:
+    found = on_pair(Lookup({10: 3.0}, {20: 2.0}), [20, 10, 21], [20, 11, 21])
+    assert found["turns"] == 0
+    assert np.isnan(found["auprc_attention"])
+    assert found["correct"] == 1
+    assert found["correct_original"] == 0
+
+
+def test_a_whole_run_and_a_draw_of_pairs(tmp_path: Path) -> None:
+    from attnlight.records import read_record
+    from tests.callbacks.hooks.test_prediction_writer import task_of
+
+    rows: dict[str, list[Any]] = {
+        "text": [
+            f"film {n} is {w}" for n in range(20) for w in ("bad", "good")[:: 1 - 2 * (n % 2)]
+        ],
+        "label": [(n + k) % 2 for n in range(20) for k in range(2)],
+        "id": [n for n in range(20) for _ in range(2)],
+    }
+    train = rows | {"text": [f"{text} again" for text in rows["text"]]}
+    path = write_corpus(tmp_path / "corpus", train=train, validation=rows, test=rows)
+    data = TextDataModule(str(path), edit_of="id", cache_dir=str(tmp_path / "cache"))
+    test = CounterfactualUse(METHODS, max_instances=11, figures=False)
+    trainer(tmp_path, test).test(task_of(data), datamodule=data, verbose=False)
+    record = read_record(tmp_path / "records" / "test" / "counterfactual_use.parquet")
+    index = record.columns["index"].tolist()
+    assert len(index) == 10
+    assert {i + 1 - 2 * (i % 2) for i in index} == set(index)
+    turns = record.columns["turns"]
+    assert np.isnan(turns[::2]).all()
+    assert not np.isnan(turns[1::2]).any()
+
+
+def test_a_corpus_without_edits_is_refused(tmp_path: Path) -> None:
+    from tests.callbacks.hooks.test_prediction_writer import task_of
+
+    rows: dict[str, list[Any]] = {"text": ["a film", "a cat"] * 4, "label": [0, 1] * 4}
+    path = write_corpus(tmp_path / "corpus", train=rows, validation=rows, test=rows)
+    data = TextDataModule(str(path), cache_dir=str(tmp_path / "cache"))
+    with pytest.raises(InputError, match="set edit_of of TextDataModule"):
+        trainer(tmp_path, CounterfactualUse()).test(task_of(data), datamodule=data)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"used": 0.0}, "used of"), ({"used": 1.5}, "used of")]
+)
+def test_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CounterfactualUse(**options)
