@@ -19,6 +19,7 @@ LINES = {
     "evidence_mass": ("chance",),
     "faithfulness": ("random ranking",),
     "plausibility": ("chance",),
+    "counterfactual_use": ("chance",),
     "state_token_agreement": ("attribution to the own token", "all tokens alike"),
 }
 # Figures of all classes together.
