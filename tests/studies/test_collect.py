@@ -54,12 +54,8 @@ def test_entries_of_the_study(
     assert best["kl"].pop("run").startswith("adversary-kl-l0.0")
     assert best.pop("kl") == {"term": "kl", "reached": True}
     assert [selected["lambda"] for selected in best.values()] == [2.1] * (name == "tokens")
-    assert collected == expected | {
-        "schema": 1,
-        "study": "tiny",
-        "experiment": Path(content["experiment"]).stem,
-        "classes": classes,
-    }
+    about = {"experiment": Path(content["experiment"]).stem, "classes": classes}
+    assert collected == expected | {"schema": 1, "study": "tiny"} | about
 
 
 NOTHING = dict.fromkeys(("term", "lambda", "context", "head", "told_by", "epochs", "heads"))
@@ -69,15 +65,14 @@ VARIANT = GUIDED | {"guide": None}
 OF_TOKENS = {"epochs": 7, "heads": [2, 1, 0]}
 
 
+OF_KL = {"role": "adversary", "seed": 1, "term": "kl", "lambda": 0.06}
+
+
 @pytest.mark.parametrize(
     ("study", "name", "expected"),
     [
         ("texts", "guide-adversary-s0", GUIDED),
-        (
-            "texts",
-            "adversary-kl-l0.06-s1",
-            VARIANT | {"role": "adversary", "seed": 1, "term": "kl", "lambda": 0.06},
-        ),
+        ("texts", "adversary-kl-l0.06-s1", VARIANT | OF_KL),
         ("tokens", "guide-adversary-tokens-s0", GUIDED | {"context": "tokens"} | OF_TOKENS),
         ("tokens", "uniform-h2-s0", VARIANT | {"role": "uniform", "head": 2} | OF_TOKENS),
     ],
@@ -180,18 +175,19 @@ class TestCustomProblem:
         folder = lab.study_folder(MINIMAL | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
         uniform_prediction = np.array([0, 0, 2, 1, 0, 0])
         js, tvd = np.linspace(0.1, 0.6, 6), np.full(6, 0.25)
-        for run, prediction in (("base-s0", self.BASE), ("uniform-s0", uniform_prediction)):
-            (folder.path / run).mkdir(parents=True)
-            torch.save({"epoch": 1}, (folder.path / run) / "best.ckpt")
-            ((folder.path / run) / "status.json").write_text('{"state": "finished", "epochs": 2}')
+        for name, prediction in (("base-s0", self.BASE), ("uniform-s0", uniform_prediction)):
+            run = folder.path / name
+            run.mkdir(parents=True)
+            torch.save({"epoch": 1}, run / "best.ckpt")
+            (run / "status.json").write_text('{"state": "finished", "epochs": 2}')
             for stage in ("val/{}" if named else "val/{}-1", "test/{}"):
                 path = f"records/{stage}.parquet"
                 columns = {"label": self.LABEL, "prediction": prediction}
-                self.write((folder.path / run), path.format("predictions"), **columns)
-                if run != "base-s0":
+                self.write(run, path.format("predictions"), **columns)
+                if name != "base-s0":
                     columns = {"prediction": prediction, "base_prediction": self.BASE}
                     columns |= {"attention_js": js, "prediction_tvd": tvd}
-                    self.write((folder.path / run), path.format("base_divergence"), **columns)
+                    self.write(run, path.format("base_divergence"), **columns)
         assert collect(folder)
 
         collected = json.loads((folder.path / "study.json").read_text())
@@ -201,10 +197,8 @@ class TestCustomProblem:
         assert uniform["validation"]["attention_js"] == pytest.approx(js.mean())
         table = pq.read_table(folder.path / "study.parquet")
         assert table.schema.names == ["run", *CLUSTERS.names]
-        rows = [row for row in table.to_pylist() if row["run"] == "uniform-s0"]
-        assert [row["index"] for row in rows] == [3, 5, 9]
-        assert [row["tokens"] for row in rows] == [2, 1, 3]
-        assert [row["correct"] for row in rows] == [1, 1, 2]
-        assert [row["agree"] for row in rows] == [1, 0, 3]
-        assert [row["attention_js"] for row in rows] == pytest.approx([0.3, 0.3, 1.5])
-        assert {row["gold"] for row in rows} == {None}, "the problem has no chunks to count"
+        rows = table.to_pandas().query("run == 'uniform-s0'")
+        counts = rows[["index", "tokens", "correct", "agree"]].to_numpy()
+        assert counts.T.tolist() == [[3, 5, 9], [2, 1, 3], [1, 1, 2], [1, 0, 3]]
+        assert rows["attention_js"].tolist() == pytest.approx([0.3, 0.3, 1.5])
+        assert rows["gold"].isna().all(), "the problem has no chunks to count"
