@@ -1,7 +1,5 @@
 """Collected results of classifiers, of taggers and of a custom problem."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,12 +14,12 @@ import torch
 import yaml
 
 from attnlight.problems import problem_class
-from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
 from attnlight.storage.files import read_yaml
 from attnlight.studies import state
 from attnlight.studies.collect import CLUSTERS, collect
 from attnlight.studies.instances import read_instances
+from tests.report.fake import write_record
 from tests.studies.conftest import MINIMAL, Lab
 from tests.studies.fake_records import CLASSES
 
@@ -128,10 +126,8 @@ def test_rows_and_validation_of_texts(done: Done) -> None:
 def test_worst_case_may_be_measured_on_some_texts_only(lab: Lab) -> None:
     assert lab.run(MINIMAL) == 0
     path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
-    shard = ShardWriter(path.with_suffix(".arrow"))
-    shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
-    shard.close()
-    merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
+    some = {"index": np.array([2, 7]), "position": np.zeros(2, np.int64)}
+    write_record(path, some | {"worst_js": np.array([0.2, 0.7])}, classes=["no", "yes"])
     found = read_instances(lab.study_folder(MINIMAL), lab.runs(MINIMAL)["base-s0"], "test")
     worst = found.rows()["worst_js"]
     assert np.flatnonzero(~np.isnan(worst)).tolist() == [2, 7]
@@ -152,18 +148,13 @@ def test_a_thinned_frontier_keeps_its_shape() -> None:
 class TestCustomProblem:
     """A problem that gives each sentence of a text a class."""
 
-    ROWS = np.array(
-        [(index, k) for index, sentences in ((3, 2), (5, 1), (9, 3)) for k in range(sentences)]
-    )
+    INDEX, POSITION = np.array([3, 3, 5, 9, 9, 9]), np.array([0, 1, 0, 0, 1, 2])
     LABEL = np.array([0, 1, 2, 1, 1, 0])
     BASE = np.array([0, 1, 1, 1, 0, 0])
 
-    def write(self, run: Path, file: str, **columns: np.ndarray) -> None:
-        (run / "records").mkdir(parents=True, exist_ok=True)
-        shard = ShardWriter((run / file).with_suffix(".arrow"))
-        shard.add(self.ROWS, columns)
-        shard.close()
-        merge_shards([shard.path], run / file, metadata={"classes": ["a", "b", "c"]})
+    def write(self, path: Path, **columns: np.ndarray) -> None:
+        rows = {"index": self.INDEX, "position": self.POSITION} | columns
+        write_record(path, rows, classes=["a", "b", "c"])
 
     @pytest.mark.parametrize("named", [True, False])
     def test_is_collected_by_text(self, lab: Lab, named: bool) -> None:
@@ -181,13 +172,13 @@ class TestCustomProblem:
             torch.save({"epoch": 1}, run / "best.ckpt")
             (run / "status.json").write_text('{"state": "finished", "epochs": 2}')
             for stage in ("val/{}" if named else "val/{}-1", "test/{}"):
-                path = f"records/{stage}.parquet"
+                path = f"{run}/records/{stage}.parquet"
                 columns = {"label": self.LABEL, "prediction": prediction}
-                self.write(run, path.format("predictions"), **columns)
+                self.write(Path(path.format("predictions")), **columns)
                 if name != "base-s0":
                     columns = {"prediction": prediction, "base_prediction": self.BASE}
                     columns |= {"attention_js": js, "prediction_tvd": tvd}
-                    self.write(run, path.format("base_divergence"), **columns)
+                    self.write(Path(path.format("base_divergence")), **columns)
         assert collect(folder)
 
         collected = json.loads((folder.path / "study.json").read_text())

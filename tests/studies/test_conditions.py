@@ -1,7 +1,5 @@
 """Studies under several conditions, each in a folder of its own; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

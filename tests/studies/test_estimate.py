@@ -1,7 +1,5 @@
 """How long a study takes: what a dry run prints, what is timed, and what is made of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

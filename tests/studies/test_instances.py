@@ -3,8 +3,6 @@
 What is collected of tokens is compared with loops over the records.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

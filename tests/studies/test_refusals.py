@@ -1,7 +1,5 @@
 """What a study refuses, in one sentence; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import os
 import resource
 import threading

@@ -1,7 +1,5 @@
 """What is done, what is left out, and what becomes of failures; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
