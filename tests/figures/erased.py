@@ -1,7 +1,5 @@
 """Simulated columns of the tests that erase items."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -24,6 +24,7 @@ from attnlight.figures.style import (
     styled,
 )
 from attnlight.report import save_figure
+from tests.commands import ROOT
 from tests.report.fake import drawn, rows_of
 
 FILL_UP = """
@@ -90,8 +91,7 @@ class TestFiles:
 
     def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
         command = [sys.executable, "-c", FILL_UP, str(tmp_path)]
-        root = Path(__file__).parents[2]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         expected = f"InputError: {tmp_path}/x.svg cannot be written: File too large."
         assert done.stderr.strip().splitlines()[-1] == expected
         assert {path.name for path in tmp_path.iterdir()} == {"warm.pdf", "warm.png", "warm.svg"}

@@ -70,9 +70,8 @@ class TestViolins:
         rows["median_tvd"][::9] = np.nan
         _, axes = drawn(rows)
         expected: Counter[tuple[int, int]] = Counter()
-        for value, attention, predicted in zip(
-            rows["median_tvd"], rows["max_attention"], rows["prediction"], strict=True
-        ):
+        columns = (rows[name] for name in ("median_tvd", "max_attention", "prediction"))
+        for value, attention, predicted in zip(*columns, strict=True):
             if not np.isnan(value):
                 expected[int(attention * 4), int(predicted)] += 1
         from_top = [expected[b, c] for b in (3, 2, 1, 0) for c in (0, 1)]
@@ -127,7 +126,5 @@ class TestViolins:
         color = np.asarray(axes.collections[0].get_facecolor())[0]
         assert to_hex(tuple(color)) == PALETTE[1]
         assert (axes.get_xlim(), axes.get_xlabel()) == (LIMITS, "change")
-
-    def test_nothing_defined(self) -> None:
         _, axes = drawn(some([0.1], [np.nan], [0]))
         assert [text for _, text in counts(axes)] == ["n = 0"] * 4

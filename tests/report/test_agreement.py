@@ -76,26 +76,15 @@ def test_prints_and_writes_what_the_runs_agree_on(
     assert "shuffled attention" in shown
 
 
-def test_rows_that_one_run_did_not_measure_are_left_out(tmp_path: Path) -> None:
+def test_rows_and_scores_that_one_run_did_not_measure_are_left_out(tmp_path: Path) -> None:
     broken = scores(0, 1.0)
     broken[7] = None
-    runs = [
-        write(tmp_path / "a", {"scores_attention": scores(1, 1.0)}),
-        write(tmp_path / "b", {"scores_attention": broken}),
-    ]
-    found = agreement(read_scores(runs))
-    assert found["index"].tolist() == [i for i in range(40) if i != 7]
-    assert found["tau_attention"].notna().all()
-
-
-def test_only_scores_that_all_have_are_compared(tmp_path: Path) -> None:
     both = {"scores_attention": scores(0, 1.0), "scores_loo": scores(3, 1.0)}
-    runs = [
-        write(tmp_path / "a", both),
-        write(tmp_path / "b", {"scores_loo": scores(1, 1.0)}),
-    ]
+    runs = [write(tmp_path / "a", both), write(tmp_path / "b", {"scores_loo": broken})]
     found = agreement(read_scores(runs))
-    assert list(found.columns[4:]) == ["tau_loo"]
+    assert list(found.columns[4:]) == ["tau_loo"], "scores that all have"
+    assert found["index"].tolist() == [i for i in range(40) if i != 7]
+    assert found["tau_loo"].notna().all()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *runs: Path) -> str:

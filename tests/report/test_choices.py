@@ -15,15 +15,15 @@ from attnlight.report.summary import summarise
 from attnlight.report.texts import LAYERS, choose_texts
 from attnlight.storage.shipped import shipped_configs
 from tests.cli.test_report import Page
-from tests.report.fake import MEASURES, rows_of, write_record, write_run
+from tests.report.fake import MEASURES, Rows, rows_of, write_record, write_run
 from tests.report.test_texts import row, write
 
 TEMPLATES = Path(__file__).parents[2] / "attnlight/report/templates"
 
 
-def recorded(folder: Path, test: str) -> StoredRecord:
-    path = folder / f"{test}.parquet"
-    write_record(path, rows_of(test), test=test, measures=MEASURES[test], stage="test")
+def recorded(folder: Path, test: str, rows: Rows | None = None, **about: object) -> StoredRecord:
+    known = {"test": test, "measures": MEASURES[test], "stage": "test"} | about
+    path = write_record(folder / f"{test}.parquet", rows or rows_of(test), **known)
     return StoredRecord(path, "test", test, None)
 
 
@@ -101,18 +101,13 @@ def write_seed(folder: Path, seed: int, shift: float = 0.0, encoder: str = "bils
     (folder / "fit.yaml").write_text(yaml.safe_dump(config))
     rows = rows_of("attention_permutation", seed=seed)
     rows["median_tvd"] = rows["median_tvd"] + shift
-    path = folder / "records/test/attention_permutation.parquet"
-    measures = MEASURES["attention_permutation"]
-    write_record(path, rows, test="attention_permutation", measures=measures, stage="test")
+    recorded(folder / "records/test", "attention_permutation", rows)
     return folder
 
 
 def test_seeds_of_one_configuration_are_pooled_and_others_compared(tmp_path: Path) -> None:
-    folders = [
-        write_seed(tmp_path / "sst" / "s0", 0),
-        write_seed(tmp_path / "sst" / "s1", 1),
-        write_seed(tmp_path / "cnn" / "s0", 2, shift=0.5, encoder="cnn"),
-    ]
+    folders = [write_seed(tmp_path / "sst" / f"s{seed}", seed) for seed in (0, 1)]
+    folders.append(write_seed(tmp_path / "cnn" / "s0", 2, shift=0.5, encoder="cnn"))
     groups = group_runs(folders)
     assert [group.name for group in groups] == ["sst/s0 and 1 more", "cnn/s0"]
     found = measure_groups(groups)["attention_permutation", "median_tvd"]
@@ -134,25 +129,16 @@ def test_seeds_of_one_configuration_are_pooled_and_others_compared(tmp_path: Pat
 def test_seeds_on_two_corpora_are_not_pooled(tmp_path: Path) -> None:
     folders = [write_seed(tmp_path / "sst" / f"s{seed}", seed) for seed in range(3)]
     for folder, corpus in zip(folders, ("v2-a", "v2-a", "v2-b"), strict=True):
-        path = folder / "records/test/predictions.parquet"
-        write_record(path, rows_of("predictions"), stage="test", corpus=corpus)
+        recorded(folder / "records/test", "predictions", corpus=corpus)
     assert [group.name for group in group_runs(folders)] == ["sst/s0 and 1 more", "sst/s2"]
 
 
 def test_runs_on_other_instances_are_not_paired(tmp_path: Path) -> None:
-    folders = [
-        write_seed(tmp_path / "a" / "s0", 0),
-        write_seed(tmp_path / "b" / "s0", 1, encoder="cnn"),
-    ]
+    folders = [write_seed(tmp_path / name / "s0", 0, encoder=name) for name in ("cnn", "bilstm")]
     for test in ("attention_permutation", "predictions"):
-        rows = rows_of(test)
-        rows["index"] = rows["index"] + 1000
-        path = folders[1] / f"records/test/{test}.parquet"
-        write_record(path, rows, test=test, measures=MEASURES[test], stage="test")
+        moved = rows_of(test) | {"index": np.arange(60) + 1000}
+        recorded(folders[1] / "records/test", test, moved)
     assert write_comparison(folders, tmp_path / "out")
     assert len((tmp_path / "out/tables/differences.csv").read_text().splitlines()) == 1
-
-
-def test_runs_that_were_not_tested_give_no_page(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / "a" / name, stages=()) for name in ("s0", "s1")]
-    assert write_comparison(folders, tmp_path / "out") is None
+    untested = [write_run(tmp_path / "a" / name, stages=()) for name in ("s0", "s1")]
+    assert write_comparison(untested, tmp_path / "none") is None

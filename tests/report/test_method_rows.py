@@ -28,10 +28,8 @@ def rows_of_methods(test: str, labels: tuple[str, ...] = LABELS, n: int = 60) ->
     for measure in (measure for measure in MEASURES if measure.test == test):
         sign = -1 if measure.higher else 1
         for place, label in enumerate(labels):
-            name = (
-                f"{measure.column}_2_{label}" if test == "sanity" else f"{measure.column}_{label}"
-            )
-            rows[name] = 0.3 * sign * place + 0.4 * random.random(n)
+            step = "_2" if test == "sanity" else ""
+            rows[f"{measure.column}{step}_{label}"] = 0.3 * sign * place + 0.4 * random.random(n)
             if test == "faithfulness":
                 own = measure.column.removeprefix("excess_")
                 rows[f"{own}_random"] = random.random(n)
@@ -138,11 +136,8 @@ def test_undefined_and_single_methods_are_compared_with_none(tmp_path: Path) -> 
     cells = found.tables({})[0].rows[0]
     assert cells[3] == "–"  # noqa: RUF001
     assert cells[4].startswith(f"{np.nanmean(rows['token_f1_attention']):.3f} [")
-
-
-def test_a_record_without_measured_rows(tmp_path: Path) -> None:
-    rows = {name: values[:0] for name, values in rows_of_methods("plausibility").items()}
-    found = method_rows({"plausibility": write(tmp_path, "plausibility", rows)})
+    empty = {name: values[:0] for name, values in rows.items()}
+    found = method_rows({"plausibility": write(tmp_path, "plausibility", empty)})
     assert found.tables({}) == []
 
 
@@ -157,12 +152,8 @@ def test_the_page_and_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture
         target.write_bytes(source.read_bytes())
     main([str(run)])
     read = {path.name: path.read_text(encoding="utf-8") for path in run.glob("report/**/*.*")}
-    # What is missing is named with the command that measures it.
-    own, commands = (
-        read["test-methods-1.md"],
-        {"plausibility": f"test '{run}' --tests plausibility"},
-    )
-    commands["sanity"] = f"sanity '{run}'"
+    own = read["test-methods-1.md"]  # names what is missing with the command that measures it
+    commands = {"plausibility": f"test '{run}' --tests plausibility", "sanity": f"sanity '{run}'"}
     for test, command in commands.items():
         assert f"Not recorded: {test} (`attnlight {command}`)." in own
     assert "Not recorded: faithfulness" not in own

@@ -49,11 +49,8 @@ class TestWords:
         expected = {"Model": ["AttentionClassifier"], "Corpus": ["SetFit/sst5", "Corpus"]}
         expected |= {"Classes": ["bad", "good"], "Seed": ["3"], "Checkpoint": ["best.ckpt"]}
         assert facts == expected | {"Partial records": []}
-
-    def test_a_corpus_without_a_path_is_called_by_its_class(self) -> None:
         planted = FIT | {"data": {"class_path": "attnlight.datamodules.PlantedEvidence"}}
-        sentence, _ = describe_run(run(fit=planted), [part("predictions")])
-        assert "trained on PlantedEvidence;" in sentence
+        assert "trained on PlantedEvidence;" in describe_run(run(fit=planted), parts)[0]
 
     def test_tests_of_different_size(self) -> None:
         parts = [part("predictions"), part("attention_permutation", rows=500, partial=True)]
@@ -74,11 +71,9 @@ class TestWords:
 
 class TestCommands:
     def test_attach_the_tests_that_the_configuration_lacks(self) -> None:
-        parts = [
-            part("predictions", checkpoint="best.ckpt"),
-            part("attention_permutation", checkpoint="best.ckpt"),
-            part("attention_permutation", stage="val", checkpoint="last.ckpt"),
-        ]
+        names = ("predictions", "attention_permutation")
+        parts = [part(name, checkpoint="best.ckpt") for name in names]
+        parts.append(part("attention_permutation", stage="val", checkpoint="last.ckpt"))
         at = "'checkpoints/sst/seed 3"
         every = "--tests predictions,attention_permutation"
         tests = "--tests attention_permutation"
@@ -90,14 +85,12 @@ class TestCommands:
         ]
 
     def test_use_the_configuration_of_the_test_itself(self) -> None:
-        callbacks = [{"class_path": f"attnlight.callbacks.{c}"} for c in ("AttentionPermutation",)]
+        callbacks = [{"class_path": "attnlight.callbacks.AttentionPermutation"}]
         test = FIT | {"trainer": {"callbacks": callbacks}}
         lines = commands(run(fit=FIT, test=test), [part("attention_permutation")])
         assert lines[1] == "attnlight test -c 'checkpoints/sst/seed 3/test.yaml'"
-
-    def test_without_a_configuration_only_the_report(self) -> None:
-        found = commands(run(), [part("predictions")])
-        assert found == ["attnlight report 'checkpoints/sst/seed 3'"]
+        without = commands(run(), [part("predictions")])
+        assert without == ["attnlight report 'checkpoints/sst/seed 3'"]
 
 
 def test_each_file_of_the_run_is_opened_at_most_twice(
@@ -116,12 +109,8 @@ def test_each_file_of_the_run_is_opened_at_most_twice(
 
         return wrapped
 
-    for module, name in (
-        (pq, "ParquetFile"),
-        (pq, "read_schema"),
-        (io, "open"),
-        (builtins, "open"),
-    ):
+    readers = ((pq, "ParquetFile"), (pq, "read_schema"), (io, "open"), (builtins, "open"))
+    for module, name in readers:
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     page = write_report(folder, tmp_path / "report").read_text()
     assert 'href="#texts-1-' in page

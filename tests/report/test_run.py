@@ -1,6 +1,7 @@
 """What a run folder holds, what the task logged, and which records belong together."""
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert run.configs.keys() == {"fit", "test"}
     assert run.config_text == (folder / "fit.yaml").read_text()
     assert run.test_metrics == {"": {"accuracy": 0.625}}
-
-
-def test_a_run_of_somebody_elses_program_has_no_configuration(tmp_path: Path) -> None:
-    folder = write_run(tmp_path)
-    (folder / "fit.yaml").unlink()
+    for verb in ("fit", "test"):  # somebody else's program writes no configuration
+        (folder / f"{verb}.yaml").unlink()
     run = load_run(folder)
     assert (run.configs, run.config_text) == ({"fit": {}}, "")
 
@@ -97,15 +95,12 @@ def test_a_section_that_is_no_mapping_says_nothing(tmp_path: Path, part: object)
     assert verdict_of(folder).lines
 
 
-HEAD = "epoch,train/loss,val/loss\n"
+HEAD, TESTED = "epoch,train/loss,val/loss\n", "epoch,test/accuracy\n"
+TWO_FITS = {9: f"{HEAD}0,1,0.9\n1,1,0.8\n", 10: f"{HEAD}2,1,0.6\n1,1,0.7\n"}
 # Files of versions, and the loss on validation and the accuracy on the test split that they hold.
 LOGGED: list[tuple[dict[int, str], dict[int, float], float | None]] = [
-    (
-        {9: f"{HEAD}0,1,0.9\n1,1,0.8\n", 10: f"{HEAD}2,1,0.6\n1,1,0.7\n"},
-        {0: 0.9, 1: 0.7, 2: 0.6},
-        None,
-    ),
-    ({11: "epoch,test/accuracy\n0,0.5\n", 2: "epoch,test/accuracy\n0,0.4\n"}, {}, 0.5),
+    (TWO_FITS, {0: 0.9, 1: 0.7, 2: 0.6}, None),
+    ({11: f"{TESTED}0,0.5\n", 2: f"{TESTED}0,0.4\n"}, {}, 0.5),
     ({0: f"{HEAD}0,1,0.9\n", 1: "epoch,val/loss\n0,0.1\n"}, {0: 0.9}, None),  # validate is no fit
     ({0: ""}, {}, None),
     ({}, {}, None),
@@ -151,63 +146,53 @@ def stored(path: Path, index: int = 0, n: int = 20, position: Any = 0, **about: 
     return write_record(path, rows | moved, **about)
 
 
-class TestOneRun:
-    OF_RUN = {"corpus": "c", "classes": ["a", "b"], "checkpoint": "best.ckpt"}  # noqa: RUF012
-
-    @pytest.mark.parametrize(
-        ("other", "message"),
-        [
-            ({"corpus": "d"}, "come from different corpora: one is of another run"),
-            ({"classes": ["a", "c"]}, "name different classes: one is of another run"),
-            ({"checkpoint_hash": "2"}, "come from different versions of best.ckpt: test it again"),
-            (
-                {"checkpoint_hash": "2", "checkpoint": "last.ckpt"},
-                "are of two checkpoints, best.ckpt and last.ckpt",
-            ),
-        ],
-    )
-    def test_records_of_two_runs(
-        self, tmp_path: Path, other: dict[str, object], message: str
-    ) -> None:
-        about = self.OF_RUN | {"checkpoint_hash": "1"}
-        paths = [
-            stored(tmp_path / "a.parquet", **about),
-            stored(tmp_path / "b.parquet", **(about | other)),
-        ]
-        with pytest.raises(InputError, match=rf"a\.parquet and .*b\.parquet {message}"):
-            require_one_run(paths)
-        require_one_run(paths[:1])
-
-    def test_what_may_differ_in_one_run(self, tmp_path: Path) -> None:
-        abouts = [self.OF_RUN | {"checkpoint_hash": "1", "stage": stage} for stage in VERBS]
-        abouts += [self.OF_RUN | {"checkpoint": None, "epoch": 3}, self.OF_RUN, {}]
-        paths = [tmp_path / f"{k}.parquet" for k in range(len(abouts))]
-        require_one_run([stored(p, **about) for p, about in zip(paths, abouts, strict=True)])
-
-    def test_the_report_refuses(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path / "a" / "b", epochs=())
-        other = write_run(tmp_path / "a" / "c", epochs=(), classes=["good", "bad"])
-        name = "records/test/predictions.parquet"
-        (folder / name).write_bytes((other / name).read_bytes())
-        with pytest.raises(InputError, match="one is of another run"):
-            main([str(folder)])
-        assert not (folder / "report").exists()
+OF_RUN = {"corpus": "c", "classes": ["a", "b"], "checkpoint": "best.ckpt"}
+OF_LAST = {"checkpoint_hash": "2", "checkpoint": "last.ckpt"}
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("require", "other", "message"),
     [
-        ({}, ""),
-        ({"stage": "val"}, "are of different splits"),
-        ({"corpus": "d"}, "come from different corpora"),
-        ({"index": 3}, r"6 are in one alone, the first is index 0 \(position 0\)"),
-        ({"n": 24}, r"4 are in one alone, the first is index 20 \(position 0\)"),
-        ({"position": np.ones(20, dtype=np.int64)}, "40 are in one alone"),
+        (require_one_run, {}, ""),
+        (require_one_run, {"corpus": "d"}, "come from different corpora: one is of another run"),
+        (require_one_run, {"classes": ["a"]}, "name different classes: one is of another run"),
+        (require_one_run, OF_LAST, "are of two checkpoints, best.ckpt and last.ckpt"),
+        (
+            require_one_run,
+            {"checkpoint_hash": "2"},
+            "different versions of best.ckpt: test it again",
+        ),
+        (require_same_instances, {}, ""),
+        (require_same_instances, {"stage": "val"}, "are of different splits"),
+        (require_same_instances, {"corpus": "d"}, "come from different corpora"),
+        (require_same_instances, {"index": 3}, r"6 are in .*, the first is index 0 \(position 0\)"),
+        (require_same_instances, {"n": 24}, r"4 are in .*, the first is index 20 \(position 0\)"),
+        (require_same_instances, {"position": np.ones(20, np.int64)}, "40 are in one alone"),
     ],
 )
-def test_same_instances(tmp_path: Path, other: dict[str, Any], message: str) -> None:
-    about = {"stage": "test", "corpus": "c"}
-    first = stored(tmp_path / "a.parquet", **about)
-    second = stored(tmp_path / "b.parquet", **(about | other))
-    with pytest.raises(InputError, match=message) if message else nullcontext():
-        require_same_instances(first, second)
+def test_records_that_belong_together(
+    tmp_path: Path, require: Callable[..., None], other: dict[str, Any], message: str
+) -> None:
+    about = OF_RUN | {"checkpoint_hash": "1", "stage": "test"}
+    pair = stored(tmp_path / "a.parquet", **about), stored(tmp_path / "b.parquet", **about | other)
+    said = rf"a\.parquet and .*b\.parquet .*{message}"
+    with pytest.raises(InputError, match=said) if message else nullcontext():
+        require(pair) if require is require_one_run else require(*pair)
+    require_one_run(pair[:1])
+
+
+def test_what_may_differ_in_one_run(tmp_path: Path) -> None:
+    abouts = [OF_RUN | {"checkpoint_hash": "1", "stage": stage} for stage in VERBS]
+    abouts += [OF_RUN | {"checkpoint": None, "epoch": 3}, OF_RUN, {}]
+    paths = [tmp_path / f"{k}.parquet" for k in range(len(abouts))]
+    require_one_run([stored(p, **about) for p, about in zip(paths, abouts, strict=True)])
+
+
+def test_the_report_refuses_records_of_two_runs(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a" / "b", epochs=())
+    other = write_run(tmp_path / "a" / "c", epochs=(), classes=["good", "bad"])
+    name = "records/test/predictions.parquet"
+    (folder / name).write_bytes((other / name).read_bytes())
+    with pytest.raises(InputError, match="one is of another run"):
+        main([str(folder)])
+    assert not (folder / "report").exists()

@@ -51,9 +51,7 @@ class TestSummary:
         ]
         for (measure, predicted), found in means.items():
             values = []
-            for r in range(90):
-                if predicted not in (None, rows["prediction"][r]):
-                    continue
+            for r in (r for r in range(90) if predicted in (None, rows["prediction"][r])):
                 if measure == "accuracy" and rows["label"][r] >= 0:
                     values.append(float(rows["label"][r] == rows["prediction"][r]))
                 if measure != "accuracy" and not np.isnan(rows[measure][r]):

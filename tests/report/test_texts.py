@@ -59,10 +59,8 @@ def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     assert shown.start == "Mary left the garden"
     assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
-    assert [(token.word, token.shares["attention"]) for token in shown.tokens] == [
-        *(("Mary", 50), ("left", 50), ("the", 50)),
-        ("garden", 100),
-    ]
+    shares = {token.word: token.shares["attention"] for token in shown.tokens}
+    assert shares == {"Mary": 50, "left": 50, "the": 50, "garden": 100}
     assert not any(token.marked for token in shown.tokens)
 
 
@@ -124,14 +122,10 @@ def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Pa
 def test_the_page_shows_the_query_beside_its_passage_as_text(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "babi" / "seed0", epochs=())
     asked = ["Where", f"<b>{ATTACK}", TURNED, "?"]
-    rows = [
-        row(query=asked, allowed=[1], evidence=[0, 0, 0, 0, 1, 0]),
-        row(7, tokens=[ATTACK, TURNED, "</p>", "&amp;", "x", "y"], query=["?"], allowed=[0, 1])
-        | {"evidence": [0] * 6},
-    ]
-    for place, item in enumerate(rows):
-        item["probabilities"] = [0.25, 0.75]
-        item["label"] = place
+    hostile = [ATTACK, TURNED, "</p>", "&amp;", "x", "y"]
+    two: dict[str, Any] = {"probabilities": [0.25, 0.75]}
+    rows = [row(query=asked, allowed=[1], evidence=[0, 0, 0, 0, 1, 0], label=0, **two)]
+    rows.append(row(7, tokens=hostile, query=["?"], allowed=[0, 1], evidence=[0] * 6, **two))
     write(folder / "predictions.parquet", rows)
     page = page_of(folder)
     assert not page.tags & {"b", "img", "script"}

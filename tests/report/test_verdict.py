@@ -24,7 +24,7 @@ from attnlight.errors import InputError
 from attnlight.figures.methods import METHODS as METHODS_IN_WORDS
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict import claims as verdict_claims
-from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.verdict.card import Line, Verdict, verdict_of
 from attnlight.report.verdict.claims import ANSWERS, Draft, Estimate, rules
 from tests.commands import ROOT
 from tests.kept import page
@@ -120,9 +120,11 @@ def spec(label: str) -> dict[str, Any]:
 ALL = {name: spec(name) for name in METHODS}
 
 
-def faithfulness(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> None:
+def ranks(folder: Path, rows: Rows, stage: str = "test", **more: Any) -> Line:
+    """The card's line of rankings, after a record of faithfulness is written."""
     settings = {"methods": ALL, "replacement": "delete", "keep_opposing": True}
     write(folder, "faithfulness", rows, stage, **{**settings, **more})
+    return verdict_of(folder)["ranks"]
 
 
 def by_loop(rows: Rows, texts: NDArray[np.int64], best: str) -> tuple[float, list[float]]:
@@ -143,8 +145,7 @@ def by_loop(rows: Rows, texts: NDArray[np.int64], best: str) -> tuple[float, lis
 class TestRanks:
     def test_ratio_and_interval_on_the_half_that_did_not_choose(self, tmp_path: Path) -> None:
         rows = comprehensiveness(61, noise=0.3)
-        faithfulness(tmp_path, rows)
-        line = verdict_of(tmp_path)["ranks"]
+        line = ranks(tmp_path, rows)
         first = choose(np.arange(61), 30, 0)
         means = {name: rows[f"comprehensiveness_{name}"][first].mean() for name in METHODS[1:]}
         best = max(means, key=lambda name: means[name])
@@ -162,37 +163,34 @@ class TestRanks:
         rows = comprehensiveness(100, noise=0.0)
         judged = ~np.isin(np.arange(100), choose(np.arange(100), 50, 0))
         rows["excess_comprehensiveness_input_gradient_by_size"][judged] += 5
-        faithfulness(tmp_path, rows)
-        assert verdict_of(tmp_path)["ranks"].value == pytest.approx(0.6)
+        assert ranks(tmp_path, rows).value == pytest.approx(0.6)
 
     def test_validation_chooses_and_all_texts_judge(self, tmp_path: Path) -> None:
         rows, on_validation = comprehensiveness(100), comprehensiveness(50, noise=0.0)
         on_validation["excess_comprehensiveness_input_gradient_by_size"] += 1
-        faithfulness(tmp_path, rows)
-        faithfulness(tmp_path, on_validation, "val")
-        line = verdict_of(tmp_path)["ranks"]
+        ranks(tmp_path, rows)
+        line = ranks(tmp_path, on_validation, "val")
         value, _ = by_loop(rows, np.arange(100), "input_gradient_by_size")
         assert line.value == pytest.approx(value)
         assert line.texts == 100
         assert "chosen on the validation split" in line.says
-        faithfulness(tmp_path, on_validation, "val", checkpoint_hash="other")
-        assert verdict_of(tmp_path)["ranks"].texts == 50
+        assert ranks(tmp_path, on_validation, "val", checkpoint_hash="other").texts == 50
 
     @pytest.mark.parametrize(
-        ("answer", "settings"),
+        ("ratios", "noise", "answer"),
         [
-            ("yes", [(0.95, 0.1)]),
-            ("in part", [(0.65, 0.1)]),
-            ("no", [(0.3, 0.1), (-0.3, 0.1)]),
-            ("not shown", [(0.8, 0.1), (0.5, 0.1), (0.9, 2.0)]),
+            ((0.95,), 0.1, "yes"),
+            ((0.65,), 0.1, "in part"),
+            ((0.3, -0.3), 0.1, "no"),
+            ((0.8, 0.5), 0.1, "not shown"),
+            ((0.9,), 2.0, "not shown"),
         ],
     )
     def test_answers_by_interval(
-        self, tmp_path: Path, answer: str, settings: list[tuple[float, float]]
+        self, tmp_path: Path, ratios: tuple[float, ...], noise: float, answer: str
     ) -> None:
-        for ratio, noise in settings:
-            faithfulness(tmp_path, comprehensiveness(ratio=ratio, noise=noise))
-            line = verdict_of(tmp_path)["ranks"]
+        for ratio in ratios:
+            line = ranks(tmp_path, comprehensiveness(ratio=ratio, noise=noise))
             assert line.answer == answer
             low, high = float(line.low or np.nan), float(line.high or np.nan)
             sides = {"yes": low >= 0.8, "no": high < 0.5, "in part": low >= 0.5 and high < 0.8}
@@ -201,12 +199,10 @@ class TestRanks:
     def test_a_reference_without_effect_or_few_texts_show_nothing(self, tmp_path: Path) -> None:
         random = np.random.default_rng(0)
         names = [f"excess_comprehensiveness_{name}" for name in METHODS]
-        faithfulness(tmp_path, {name: 0.1 * random.normal(size=200) for name in names})
-        line = verdict_of(tmp_path)["ranks"]
+        line = ranks(tmp_path, {name: 0.1 * random.normal(size=200) for name in names})
         assert (line.answer, line.value) == ("not shown", None)
         assert "too little to compare" in line.says
-        faithfulness(tmp_path, comprehensiveness(58, ratio=1.0, noise=0.0))
-        line = verdict_of(tmp_path)["ranks"]
+        line = ranks(tmp_path, comprehensiveness(58, ratio=1.0, noise=0.0))
         assert (line.answer, line.texts) == ("not shown", 29)
         assert "Fewer than 30" in line.says
 
@@ -219,11 +215,8 @@ class TestRanks:
             {"keep_opposing": False},
         ],
     )
-    def test_methods_and_settings_that_it_needs(
-        self, tmp_path: Path, settings: dict[str, Any]
-    ) -> None:
-        faithfulness(tmp_path, comprehensiveness(), **settings)
-        assert verdict_of(tmp_path)["ranks"].answer == "not measured"
+    def test_methods_and_settings_that_it_needs(self, tmp_path: Path, settings: Any) -> None:
+        assert ranks(tmp_path, comprehensiveness(), **settings).answer == "not measured"
 
     @pytest.mark.parametrize(("texts", "shown"), [(29, True), (30, False)])
     def test_a_class_that_no_deletion_lowers(self, tmp_path: Path, texts: int, shown: bool) -> None:
@@ -234,37 +227,36 @@ class TestRanks:
         for name in METHODS:
             gain = f"excess_comprehensiveness_{name}"
             rows[gain][judged] = 0.01 * np.resize([0.5, 1.5], texts) - 1e-6
-        faithfulness(tmp_path, rows, classes=["dull", "fine"])
-        line = verdict_of(tmp_path)["ranks"]
+        line = ranks(tmp_path, rows, classes=["dull", "fine"])
         assert line.answer == ("yes" if shown else "not shown")
         assert ('In the texts predicted as "fine"' in line.says) != shown
 
     def test_rows_without_all_methods_do_not_count(self, tmp_path: Path) -> None:
         rows = comprehensiveness(100)
         rows["excess_comprehensiveness_occlusion_by_size"][::2] = np.nan
-        faithfulness(tmp_path, rows)
+        line = ranks(tmp_path, rows)
         kept = np.arange(1, 100, 2)
         judged = np.setdiff1d(kept, choose(kept, 25, 0))
         value, _ = by_loop(rows, judged, "occlusion_by_size")
-        line = verdict_of(tmp_path)["ranks"]
         assert line.value == pytest.approx(value)
         assert (line.texts, line.share) == (25, 0.25)
 
 
-def flips(texts: int = 300, seed: int = 0, hardness: float = 0.3) -> Rows:
+def flips(texts: int = 300, seed: int = 0) -> Rows:
     """Texts of 10 items; some never flip, in some only attention does not, in some all must go."""
     random = np.random.default_rng(seed)
     least = random.choice([1.0, 2, 5, 6, 9, 10], texts, p=[0.4, 0.3, 0.1, 0.1, 0.05, 0.05])
     removed = np.minimum(least + random.choice([0, 1, 2, 4], texts), 10)
-    removed[random.random(texts) < hardness / 10] = np.nan
+    removed[random.random(texts) < 0.03] = np.nan
     never = random.random(texts) < 0.1
     least[never], removed[never] = np.nan, np.nan
-    return {
-        "minimal_count": least,
-        "removed_count_attention_unopposed": removed,
-        "never_flips_minimal": never * 1.0,
-        "length": np.full(texts, 10),
-    }
+    return erased(least, removed)
+
+
+def erased(least: NDArray[np.float64], removed: NDArray[np.float64]) -> Rows:
+    """Texts of 10 items with the smallest count of items that flips and that of attention."""
+    rows = {"minimal_count": least, "removed_count_attention_unopposed": removed}
+    return rows | {"never_flips_minimal": 1.0 * np.isnan(least), "length": np.full(len(least), 10)}
 
 
 def share_by_loop(rows: Rows) -> tuple[float, float, int]:
@@ -282,11 +274,16 @@ def share_by_loop(rows: Rows) -> tuple[float, float, int]:
     return near / counted, nearly_all / (counted + nearly_all), counted
 
 
+def smallest_set(folder: Path, rows: Rows, **more: Any) -> Line:
+    """The card's line of smallest sets, after a record of flips is written."""
+    write(folder, "decision_flip", rows, **more)
+    return verdict_of(folder)["smallest_set"]
+
+
 class TestSmallestSet:
     def test_share_by_a_loop(self, tmp_path: Path) -> None:
         rows = flips()
-        write(tmp_path, "decision_flip", rows)
-        line = verdict_of(tmp_path)["smallest_set"]
+        line = smallest_set(tmp_path, rows)
         share, nearly_all, counted = share_by_loop(rows)
         assert nearly_all < 0.2
         assert line.value == pytest.approx(share)
@@ -299,11 +296,8 @@ class TestSmallestSet:
     @pytest.mark.parametrize(("miss", "answer"), [(0.05, "yes"), (0.35, "in part"), (0.8, "no")])
     def test_answers(self, tmp_path: Path, miss: float, answer: str) -> None:
         missed = np.arange(400) % 100 < 100 * miss
-        rows = {"minimal_count": np.full(400, 2.0), "length": np.full(400, 10)}
-        removed = {"removed_count_attention_unopposed": 2.0 + 4 * missed}
-        rows |= removed | {"never_flips_minimal": np.zeros(400)}
-        write(tmp_path, "decision_flip", rows)
-        assert verdict_of(tmp_path)["smallest_set"].answer == answer
+        rows = erased(np.full(400, 2.0), 2.0 + 4 * missed)
+        assert smallest_set(tmp_path, rows).answer == answer
 
     def test_not_applicable(self, tmp_path: Path) -> None:
         """Where nearly all must go, where the minimum is unknown, and where nothing flips."""
@@ -313,8 +307,7 @@ class TestSmallestSet:
         never = unknown | {"never_flips_minimal": np.ones(50)}
         said = {"": rows, "not affine": unknown, "No erasure changes any decision.": never}
         for words, given in said.items():
-            write(tmp_path, "decision_flip", given)
-            line = verdict_of(tmp_path)["smallest_set"]
+            line = smallest_set(tmp_path, given)
             assert (line.answer, line.p) == ("not applicable", None)
             assert words in line.says
             expected = pytest.approx(share_by_loop(rows)[1]) if given is rows else None
@@ -326,11 +319,8 @@ class TestSmallestSet:
         for others in (np.nan, 9.0):  # they never flip, or by nine items of ten
             least = np.full(400, 2.0)
             least[flipping:50] = others
-            rows = {"minimal_count": least, "removed_count_attention_unopposed": least}
-            rows |= {"never_flips_minimal": 1.0 * np.isnan(least), "length": np.full(400, 10)}
-            rows["prediction"] = (np.arange(400) < 50) * 1
-            write(tmp_path, "decision_flip", rows, classes=["no"])
-            line = verdict_of(tmp_path)["smallest_set"]
+            rows = erased(least, least) | {"prediction": (np.arange(400) < 50) * 1}
+            line = smallest_set(tmp_path, rows, classes=["no"])
             assert line.answer == answer
             if answer == "not applicable":
                 assert "Of the texts predicted as class 1" in line.says
@@ -342,8 +332,7 @@ class TestSmallestSet:
         names = [name for name in heads[0] if name != "length"]
         both = {f"{n}_by_head": np.stack([rows[n] for rows in heads], axis=1) for n in names}
         keys = {"index": np.arange(200) // 4, "position": np.arange(200) % 4}
-        write(tmp_path, "decision_flip", {**both, **flips(200, 3), **keys})
-        line = verdict_of(tmp_path)["smallest_set"]
+        line = smallest_set(tmp_path, {**both, **flips(200, 3), **keys})
         found = [share_by_loop(rows) for rows in heads]
         total = sum(counted for _, _, counted in found)
         assert line.value == pytest.approx(sum(s * n for s, _, n in found) / total)
@@ -361,8 +350,7 @@ class TestUniqueness:
     def test_is_a_caution_with_its_number(self, tmp_path: Path, exact: bool) -> None:
         write(tmp_path, "adversarial_attention", self.rows(exact), epsilon=0.05)
         line = verdict_of(tmp_path)["uniqueness"]
-        assert line.answer == "caution"
-        assert line.value == pytest.approx(0.75)
+        assert (line.answer, line.value) == ("caution", pytest.approx(0.75))
         assert ("at least 75 %" in line.says) != exact
         assert "at most 0.05" in line.says
         assert line.missing == "No adversary was trained from it."
@@ -413,23 +401,18 @@ class TestNotices:
         file.write_text(yaml.safe_dump({"version": 1, "deciders": list(deciders)}))
         return verdict_of(folder, deciders=file)
 
-    @pytest.mark.parametrize(
-        ("threshold", "below", "above"),
-        [
-            (0.5, "noticed", "not noticed"),
-            (0.7, "not noticed", "noticed"),
-            (0.6, "not shown", "not shown"),
-        ],
-    )
-    def test_side_of_the_threshold(
-        self, tmp_path: Path, threshold: float, below: str, above: str
-    ) -> None:
-        for follows, answer, side in (("below", below, "above"), ("above", above, "below")):
-            line = self.card(tmp_path, decider(threshold=threshold, follows=follows))["notices"]
-            assert line.answer == answer
-            assert line.value == pytest.approx(0.6, abs=0.02)
-            assert f"{side} {threshold} is misleading attention" in line.says
-            assert "area under ROC of 0.90" in line.says
+    @pytest.mark.parametrize("follows", ["below", "above"])
+    @pytest.mark.parametrize("threshold", [0.5, 0.6, 0.7])
+    def test_side_of_the_threshold(self, tmp_path: Path, threshold: float, follows: str) -> None:
+        """The measure is 0.6; the decider names the side at which attention is followed."""
+        line = self.card(tmp_path, decider(threshold=threshold, follows=follows))["notices"]
+        noticed = (threshold < 0.6) == (follows == "below")
+        answer = "not shown" if threshold == 0.6 else "noticed" if noticed else "not noticed"
+        assert line.answer == answer
+        assert line.value == pytest.approx(0.6, abs=0.02)
+        side = {"below": "above", "above": "below"}[follows]
+        assert f"{side} {threshold} is misleading attention" in line.says
+        assert "area under ROC of 0.90" in line.says
 
     def test_other_kinds_are_not_calibrated(self, tmp_path: Path) -> None:
         problems = ("pairs", "tagging", "tests.tasks.sentences.Sentences")
@@ -469,18 +452,14 @@ class TestWords:
         return verdict_of(folder)
 
     @pytest.mark.parametrize(
-        ("tau", "own", "answer", "items"),
-        [
-            (0.9, 0.3, "yes", "words"),
-            (0.8, 0.3, "not shown", "states"),
-            (0.4, 0.9, "no", "states"),
-            (0.0, 1.0, "yes", "words"),
-        ],
+        ("tau", "own", "answer"),
+        [(0.9, 0.3, "yes"), (0.8, 0.3, "not shown"), (0.4, 0.9, "no"), (0.0, 1.0, "yes")],
     )
     def test_decide_what_the_lines_speak_of(
-        self, tmp_path: Path, tau: float, own: float, answer: str, items: str
+        self, tmp_path: Path, tau: float, own: float, answer: str
     ) -> None:
         card = self.card(tmp_path, tau + 0.05 * np.random.default_rng(0).normal(size=100), own)
+        items = "words" if answer == "yes" else "states"
         assert card["words"].answer == answer
         assert f"smallest set of {items} that" in card["smallest_set"].question
         assert card["ranks"].question == RULES["ranks"]["question"][items]
@@ -499,10 +478,9 @@ def test_holm_over_the_lines(tmp_path: Path) -> None:
     """Answers agree with p-values adjusted by hand, and with the intervals that are shown."""
     shown = set()
     for seed, ratio in enumerate(np.linspace(0.7, 1.0, 12)):
-        folder = tmp_path / str(seed)
-        faithfulness(folder, comprehensiveness(120, ratio, 0.25, seed))
+        folder, random = tmp_path / str(seed), np.random.default_rng(seed)
+        ranks(folder, comprehensiveness(120, ratio, 0.25, seed))
         write(folder, "decision_flip", flips(120, seed))
-        random = np.random.default_rng(seed)
         tau = {"tau_erasure_deletion": 0.9 + 0.3 * random.normal(size=60)}
         write(folder, "state_token_agreement", tau | {"hidden_token_attribution": np.full(60, 0.5)})
         card = verdict_of(folder)
@@ -549,12 +527,8 @@ class TestCaveat:
         keys["position"] = np.tile(np.arange(tokens), texts)
         return {"label": label, "prediction": prediction, **keys}
 
-    @pytest.mark.parametrize(
-        ("better", "tokens", "said"), [(4, 1, True), (20, 1, False), (9, 3, True)]
-    )
-    def test_majority_class_by_a_loop(
-        self, tmp_path: Path, better: int, tokens: int, said: bool
-    ) -> None:
+    @pytest.mark.parametrize(("better", "tokens"), [(4, 1), (20, 1), (9, 3)])
+    def test_majority_class_by_a_loop(self, tmp_path: Path, better: int, tokens: int) -> None:
         """Difference of accuracy and share, paired, of resampled texts with all their tokens."""
         rows = self.labelled(better, tokens=tokens)
         write(tmp_path, "predictions", rows, classes=["bad", "good", "mixed"])
@@ -568,7 +542,7 @@ class TestCaveat:
             drawn = [x for text in random.integers(0, texts, texts) for x in of_text[text]]
             replicates.append(sum(drawn) / len(drawn))
         low, high = np.quantile(replicates, [0.025, 0.975])
-        assert (low <= 0) == said
+        assert (low <= 0) == (better != 20)
         accuracy = np.mean(rows["prediction"] == rows["label"])
         share = np.mean(rows["label"] == largest)
         expected = (
@@ -576,7 +550,7 @@ class TestCaveat:
             f'accuracy is {accuracy:.2f}, that of always saying "{["bad", "good", "mixed"][largest]}" '
             f"{share:.2f} (difference {accuracy - share:.2f} [{low:.2f}, {high:.2f}])."
         )
-        assert verdict_of(tmp_path).caveat == expected * said
+        assert verdict_of(tmp_path).caveat == expected * (better != 20)
 
     def test_few_texts_and_texts_without_labels_show_nothing(self, tmp_path: Path) -> None:
         for texts in (29, 30):
@@ -626,9 +600,7 @@ class TestWithoutRecords:
         (tmp_path / "fit.yaml").write_text("model: {class_path: attnlight.tasks.ChunkTagger}\n")
         card = verdict_of(tmp_path)
         assert card["ranks"].command == f"attnlight test {tmp_path} --tests card"
-        faithfulness(tmp_path, comprehensiveness(), methods={})
-        card = verdict_of(tmp_path)
-        command = shlex.split(card["ranks"].command)
+        command = shlex.split(ranks(tmp_path, comprehensiveness(), methods={}).command)
         option, methods = command[5].split("=")
         assert command[:5] == ["attnlight", "test", str(tmp_path), "--tests", "faithfulness"]
         assert option == "--trainer.callbacks.methods"
@@ -636,41 +608,39 @@ class TestWithoutRecords:
         assert given == [name.removesuffix("_by_size") for name in METHODS]
         options = ["keep_opposing=True", "max_instances=500"]
         assert command[6:] == [*(f"--trainer.callbacks.{o}" for o in options), "--overwrite"]
-        assert card["smallest_set"].command == (
-            f"attnlight test {tmp_path} --tests decision_flip --trainer.callbacks.unopposed=True"
-        )
+        option = "--trainer.callbacks.unopposed=True"
+        expected = f"attnlight test {tmp_path} --tests decision_flip {option}"
+        assert verdict_of(tmp_path)["smallest_set"].command == expected
 
     def test_on_another_corpus(self, tmp_path: Path) -> None:
         (tmp_path / "fit.yaml").write_text("{}\n")
-        faithfulness(tmp_path, comprehensiveness())
+        ranks(tmp_path, comprehensiveness())
         card = verdict_of(tmp_path, "reviews")
         assert card["ranks"].answer == "not measured"
-        assert card["ranks"].command == (
-            f"attnlight test -c {tmp_path / 'test-reviews.yaml'} --tests card"
-        )
+        command = f"attnlight test -c {tmp_path / 'test-reviews.yaml'} --tests card"
+        assert card["ranks"].command == command
         assert card.heading.endswith("On reviews.")
 
     def test_records_of_two_checkpoints_are_refused(self, tmp_path: Path) -> None:
-        faithfulness(tmp_path, comprehensiveness(), checkpoint="best.ckpt")
+        ranks(tmp_path, comprehensiveness(), checkpoint="best.ckpt")
         write(tmp_path, "decision_flip", flips(), checkpoint="best.ckpt", checkpoint_hash="other")
         with pytest.raises(InputError, match="different versions of best"):
             verdict_of(tmp_path)
 
 
 def test_the_same_words_in_the_file_and_for_loggers(tmp_path: Path) -> None:
-    faithfulness(tmp_path, comprehensiveness())
+    ranks(tmp_path, comprehensiveness())
     card = verdict_of(tmp_path)
     card.write(tmp_path / "report")
     written = json.loads((tmp_path / "report/verdict.json").read_text("utf-8"))
     assert written["checkpoint"] == "abc"
     assert [line["text"] for line in written["lines"]] == list(map(str, card.lines))
     said = card.summary()
-    for line in card.lines:
-        assert said[f"verdict/{line.name}_text"] == str(line)
-        assert said[f"verdict/{line.name}_answer"] == line.answer
     assert said["verdict/ranks_value"] == card["ranks"].value
     assert "verdict/words_value" not in said
     for line in card.lines:
+        assert said[f"verdict/{line.name}_text"] == str(line)
+        assert said[f"verdict/{line.name}_answer"] == line.answer
         assert " ".join(str(line).split()) in " ".join(str(card).split())
 
 
@@ -707,7 +677,7 @@ def test_the_guide_has_the_rules() -> None:
 def test_cards_side_by_side(tmp_path: Path) -> None:
     folders = [tmp_path / name / "run" for name in ("a", "b")]
     for folder, ratio in zip(folders, (0.3, 0.95), strict=True):
-        faithfulness(folder, comprehensiveness(ratio=ratio))
+        ranks(folder, comprehensiveness(ratio=ratio))
         write(folder, "predictions", {"label": np.zeros(20, np.int64)})
     assert write_comparison(folders, tmp_path / "out")
     text = (tmp_path / "out/tables/cards.csv").read_text(encoding="utf-8")

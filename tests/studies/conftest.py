@@ -1,7 +1,5 @@
 """A study whose runs are replaced by fakes, so that it takes a second."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable
@@ -103,9 +101,8 @@ def lab_of_fakes(folder: Path, patch: pytest.MonkeyPatch) -> Lab:
     patch.setenv("FAKE_CALLS", str(folder / "calls"))
     patch.setattr(cli, "ProcessExecutor", fake.Here)
     patch.setattr(job, "main", fake.main)
-    patch.setattr(
-        "attnlight.studies.job.gc.collect", lambda: 0
-    )  # a second each, and fakes leave nothing behind
+    # A second each, and fakes leave nothing behind.
+    patch.setattr("attnlight.studies.job.gc.collect", lambda: 0)
     patch.setattr("attnlight.report.study.write_study", lambda folder: [])
     return Lab(folder, folder / "calls")
 

@@ -5,8 +5,6 @@ run whose fit fails (in the study `FAKE_FAILS_IN`, if that is set), `FAKE_BREAKS
 `FAKE_CHECKPOINT` is a checkpoint to copy, `FAKE_CORPUS` the fingerprint in records of test texts; commands are added to `FAKE_CALLS`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -23,9 +21,9 @@ import numpy as np
 import pytest
 
 from attnlight.errors import InputError
-from attnlight.records import ShardWriter, merge_shards
 from attnlight.storage.files import write_text
 from attnlight.studies import job
+from tests.report.fake import write_record
 from tests.studies.fake_records import write_records
 
 TEXTS = 10
@@ -37,11 +35,8 @@ def option(arguments: Sequence[str], name: str) -> str | None:
 
 
 def record(path: Path, columns: dict[str, np.ndarray], **about: object) -> None:
-    shard = ShardWriter(path.with_suffix(".arrow"))
-    rows = np.stack([np.arange(TEXTS), np.zeros(TEXTS, np.int64)], axis=1)
-    shard.add(rows, columns)
-    shard.close()
-    merge_shards([shard.path], path, metadata={"classes": ["no", "yes"], **about})
+    keys = {"index": np.arange(TEXTS), "position": np.zeros(TEXTS, np.int64)}
+    write_record(path, keys | columns, classes=["no", "yes"], **about)
 
 
 def measured(folder: Path, names: dict[str, str], **about: object) -> None:
@@ -54,11 +49,9 @@ def measured(folder: Path, names: dict[str, str], **about: object) -> None:
         js = np.linspace(0.1, 0.5, TEXTS)
         frontier = {"frontier_js": np.stack([js, js + 0.1], axis=1)}
         if "test" in names["predictions"]:
-            record(
-                folder / "records/test/adversarial_attention.parquet",
-                {"worst_js": js, "prediction": prediction} | frontier,
-                frontier_epsilons=[0.1, 1.0],
-            )
+            worst = {"worst_js": js, "prediction": prediction} | frontier
+            path = folder / "records/test/adversarial_attention.parquet"
+            record(path, worst, frontier_epsilons=[0.1, 1.0])
         return
     columns = {
         "prediction": prediction,
@@ -72,9 +65,8 @@ def measured(folder: Path, names: dict[str, str], **about: object) -> None:
 def fit(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     root, experiment, run = (option(arguments, name) for name in ("root", "experiment", "run"))
     folder = Path(root or "", experiment or "", run or "")
-    if run == environment.get("FAKE_FAILS") and experiment in environment.get(
-        "FAKE_FAILS_IN", str(experiment)
-    ):
+    fails_in = environment.get("FAKE_FAILS_IN", str(experiment))
+    if run == environment.get("FAKE_FAILS") and experiment in fails_in:
         raise InputError("the disk is on fire.")
     if "--overwrite" in arguments:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,5 @@
 """Records of a tagger that a random generator made up."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study of taggers should collect, found by loops over the records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,13 +10,8 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from attnlight.records import read_record
 
-SUMS = (
-    "attention_js",
-    "attention_js_mean",
-    "attention_js_share",
-    "attention_tau",
-    "prediction_tvd",
-)
+SUMS = ("attention_js", "attention_js_mean", "attention_js_share", "attention_tau")
+SUMS += ("prediction_tvd",)
 OF_VARIANTS = (*SUMS, "nll_base", "agree", "choices", "tau_rows", "attention_js_heads")
 
 
@@ -65,14 +58,10 @@ def expected(
         "tokens": len(measured),
         "correct": sum(token["prediction"] == token["label"] for token in measured),
         "nll_gold": sum(loss(token, "label") for token in measured),
-        "gold": None,
-        "found": None,
-        "matched": None,
-    }
+    } | dict.fromkeys(("gold", "found", "matched"))
     if whole:
-        gold, own = (
-            chunks([int(t[n]) for t in sentence], classes) for n in ("label", "prediction")
-        )
+        tags = [[int(token[name]) for token in sentence] for name in ("label", "prediction")]
+        gold, own = (chunks(each, classes) for each in tags)
         found |= {"gold": len(gold), "found": len(own), "matched": len(gold & own)}
     if base:
         return found | dict.fromkeys(OF_VARIANTS)
@@ -85,6 +74,6 @@ def expected(
         "tau_rows": sum(not math.isnan(token["attention_tau"]) for token in measured),
         "attention_js_heads": [
             sum(token["attention_js_heads"][head] for token in measured)
-            for head in range(len(sentence[0]["attention_js_heads"]))
+            for head, _ in enumerate(sentence[0]["attention_js_heads"])
         ],
     }

@@ -1,7 +1,5 @@
 """Collected results of classifiers, of taggers and of a custom problem."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,12 +14,12 @@ import torch
 import yaml
 
 from attnlight.problems import problem_class
-from attnlight.records import ShardWriter, merge_shards
 from attnlight.statistics.frontier import thinned
 from attnlight.storage.files import read_yaml
 from attnlight.studies import state
 from attnlight.studies.collect import CLUSTERS, collect
 from attnlight.studies.instances import read_instances
+from tests.report.fake import write_record
 from tests.studies.conftest import MINIMAL, Lab
 from tests.studies.fake_records import CLASSES
 
@@ -54,12 +52,8 @@ def test_entries_of_the_study(
     assert best["kl"].pop("run").startswith("adversary-kl-l0.0")
     assert best.pop("kl") == {"term": "kl", "reached": True}
     assert [selected["lambda"] for selected in best.values()] == [2.1] * (name == "tokens")
-    assert collected == expected | {
-        "schema": 1,
-        "study": "tiny",
-        "experiment": Path(content["experiment"]).stem,
-        "classes": classes,
-    }
+    about = {"experiment": Path(content["experiment"]).stem, "classes": classes}
+    assert collected == expected | {"schema": 1, "study": "tiny"} | about
 
 
 NOTHING = dict.fromkeys(("term", "lambda", "context", "head", "told_by", "epochs", "heads"))
@@ -69,15 +63,14 @@ VARIANT = GUIDED | {"guide": None}
 OF_TOKENS = {"epochs": 7, "heads": [2, 1, 0]}
 
 
+OF_KL = {"role": "adversary", "seed": 1, "term": "kl", "lambda": 0.06}
+
+
 @pytest.mark.parametrize(
     ("study", "name", "expected"),
     [
         ("texts", "guide-adversary-s0", GUIDED),
-        (
-            "texts",
-            "adversary-kl-l0.06-s1",
-            VARIANT | {"role": "adversary", "seed": 1, "term": "kl", "lambda": 0.06},
-        ),
+        ("texts", "adversary-kl-l0.06-s1", VARIANT | OF_KL),
         ("tokens", "guide-adversary-tokens-s0", GUIDED | {"context": "tokens"} | OF_TOKENS),
         ("tokens", "uniform-h2-s0", VARIANT | {"role": "uniform", "head": 2} | OF_TOKENS),
     ],
@@ -133,10 +126,8 @@ def test_rows_and_validation_of_texts(done: Done) -> None:
 def test_worst_case_may_be_measured_on_some_texts_only(lab: Lab) -> None:
     assert lab.run(MINIMAL) == 0
     path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
-    shard = ShardWriter(path.with_suffix(".arrow"))
-    shard.add(np.array([[2, 0], [7, 0]]), {"worst_js": np.array([0.2, 0.7])})
-    shard.close()
-    merge_shards([shard.path], path, metadata={"classes": ["no", "yes"]})
+    some = {"index": np.array([2, 7]), "position": np.zeros(2, np.int64)}
+    write_record(path, some | {"worst_js": np.array([0.2, 0.7])}, classes=["no", "yes"])
     found = read_instances(lab.study_folder(MINIMAL), lab.runs(MINIMAL)["base-s0"], "test")
     worst = found.rows()["worst_js"]
     assert np.flatnonzero(~np.isnan(worst)).tolist() == [2, 7]
@@ -157,18 +148,13 @@ def test_a_thinned_frontier_keeps_its_shape() -> None:
 class TestCustomProblem:
     """A problem that gives each sentence of a text a class."""
 
-    ROWS = np.array(
-        [(index, k) for index, sentences in ((3, 2), (5, 1), (9, 3)) for k in range(sentences)]
-    )
+    INDEX, POSITION = np.array([3, 3, 5, 9, 9, 9]), np.array([0, 1, 0, 0, 1, 2])
     LABEL = np.array([0, 1, 2, 1, 1, 0])
     BASE = np.array([0, 1, 1, 1, 0, 0])
 
-    def write(self, run: Path, file: str, **columns: np.ndarray) -> None:
-        (run / "records").mkdir(parents=True, exist_ok=True)
-        shard = ShardWriter((run / file).with_suffix(".arrow"))
-        shard.add(self.ROWS, columns)
-        shard.close()
-        merge_shards([shard.path], run / file, metadata={"classes": ["a", "b", "c"]})
+    def write(self, path: Path, **columns: np.ndarray) -> None:
+        rows = {"index": self.INDEX, "position": self.POSITION} | columns
+        write_record(path, rows, classes=["a", "b", "c"])
 
     @pytest.mark.parametrize("named", [True, False])
     def test_is_collected_by_text(self, lab: Lab, named: bool) -> None:
@@ -180,18 +166,19 @@ class TestCustomProblem:
         folder = lab.study_folder(MINIMAL | {"experiment": "toy.yaml", "uniform": {"seeds": [0]}})
         uniform_prediction = np.array([0, 0, 2, 1, 0, 0])
         js, tvd = np.linspace(0.1, 0.6, 6), np.full(6, 0.25)
-        for run, prediction in (("base-s0", self.BASE), ("uniform-s0", uniform_prediction)):
-            (folder.path / run).mkdir(parents=True)
-            torch.save({"epoch": 1}, (folder.path / run) / "best.ckpt")
-            ((folder.path / run) / "status.json").write_text('{"state": "finished", "epochs": 2}')
+        for name, prediction in (("base-s0", self.BASE), ("uniform-s0", uniform_prediction)):
+            run = folder.path / name
+            run.mkdir(parents=True)
+            torch.save({"epoch": 1}, run / "best.ckpt")
+            (run / "status.json").write_text('{"state": "finished", "epochs": 2}')
             for stage in ("val/{}" if named else "val/{}-1", "test/{}"):
-                path = f"records/{stage}.parquet"
+                path = f"{run}/records/{stage}.parquet"
                 columns = {"label": self.LABEL, "prediction": prediction}
-                self.write((folder.path / run), path.format("predictions"), **columns)
-                if run != "base-s0":
+                self.write(Path(path.format("predictions")), **columns)
+                if name != "base-s0":
                     columns = {"prediction": prediction, "base_prediction": self.BASE}
                     columns |= {"attention_js": js, "prediction_tvd": tvd}
-                    self.write((folder.path / run), path.format("base_divergence"), **columns)
+                    self.write(Path(path.format("base_divergence")), **columns)
         assert collect(folder)
 
         collected = json.loads((folder.path / "study.json").read_text())
@@ -201,10 +188,8 @@ class TestCustomProblem:
         assert uniform["validation"]["attention_js"] == pytest.approx(js.mean())
         table = pq.read_table(folder.path / "study.parquet")
         assert table.schema.names == ["run", *CLUSTERS.names]
-        rows = [row for row in table.to_pylist() if row["run"] == "uniform-s0"]
-        assert [row["index"] for row in rows] == [3, 5, 9]
-        assert [row["tokens"] for row in rows] == [2, 1, 3]
-        assert [row["correct"] for row in rows] == [1, 1, 2]
-        assert [row["agree"] for row in rows] == [1, 0, 3]
-        assert [row["attention_js"] for row in rows] == pytest.approx([0.3, 0.3, 1.5])
-        assert {row["gold"] for row in rows} == {None}, "the problem has no chunks to count"
+        rows = table.to_pandas().query("run == 'uniform-s0'")
+        counts = rows[["index", "tokens", "correct", "agree"]].to_numpy()
+        assert counts.T.tolist() == [[3, 5, 9], [2, 1, 3], [1, 1, 2], [1, 0, 3]]
+        assert rows["attention_js"].tolist() == pytest.approx([0.3, 0.3, 1.5])
+        assert rows["gold"].isna().all(), "the problem has no chunks to count"

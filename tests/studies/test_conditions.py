@@ -1,7 +1,5 @@
 """Studies under several conditions, each in a folder of its own; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,14 +8,13 @@ import pytest
 
 from tests.studies.conftest import MARKED, MINIMAL, Lab
 
-CONDITIONS: dict[str, Any] = {
-    name: value for name, value in MARKED.items() if name != "options"
-} | {
+CONDITIONS: dict[str, Any] = MARKED | {
+    "options": None,
     "conditions": {
         "tokens": {},
         "marked": {"options": {"data": {"target": "marked", "pos": False}}},
         "text": {"base": {"options": {"model": {"net": {"readout": "text"}}}}},
-    }
+    },
 }
 
 
@@ -39,16 +36,11 @@ class TestConditions:
         names = list(CONDITIONS["conditions"])
         assert [name for _, name in lab.started()].count("base-s0") == 3 * len(names)
         assert compared == [{n: lab.root / f"tiny-{n}" for n in names} | {"": lab.root / "tiny"}]
-        told = {}
-        for name in names:
+        told = {"tokens": ("tokens", "study", True), "marked": ("marked", "study", False)}
+        for name, expected in (told | {"text": ("tokens", "text", True)}).items():
             held = json.loads((lab.root / f"tiny-{name}/study.json").read_text())
             assert (held["study"], held["options"]) == (f"tiny-{name}", name)
-            told[name] = held["target"], held["readout"], held["pos"]
-        assert told == {
-            "tokens": ("tokens", "study", True),
-            "marked": ("marked", "study", False),
-            "text": ("tokens", "text", True),
-        }
+            assert (held["target"], held["readout"], held["pos"]) == expected
         lab.calls()
         assert lab.run(CONDITIONS, "--name=other", "--only=base") == 0
         assert len(compared) == 1, "no adversary is there"
@@ -69,9 +61,8 @@ class TestConditions:
     def test_dry_run_lists_all(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
         assert lab.run(CONDITIONS, "--dry-run") == 0
         printed = capsys.readouterr().out
-        assert [line for line in printed.splitlines() if "/" in line] == [
-            f"{lab.root}/tiny-{name}" for name in CONDITIONS["conditions"]
-        ]
+        folders = [f"{lab.root}/tiny-{name}" for name in CONDITIONS["conditions"]]
+        assert [line for line in printed.splitlines() if "/" in line] == folders
         assert printed.count("3 runs of 3") == 3
 
     def test_of_classifiers_are_not_compared(

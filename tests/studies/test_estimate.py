@@ -1,7 +1,5 @@
 """How long a study takes: what a dry run prints, what is timed, and what is made of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -64,31 +62,24 @@ class TestDryRun:
         assert "seed-b0-s1 seed failed base-s0 at most 1.8 min" in lines
         assert lines[-1].startswith("seed, guide, adversary: estimated")
         assert sorted(lab.root.rglob("*")) == before
-        assert json.loads((lab.root / "tiny/plan.json").read_text())["runs"].keys() == (
-            lab.runs(ALL_ROLES).keys()
-        )
+        planned = json.loads((lab.root / "tiny/plan.json").read_text())["runs"]
+        assert planned.keys() == lab.runs(ALL_ROLES).keys()
         assert lab.run(more, "--dry-run", "--only=uniform") == 0
         printed = capsys.readouterr()
         assert printed.err == "", "nothing is left to time"
         assert printed.out.endswith("2 runs of 13; one at a time: 30 s\n")
 
-    @pytest.mark.parametrize(
-        ("failing", "roles"),
-        [("base-s0", "base, uniform, seed, guide, adversary"), ("guide-adversary-s0", "guide")],
-    )
     def test_says_why_a_role_could_not_be_timed(
-        self,
-        lab: Lab,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-        failing: str,
-        roles: str,
+        self, lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("FAKE_FAILS", failing)
-        assert lab.run(ALL_ROLES, "--dry-run") == 0
-        *_, total, last = capsys.readouterr().out.splitlines()
-        assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
-        assert (roles == "guide") == total.startswith("base, uniform, seed, adversary: estimated")
+        every = "base, uniform, seed, guide, adversary"
+        for failing, roles in (("base-s0", every), ("guide-adversary-s0", "guide")):
+            monkeypatch.setenv("FAKE_FAILS", failing)
+            assert lab.run(ALL_ROLES, "--dry-run") == 0
+            *_, total, last = capsys.readouterr().out.splitlines()
+            assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
+            others = total.startswith("base, uniform, seed, adversary: estimated")
+            assert others == (roles == "guide")
 
 
 def test_runs_wait_for_what_they_need_and_for_each_other() -> None:
@@ -128,53 +119,40 @@ class Clocked(pl.LightningModule):
 class TestBatchTimer:
     """Of 20 training and 10 evaluation batches, 50 s an epoch."""
 
+    QUIET = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+
     def run(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str, **options: Any
     ) -> tuple[float, float]:
         """Seconds that ran, and those that were omitted."""
-        clocked, quiet = Clocked(), dict.fromkeys(("logger", "enable_checkpointing"), False)
+        clocked, given = Clocked(), {"default_root_dir": folder, "num_sanity_val_steps": 0}
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clocked.now))
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            default_root_dir=folder,
-            callbacks=[BatchTimer()],
-            num_sanity_val_steps=0,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            **quiet,
-            **options,
-        )
+        given |= dict.fromkeys(self.QUIET, False) | options
+        trainer = pl.Trainer(accelerator="cpu", callbacks=[BatchTimer()], **given)
         batches = [DataLoader(range(number)) for number in (20, 10)]  # type: ignore[arg-type]
         getattr(trainer, verb)(clocked, *(batches if verb == "fit" else batches[1:]))
         return clocked.now, float((folder / "omitted_seconds").read_text())
 
     @pytest.mark.parametrize(
-        ("verb", "options", "ran", "total"),
+        ("verb", "options", "seconds"),
         [
-            ("fit", {"max_epochs": 6}, 30, 300),
-            ("fit", {"max_epochs": 1}, 15, 50),
-            ("fit", {"max_epochs": 4, "limit_train_batches": 0.5}, 30, 120),
-            ("fit", {"max_epochs": 4, "limit_train_batches": 3, "limit_val_batches": 0}, 12, 24),
-            ("validate", {}, 5, 10),
-            ("test", {}, 5, 10),
+            ("fit", {"max_epochs": 6}, (30, 270)),
+            ("fit", {"max_epochs": 1}, (15, 35)),
+            ("fit", {"max_epochs": 4, "limit_train_batches": 0.5}, (30, 90)),
+            ("fit", {"max_epochs": 4, "limit_train_batches": 3, "limit_val_batches": 0}, (12, 12)),
+            ("fit", {"max_epochs": -1, "max_steps": 9}, None),
+            ("validate", {}, (5, 5)),
+            ("test", {}, (5, 5)),
         ],
     )
     def test_of_a_verb(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        verb: str,
-        options: dict[str, Any],
-        ran: float,
-        total: float,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, options: Any, seconds: Any
     ) -> None:
-        assert self.run(tmp_path, monkeypatch, verb, **options) == (ran, total - ran)
-
-    def test_epochs_without_a_limit_are_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with pytest.raises(InputError, match="max_epochs"):
-            self.run(tmp_path, monkeypatch, "fit", max_epochs=-1, max_steps=9)
+        if seconds is not None:
+            assert self.run(tmp_path, monkeypatch, verb, **options) == seconds
+            return
+        with pytest.raises(InputError, match="max_epochs"):  # epochs without a limit
+            self.run(tmp_path, monkeypatch, verb, **options)
 
 
 @pytest.mark.slow

@@ -3,8 +3,6 @@
 What is collected of tokens is compared with loops over the records.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -33,14 +31,9 @@ Done = Callable[[str], tuple[Lab, dict[str, Any]]]
 
 def scores(label: np.ndarray, prediction: np.ndarray, classes: int) -> dict[str, Any]:
     """Measures of texts of which a base said no more."""
-    found = Instances(
-        columns={"prediction": prediction},
-        label=label,
-        classes=[str(number) for number in range(classes)],
-        starts=np.arange(len(label)),
-        values={"correct": prediction == label},
-        several_instances=False,
-    ).measures()
+    names, starts = [str(number) for number in range(classes)], np.arange(len(label))
+    values = {"correct": prediction == label}
+    found = Instances({"prediction": prediction}, label, names, starts, values, False).measures()
     assert (found.pop("attention_js"), found.pop("prediction_tvd")) == (None, None)
     return found
 
@@ -51,25 +44,16 @@ def test_scores_are_those_of_torchmetrics(classes: int) -> None:
     label, prediction = random.integers(0, classes, (2, 200))
     found = scores(label, prediction, classes)
     p, t = torch.from_numpy(prediction), torch.from_numpy(label)
-    assert found["accuracy"] == pytest.approx(
-        multiclass_accuracy(p, t, classes, average="micro").item()
-    )
-    assert found["macro_f1"] == pytest.approx(
-        multiclass_f1_score(p, t, classes, average="macro").item()
-    )
-    if classes == 2:
-        assert found["f1"] == pytest.approx(binary_f1_score(p, t).item())
-    else:
-        assert found["f1"] is None
+    micro = multiclass_accuracy(p, t, classes, average="micro").item()
+    macro = multiclass_f1_score(p, t, classes, average="macro").item()
+    assert (found["accuracy"], found["macro_f1"]) == pytest.approx((micro, macro))
+    expected = pytest.approx(binary_f1_score(p, t).item()) if classes == 2 else None
+    assert found["f1"] == expected
 
 
 def test_unmeasured_text_is_a_miss() -> None:
     found = scores(np.array([1, 1, 0]), np.array([1, -1, 0]), 2)
-    assert found == {
-        "accuracy": pytest.approx(2 / 3),
-        "macro_f1": pytest.approx((2 / 3 + 1) / 2),
-        "f1": pytest.approx(2 / 3),
-    }
+    assert found == pytest.approx({"accuracy": 2 / 3, "macro_f1": (2 / 3 + 1) / 2, "f1": 2 / 3})
 
 
 @pytest.mark.parametrize(("name", "group"), [("tokens", None), ("tokens", 10), ("marked", 1)])

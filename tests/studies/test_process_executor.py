@@ -1,7 +1,5 @@
 """Jobs in processes of their own, and what becomes of those that are killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """What a study refuses, in one sentence; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import os
 import resource
 import threading
@@ -51,13 +49,13 @@ class TestPlan:
     def test_what_killed_ones_left_half_written_goes(self, lab: Lab) -> None:
         """Each with the lock under which it is written: another study may be writing the plan."""
         lab.root.mkdir()
-        names = [".study.json.ab_cdefg", ".study.parquet.01234567", ".plan.json.ab_cdefg"]
-        for name in names:
+        plan = ".plan.json.ab_cdefg"
+        for name in (".study.json.ab_cdefg", ".study.parquet.01234567", plan):
             (lab.root / name).write_text("half")
         with exclusive(lab.root / ".lock-collect", leftovers="study.*"):
-            assert {path.name for path in lab.root.iterdir()} == {names[2], ".lock-collect"}
+            assert {path.name for path in lab.root.iterdir()} == {plan, ".lock-collect"}
         join_plan(lab.root, {})
-        assert not (lab.root / names[2]).exists()
+        assert not (lab.root / plan).exists()
 
     def test_studies_keep_each_others_runs(self, lab: Lab) -> None:
         join_plan(lab.root, {"a": "1"})
@@ -166,8 +164,6 @@ def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
     assert "too large" in capsys.readouterr().err
     assert not (folder / "study.parquet").exists()
-    assert lab.study_folder(PAIR).state(uniform) != "finished", (
-        "nothing half-written is taken for done"
-    )
+    assert lab.study_folder(PAIR).state(uniform) != "finished", "half-written is not done"
     assert lab.run(PAIR) == 0
     assert lab.study_folder(PAIR).state(uniform) == "finished"

@@ -1,7 +1,5 @@
 """What is done, what is left out, and what becomes of failures; the runs are stand-ins."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -53,13 +51,8 @@ def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert not list(lab.root.rglob("last.ckpt"))
     # F1 of lambda 0.05 is higher, and both are far enough.
     assert guide_run(lab) == "adversary-kl-l0.05-s0"
-    collected = lab.collected()
-    assert collected["selected"] == {
-        "run": "adversary-kl-l0.05-s0",
-        "term": "kl",
-        "lambda": 0.05,
-        "reached": True,
-    }
+    collected, chosen = lab.collected(), {"term": "kl", "lambda": 0.05, "reached": True}
+    assert collected["selected"] == chosen | {"run": "adversary-kl-l0.05-s0"}
     assert lab.run(ALL_ROLES) == 0
     assert lab.calls() == [], "what is done is not done again"
     assert lab.collected() == collected
@@ -180,12 +173,8 @@ def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     assert guide_run(lab) == "adversary-kl-l0.06-s0"
     lab.calls()
     assert lab.run(ALL_ROLES) == 0
-    started = lab.started()
-    assert {name for _, name in started} == {
-        "adversary-kl-l0.05-s0",
-        "adversary-kl-l0.05-s1",
-        "guide-adversary-s0",
-    }
+    told = {"adversary-kl-l0.05-s0", "adversary-kl-l0.05-s1", "guide-adversary-s0"}
+    assert {name for _, name in lab.started()} == told
     assert guide_run(lab) == "adversary-kl-l0.05-s0"
 
 
@@ -253,11 +242,11 @@ def test_why_a_job_failed_and_whether_it_is_tried_again(
 
 def test_a_package_without_torch_and_without_other_names() -> None:
     """A job starts as a module of the package, which must not have imported it."""
-    command = (
-        "import sys, attnlight.studies as studies\n"
-        "assert not {'torch', 'attnlight.studies.job'} & set(sys.modules)\n"
-        "assert not hasattr(studies, 'run_studies')\n"
-    )
+    command = """
+import sys, attnlight.studies as studies
+assert not {'torch', 'attnlight.studies.job'} & set(sys.modules)
+assert not hasattr(studies, 'run_studies')
+"""
     subprocess.run([sys.executable, "-c", command], check=True)
 
 

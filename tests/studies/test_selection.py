@@ -1,5 +1,7 @@
 """Which adversary measures on validation choose."""
 
+from typing import Any
+
 import pytest
 
 from attnlight.studies.plan import PlannedRun
@@ -13,12 +15,11 @@ def adversaries(**weights: Seeds) -> tuple[list[PlannedRun], dict[str, Measures]
     runs: list[PlannedRun] = []
     measures: dict[str, Measures] = {}
     for name, seeds in weights.items():
+        told: dict[str, Any] = {"term": "kl", "lambda_": int(name[1:]) / 100}
         for seed, (f1, js, tvd) in enumerate(seeds):
-            weight = int(name[1:]) / 100
-            run = PlannedRun(f"{name}-s{seed}", "adversary", seed, term="kl", lambda_=weight)
-            runs.append(run)
+            runs.append(PlannedRun(f"{name}-s{seed}", "adversary", seed, **told))
             own: Measures = {"f1": f1, "macro_f1": 0.0, "accuracy": 0.0}
-            measures[run.name] = own | {"attention_js": js, "prediction_tvd": tvd}
+            measures[runs[-1].name] = own | {"attention_js": js, "prediction_tvd": tvd}
     return runs, measures
 
 
@@ -47,15 +48,11 @@ def test_the_second_lambda_is_chosen(weights: dict[str, Seeds], reached: bool) -
     assert (found.guide_run(0), found.guide_run(7)) == ("l2-s0", "l2-s0")
 
 
-def test_macro_f1_of_more_than_two_classes() -> None:
+def test_macro_f1_of_more_than_two_classes_and_nothing_to_choose_from() -> None:
     runs, measures = adversaries(l1=[(0.9, 0.5, 0)], l2=[(0.8, 0.5, 0)])
     for name, macro in (("l1-s0", 0.1), ("l2-s0", 0.2)):
         measures[name] |= {"f1": None, "macro_f1": macro}
     found = select(runs, measures)
     assert found is not None
     assert found.lambda_ == 0.02
-
-
-def test_nothing_to_choose_from() -> None:
-    assert select([], {}) is None
-    assert select(*adversaries(l0=[(0.9, 0.5, 0)])) is None
+    assert select([], {}) is select(*adversaries(l0=[(0.9, 0.5, 0)])) is None

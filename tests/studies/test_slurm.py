@@ -1,7 +1,5 @@
 """A study on a real cluster of one node: `tests/studies/slurm.sh python -m pytest -m slurm`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -17,12 +17,7 @@ from tests.commands import CONFIGS, CPU, QUIET
 from tests.test_configs import read
 
 SWEEPS = sorted((CONFIGS / "sweeps").glob("*.yaml"))
-TASKS = {
-    "adversary": "AdversarialVariant",
-    "guides": "GuidedVariant",
-    "seeds": "SeedVariant",
-    "uniform": "UniformVariant",
-}
+TASKS = {"adversary": "Adversarial", "guides": "Guided", "seeds": "Seed", "uniform": "Uniform"}
 SIZES = {"train_size": 60, "validation_size": 40, "test_size": 40}
 
 
@@ -82,6 +77,6 @@ def test_sweep_runs(base: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     sizes = [f"--data.{name}={value}" for name, value in SIZES.items()]
     assert main([*command, *sizes, "--trainer.fast_dev_run=true", *CPU, *QUIET]) == 0
     (task,) = told
-    assert type(task).__name__ == TASKS[file.stem]
+    assert type(task).__name__ == f"{TASKS[file.stem]}Variant"
     wanted = points[-1]["model"].get("init_args", {})
     assert {name: task.hparams[name] for name in wanted} == wanted

@@ -7,6 +7,7 @@ whose training collapsed; F1 is 0.90, and 0.75 after a collapse.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -123,7 +124,7 @@ class FakeTexts(FakeStudy):
         nothing += ("worst_js", "search_js", "search_tvd")
         rows |= {name: np.full(n, np.nan) for name in nothing}
         if role == "base":
-            rows |= {"worst_js": 0.6 + 0.05 * random.random(n)}
+            rows["worst_js"] = 0.6 + 0.05 * random.random(n)
             rows |= {"search_js": 0.5 + 0.05 * random.random(n), "search_tvd": np.full(n, 0.009)}
         if js is not None:
             rows["attention_js"] = np.clip(js + 0.1 * random.normal(size=n), 0, np.log(2))
@@ -181,9 +182,8 @@ class FakeTagging(FakeStudy):
         if self.head["target"] == "tokens":
             rows["gold"] = self.gold
             rows["found"] = np.maximum(self.gold + random.integers(-1, 2, n), 0)
-            rows["matched"] = random.binomial(
-                np.minimum(rows["found"], self.gold), min(f1 + 0.02, 1)
-            )
+            both = np.minimum(rows["found"], self.gold)
+            rows["matched"] = random.binomial(both, min(f1 + 0.02, 1))
         heads = np.full((n, self.heads), np.nan)
         if not base and js is not None:
             rows["nll_base"] = tokens * nll * random.gamma(20, 1 / 20, n)
@@ -263,10 +263,8 @@ def whole_tagger(
         for lam in lambdas:
             for seed in range(seeds):
                 add_adversary(study, term, lam, seed)
-    above = [lam for lam in kl if lam]
-    if above:
-        lam = above[-4:][0]
-        study.head["selected"] = {"run": "x", "term": "kl", "lambda": lam, "reached": False}
+    if above := [lam for lam in kl if lam][-4:]:
+        study.head["selected"] = {"run": "x", "term": "kl", "lambda": above[0], "reached": False}
         study.head["best"] = {"kl": study.head["selected"]}
     return study
 
@@ -348,10 +346,7 @@ def condition(
 
 def conditions(root: Path, **options: Any) -> dict[str, Path]:
     """Folders of twelve conditions: three targets, two readouts, with POS tags and without."""
-    return {
-        name: condition(target, readout, pos, **options).write(root / f"study-{name}")
-        for target in REACH
-        for readout in ("residual", "text")
-        for pos in (True, False)
-        for name in [f"{target}-{readout}-{'pos' if pos else 'nopos'}"]
-    }
+    parts = product(REACH, ("residual", "text"), (True, False))
+    fakes = [condition(*part, **options) for part in parts]
+    names = [fake.head["options"] for fake in fakes]
+    return {n: fake.write(root / f"study-{n}") for n, fake in zip(names, fakes, strict=True)}

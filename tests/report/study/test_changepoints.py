@@ -34,10 +34,9 @@ def shaped(loss: Callable[[float], float], noise: float = 0.002, points: int = 3
     fake.add("base-s0", "base")
     random = np.random.default_rng(3)
     for k, js in enumerate(np.linspace(0.15, 0.45, points).tolist()):
-        lam = {"lambda": 0.01 * k, "term": "kl"}
-        fake.add(f"adversary-kl-l{0.01 * k:g}-s0", "adversary", js=js, **lam)
-        rows = fake.rows[f"adversary-kl-l{0.01 * k:g}-s0"]
-        value = loss(js) + noise * random.normal()
+        name, lam = f"adversary-kl-l{0.01 * k:g}-s0", {"lambda": 0.01 * k, "term": "kl"}
+        fake.add(name, "adversary", js=js, **lam)
+        rows, value = fake.rows[name], loss(js) + noise * random.normal()
         rows["attention_js"] = fake.tokens * js
         rows["nll_base"] = rows["nll_gold"] = fake.tokens * value
     return fake
@@ -48,28 +47,24 @@ def bend_of(fake: FakeTagging) -> Changepoint:
     return find_changepoint(Estimates(study), study.bases[0], "nll_base")
 
 
-SHAPES: dict[str, Callable[[float], float]] = {
-    "line": lambda js: 0.2 + 0.1 * js,
-    "kink": lambda js: 0.2 + max(js - 0.3, 0.0) * 2,
-    "downwards": lambda js: 0.5 - max(js - 0.3, 0.0),
-    "jump": lambda js: 0.2 + 0.25 * (js > 0.3),
-    "steep": lambda js: 0.2 + 0.2 / (1 + math.exp(-(js - 0.35) / 0.02)),
+# The loss by JS, its shape, and how the sentence ends.
+SHAPES: dict[str, tuple[Callable[[float], float], str, str]] = {
+    "line": (lambda js: 0.2 + 0.1 * js, NO_CHANGEPOINT, ": no safe point."),
+    "kink": (lambda js: 0.2 + max(js - 0.3, 0.0) * 2, KINK, ": the safe point."),
+    "downwards": (lambda js: 0.5 - max(js - 0.3, 0.0), KINK, "changes from …: no safe point."),
+    "jump": (lambda js: 0.2 + 0.25 * (js > 0.3), JUMP, ": no safe point."),
+    "steep": (
+        lambda js: 0.2 + 0.2 / (1 + math.exp(-(js - 0.35) / 0.02)),
+        *(UNDECIDED, "either a kink or a jump…no safe point."),
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "said"),
-    [
-        ("line", NO_CHANGEPOINT, ": no safe point."),
-        ("kink", KINK, ": the safe point."),
-        ("downwards", KINK, "where the slope changes from …: no safe point."),
-        ("jump", JUMP, ": no safe point."),
-        ("steep", UNDECIDED, "either a kink or a jump…no safe point."),
-    ],
-)
-def test_the_shape_is_found(name: str, shape: str, said: str) -> None:
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shape_is_found(name: str) -> None:
     few: dict[str, Any] = {"noise": 0.0, "points": 12} if name == "steep" else {}
-    bend = bend_of(shaped(SHAPES[name], **few))
+    loss, shape, said = SHAPES[name]
+    bend = bend_of(shaped(loss, **few))
     assert bend.shape == shape
     sentence = changepoint_sentence(bend)
     assert re.search(re.escape(said).replace("…", ".*") + "$", sentence)
@@ -81,14 +76,14 @@ def test_the_shape_is_found(name: str, shape: str, said: str) -> None:
 
 
 def test_too_few_points() -> None:
-    bend = bend_of(shaped(SHAPES["kink"], points=5))
+    bend = bend_of(shaped(SHAPES["kink"][0], points=5))
     assert (bend.fits, bend.shape, len(bend.sides)) == (None, NO_CHANGEPOINT, 0)
     end = "(5 runs), loss against the base's labels: too few points for a bend."
     assert changepoint_sentence(bend).endswith(end)
 
 
 def test_a_run_without_a_finite_loss_is_no_point() -> None:
-    fake = shaped(SHAPES["jump"])
+    fake = shaped(SHAPES["jump"][0])
     fake.rows["adversary-kl-l0.05-s0"]["nll_base"] = np.full(4, np.nan)
     bend = bend_of(fake)
     assert (len(bend.runs), bend.shape) == (29, JUMP)
@@ -105,16 +100,13 @@ def test_points_are_the_runs(fake: FakeTagging, study: Study, estimates: Estimat
     assert bend.points == "KL, without collapsed runs"
 
 
-def test_sides_part_the_runs_at_the_bend(
-    fake: FakeTagging, study: Study, estimates: Estimates
-) -> None:
-    bend = find_changepoint(estimates, study.bases[0], "nll_base")
+def test_sides_part_the_runs_at_the_bend(fake: FakeTagging, estimates: Estimates) -> None:
+    bend = find_changepoint(estimates, "base-s0", "nll_base")
     assert bend.shape == JUMP
     assert bend.fits is not None
     up_to, beyond = bend.sides
-    js: Any = {run: measure(fake, run, "attention_js") for run in bend.runs.index}
-    place = bend.fits.jump.place
-    assert set(up_to.index) == {name for name, far in js.items() if far <= place}
+    near = {r for r in fake.rows if measure(fake, r, "attention_js") <= bend.fits.jump.place}
+    assert set(up_to.index) == near & set(bend.runs.index)
     assert len(up_to) + len(beyond) == 60
 
 
@@ -149,10 +141,7 @@ def test_a_run_without_a_finite_loss_collapsed() -> None:
     assert not collapsed(fake.read())
     fake.runs[-1]["validation"]["nll_base"] = None
     fake.runs[-2]["validation"] = None
-    assert collapsed(fake.read()) == {
-        "adversary-kl-l1-s1",
-        "adversary-kl-l1-s2",
-    }
+    assert collapsed(fake.read()) == {"adversary-kl-l1-s1", "adversary-kl-l1-s2"}
 
 
 @pytest.mark.parametrize(

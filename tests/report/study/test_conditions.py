@@ -128,16 +128,14 @@ class TestVerdict:
 
     def test_unfinished_runs_and_seeds_without_a_control(self, tmp_path: Path) -> None:
         a, b = condition("tokens"), condition("marked")
-        for run in a.runs:
-            if run["name"] in ("adversary-kl-l0-s1", "adversary-kl-l0.1-s2"):
-                run["state"] = "missing"
-                a.rows.pop(run["name"])
-        for run in b.runs:
-            run["state"] = run["state"] if run["role"] == "base" else "failed"
-        paths = {"a": a.write(tmp_path / "a"), "b": b.write(tmp_path / "b")}
-        found = read_conditions(paths)
+        for name in ("adversary-kl-l0-s1", "adversary-kl-l0.1-s2"):
+            next(run for run in a.runs if run["name"] == name)["state"] = "missing"
+            a.rows.pop(name)
+        for run in b.runs[1:]:  # all but the base
+            run["state"] = "failed"
+        found = read_conditions({"a": a.write(tmp_path / "a"), "b": b.write(tmp_path / "b")})
         assert found[0].exclusivity.seeds == 2
-        said = answers(paths)
+        said = exclusivity_verdicts(found)
         assert said[QUESTION] == [
             "Residual readout, with POS: no answer, no curve of one marked token's tag."
         ]
@@ -154,39 +152,35 @@ class TestVerdict:
         assert "the two have different numbers of runs by λ" in said[RULES][-1]
 
 
-class TestFigure:
-    def test_a_mean_curve_is_that_of_each_seed(self, tmp_path: Path) -> None:
-        fake = condition("tokens", sentences=30)
-        found = read_conditions({"a": fake.write(tmp_path)})
-        figure = draw_exclusivity(found)
-        assert figure is not None
-        lines = figure.axes[0].lines
-        (mean_curve,) = [line for line in lines if line.get_linewidth() == 1.8]
-        x, y = (np.asarray(values) for values in mean_curve.get_data())
-        assert x[-1] == min(line.get_xdata()[-1] for line in lines if line.get_linewidth() == 0.7)
-        for cost in (0.01, 0.02, 0.05):
-            assert np.interp(cost, x, y) == pytest.approx(mean(heights(fake, cost)), rel=1e-6)
+def test_a_mean_curve_is_that_of_each_seed_and_none_without_adversaries(tmp_path: Path) -> None:
+    fake = condition("tokens", sentences=30)
+    figure = draw_exclusivity(read_conditions({"a": fake.write(tmp_path)}))
+    assert figure is not None
+    lines = figure.axes[0].lines
+    (mean_curve,) = [line for line in lines if line.get_linewidth() == 1.8]
+    x, y = (np.asarray(values) for values in mean_curve.get_data())
+    assert x[-1] == min(line.get_xdata()[-1] for line in lines if line.get_linewidth() == 0.7)
+    for cost in (0.01, 0.02, 0.05):
+        assert np.interp(cost, x, y) == pytest.approx(mean(heights(fake, cost)), rel=1e-6)
+    found = read_conditions({"a": condition("tokens", seeds=0, sentences=8).write(tmp_path)})
+    assert draw_exclusivity(found) is None
+    assert exclusivity_tables(found)["exclusivity"].rows[0][4:7] == 3 * ["–"]  # noqa: RUF001
 
-    def test_no_curve_is_no_figure(self, tmp_path: Path) -> None:
-        fake = FakeTagging(8)
-        fake.add("base-s0", "base")
-        found = read_conditions({"a": fake.write(tmp_path)})
-        assert draw_exclusivity(found) is None
-        assert exclusivity_tables(found)["exclusivity"].rows[0][4:7] == 3 * ["–"]  # noqa: RUF001
+
+# Stems of files and their endings.
+TABLE = ("csv", "md", "tex")
+ENDINGS = [("exclusivity", *TABLE), ("tokens_less_marked", *TABLE), ("curves", "svg", "pdf", "png")]
+ENDINGS += [("index", "html"), ("verdict", "md", "csv"), ("runs", "csv")]
 
 
 class TestFiles:
     def test_are_all_there(self, folders: dict[str, Path], tmp_path: Path) -> None:
-        paths = write_exclusivity(folders, tmp_path / "one")
-        names = [
-            f"{t}.{k}" for t in ("exclusivity", "tokens_less_marked") for k in ("csv", "md", "tex")
-        ]
-        names += [f"curves.{kind}" for kind in ("svg", "pdf", "png")]
-        names += ["index.html", "verdict.md", "verdict.csv", "runs.csv"]
+        paths = write_exclusivity(folders, tmp_path)
+        names = [f"{stem}.{ending}" for stem, *endings in ENDINGS for ending in endings]
         assert sorted(path.name for path in paths) == sorted(names)
-        rows = list(csv.DictReader((tmp_path / "one/runs.csv").read_text().splitlines()))
+        rows = list(csv.DictReader((tmp_path / "runs.csv").read_text().splitlines()))
         assert len(rows) == 12 * 18
-        page = Page(tmp_path / "one/index.html")
+        page = Page(tmp_path / "index.html")
         assert {r for r in page.references if not r.startswith("#")} == {*names} - {"index.html"}
         assert not re.search(r"\b(nan|NaN|inf|None)\b", page.text)
 

@@ -42,29 +42,22 @@ class TestFigure5:
             found = drawn(axes[0], f"adversary, {term}")
             np.testing.assert_allclose(found, expected, atol=1e-6)
 
-    @pytest.mark.parametrize(
-        ("label", "stem"),
-        [
-            ("λ = 0", "adversary-kl-l0-"),
-            ("other seeds", "seed-b0"),
-            ("uniform attention", "uniform"),
-        ],
-    )
-    def test_a_large_mark_is_the_mean_of_the_small_ones(
-        self, fake: FakeTexts, axes: Any, label: str, stem: str
-    ) -> None:
-        each = means(fake, stem)
-        np.testing.assert_allclose(drawn(axes[1], label), [each.mean(axis=0)], atol=1e-6)
+    def test_a_large_mark_is_the_mean_of_the_small_ones(self, fake: FakeTexts, axes: Any) -> None:
+        stems = {"λ = 0": "adversary-kl-l0-", "other seeds": "seed-b0"}
         small = [line.get_xydata() for line in axes[1].lines if line.get_markersize() == 3]
-        assert any(p.shape == each.shape and np.allclose(p, each, atol=1e-6) for p in small)
+        for label, stem in (stems | {"uniform attention": "uniform"}).items():
+            each = means(fake, stem)
+            np.testing.assert_allclose(drawn(axes[1], label), [each.mean(axis=0)], atol=1e-6)
+            assert any(p.shape == each.shape and np.allclose(p, each, atol=1e-6) for p in small)
 
-    def test_the_frontier_goes_on_after_its_last_corner(self, study: Study, axes: Any) -> None:
+    def test_the_frontier_and_the_search_are_those_of_the_base(
+        self, fake: FakeTexts, study: Study, axes: Any
+    ) -> None:
+        """The frontier goes on after its last corner."""
         found = drawn(axes[0], "frontier of the base")
         tvd, js = study.runs.at["base-s0", "frontier"]
         np.testing.assert_allclose(found.T, [[*tvd, 1.0], [*js, js[-1]]])
         assert "adversaries may lie above it" in axes[0].get_title()
-
-    def test_the_search_is_a_point_of_the_base(self, fake: FakeTexts, axes: Any) -> None:
         rows = fake.rows["base-s0"]
         expected = [rows["search_tvd"].mean(), rows["search_js"].mean()]
         np.testing.assert_allclose(drawn(axes[0], "Jain & Wallace's search"), [expected], rtol=1e-6)
@@ -75,20 +68,14 @@ class TestFigure5:
         groups = found["kl"].groups
         assert {base for group in groups for base in group["base"]} == {"base-s1"}
 
-    def test_a_study_of_one_base_alone_has_none(self) -> None:
-        fake = FakeTexts(texts=8)
-        fake.add("base-s0", "base")
-        study = fake.read()
-        assert draw_figure5(Estimates(study), study.bases[0]) is None
-
-    def test_seeds_alone_without_frontier_and_search(self) -> None:
+    def test_a_base_alone_and_seeds_alone_without_frontier_and_search(self) -> None:
         fake = FakeTexts(texts=8)
         fake.add("base-s0", "base", frontier={"tvd": [], "js": []})
+        assert draw_figure5(Estimates(fake.read()), "base-s0") is None
         fake.add("seed-b0-s1", "seed", js=0.3)
         for name in ("search_js", "search_tvd"):
             fake.rows["base-s0"][name][:] = np.nan
-        study = fake.read()
-        figure = draw_figure5(Estimates(study), study.bases[0])
+        figure = draw_figure5(Estimates(fake.read()), "base-s0")
         assert figure is not None
         assert [text.get_text() for text in figure.legends[0].get_texts()] == ["other seeds"]
         assert figure.axes[0].get_title() == ""

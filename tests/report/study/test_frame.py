@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -60,44 +59,31 @@ def test_what_is_not_finished_has_no_rows() -> None:
     assert list(study.measures.index.unique("run")) == ["base-s0"]
 
 
-Content = dict[str, Any]
+# What replaces keys of the head, or of its second run, or of all runs.
+DAMAGED: list[tuple[dict[str, Any], str, str]] = [
+    ({"schema": 2}, "head", "is of schema 2; this version reads schema 1"),
+    ({"runs": [{"name": "base-s0"}]}, "head", "has no key 'seed'"),
+    ({"selected": {"term": "kl"}}, "head", "has no key 'lambda'"),
+    ({"runs": 3}, "head", "is not as `attnlight study` writes it"),
+    ({"runs": []}, "head", "names no base"),
+    ({"target": "words"}, "head", "has the target 'words', not one of tokens"),
+    ({"problem": {"problem": "parsing"}}, "head", "is not as `attnlight study` writes"),
+    ({"name": "../x"}, "run", "not a folder name"),
+    ({"name": "base-s0"}, "run", "names a run twice"),
+    ({"role": "judge"}, "run", "the role 'judge'"),
+    ({"name": "other"}, "run", "holds no rows of other"),
+    ({"state": "missing"}, "all runs", "names no finished run"),
+]
 
 
-def changed(content: Content, **head: Any) -> Content:
-    return content | head
-
-
-def changed_run(content: Content, **entry: Any) -> Content:
-    content["runs"][1] |= entry
-    return content
-
-
-def unfinished(content: Content) -> Content:
-    return content | {"runs": [run | {"state": "missing"} for run in content["runs"]]}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (partial(changed, schema=2), "is of schema 2; this version reads schema 1"),
-        (partial(changed, runs=[{"name": "base-s0"}]), "has no key 'seed'"),
-        (partial(changed, selected={"term": "kl"}), "has no key 'lambda'"),
-        (partial(changed, runs=3), "is not as `attnlight study` writes it"),
-        (partial(changed, runs=[]), "names no base"),
-        (partial(changed, target="words"), "has the target 'words', not one of tokens"),
-        (partial(changed, problem={"problem": "parsing"}), "is not as `attnlight study` writes"),
-        (partial(changed_run, name="../x"), "not a folder name"),
-        (partial(changed_run, name="base-s0"), "names a run twice"),
-        (partial(changed_run, role="judge"), "the role 'judge'"),
-        (partial(changed_run, name="other"), "holds no rows of other"),
-        (unfinished, "names no finished run"),
-    ],
-)
-def test_a_damaged_head_is_named(
-    tmp_path: Path, change: Callable[[Content], Content], message: str
-) -> None:
+@pytest.mark.parametrize(("change", "of", "message"), DAMAGED)
+def test_a_damaged_head_is_named(tmp_path: Path, change: Any, of: str, message: str) -> None:
     path = whole(seeds=1, bases=1, texts=8).write(tmp_path) / "study.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    content = json.loads(path.read_text())
+    runs = content["runs"]
+    for part in {"head": [content], "run": runs[1:2], "all runs": runs}[of]:
+        part |= change
+    path.write_text(json.dumps(content))
     with pytest.raises(InputError, match=message):
         read_study(tmp_path)
 

@@ -16,14 +16,8 @@ from attnlight.report.study.verdict import compare_groups, verdicts
 from tests.cli.test_report import ATTACK, Page
 from tests.report.study.fake import FakeTexts
 
-WORDS = {
-    "problem": "sentences",
-    "instance": "sentence",
-    "cluster": "text",
-    "quality": "accuracy",
-    "criterion": "accuracy",
-    "guided": f"a classifier of {ATTACK}",
-}
+WORDS = {"problem": "sentences", "instance": "sentence", "cluster": "text"}
+WORDS |= {"quality": "accuracy", "criterion": "accuracy", "guided": f"a classifier of {ATTACK}"}
 RIGHT = {"uniform": 0.8, "base": 0.9, "shuffled": 0.6, "adversary": 0.5}
 
 

@@ -17,15 +17,13 @@ from tests.report.study.fake import FakeTagging, add_adversary, whole, whole_tag
 UNDEFINED = re.compile(r"\b(nan|NaN|inf|None)\b")
 KINDS = ("texts", "tagging")
 TABLES = {
-    "texts": ("table2", "table3", "table4", "seeds", "adversaries"),
-    "tagging": ("models", "distances", "adversaries", "adversary_distances", "heads", "segments"),
+    "texts": "table2 table3 table4 seeds adversaries",
+    "tagging": "models distances adversaries adversary_distances heads segments",
 }
 FIGURES = {
-    "texts": [f"{figure}-base-s0" for figure in ("figure5", "seeds", "adversary")],
-    "tagging": [
-        *(f"{f}-{t}-base-s0" for f in ("outcome", "heads", "ranking") for t in ("kl", "released")),
-        *("tradeoff-base-s0", "probes"),
-    ],
+    "texts": "figure5-base-s0 seeds-base-s0 adversary-base-s0",
+    "tagging": "outcome-kl-base-s0 heads-kl-base-s0 ranking-kl-base-s0 outcome-released-base-s0 "
+    "heads-released-base-s0 ranking-released-base-s0 tradeoff-base-s0 probes",
 }
 FACTS = {
     "texts": [
@@ -68,8 +66,10 @@ def text_of(report: Path) -> str:
 class TestFiles:
     def test_are_all_there(self, written: Written) -> None:
         kind, report, paths = written
-        names = [f"{table}.{ending}" for table in TABLES[kind] for ending in ("csv", "md", "tex")]
-        names += [f"{stem}.{ending}" for stem in FIGURES[kind] for ending in ("svg", "pdf", "png")]
+        names = [f"{table}.{end}" for table in TABLES[kind].split() for end in ("csv", "md", "tex")]
+        names += [
+            f"{stem}.{end}" for stem in FIGURES[kind].split() for end in ("svg", "pdf", "png")
+        ]
         names += ["index.html", "verdict.md", "verdict.csv", "estimates.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
         assert paths[0] == report / "index.html"
@@ -89,6 +89,7 @@ class TestFiles:
 
 class TestPage:
     def test_links_to_its_own_files_and_nothing_else(self, written: Written) -> None:
+        """And shows sentences, tables and captions."""
         page = Page(written.folder / "index.html")
         assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
         linked = {reference for reference in page.references if not reference.startswith("#")}
@@ -96,12 +97,9 @@ class TestPage:
         assert len(page.ids) == len(set(page.ids))
         assert page.html.count("url(") == page.html.count("url(#") > 0
         assert "default-src 'none'" in page.html
-
-    def test_shows_sentences_tables_and_captions(self, written: Written) -> None:
-        text = Page(written.folder / "index.html").text
         for line in (written.folder / "verdict.md").read_text().splitlines():
-            assert line.lstrip("#* ") in text
-        assert all(fact in text for fact in FACTS[written.kind])
+            assert line.lstrip("#* ") in page.text
+        assert all(fact in page.text for fact in FACTS[written.kind])
 
 
 class TestEscaping:
@@ -117,7 +115,7 @@ class TestEscaping:
         page = Page(report / "index.html")
         assert not page.tags & {"script", "img", "b", "i", "s", "u"}
         assert all(words in page.text for words in (ATTACK, "<b>x", "<i>y", "50_% <s>"))
-        for table in TABLES["tagging"]:
+        for table in TABLES["tagging"].split():
             text = (report / f"{table}.tex").read_text()
             assert not re.search(r"(?<!\\)[%#_<>]", text)
             head, body = text.split("\\toprule\n")[1].split("\\bottomrule")[0].split("\\midrule\n")
@@ -127,7 +125,7 @@ class TestEscaping:
 
     @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
     def test_latex_compiles(self, written: Written, tmp_path: Path) -> None:
-        names = TABLES[written.kind]
+        names = TABLES[written.kind].split()
         tables = "".join(f"\\input{{{written.folder}/{name}.tex}}\n" for name in names)
         page = "\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}"
         (tmp_path / "page.tex").write_text(f"{page}\\begin{{document}}{tables}\\end{{document}}")
@@ -150,8 +148,8 @@ class TestCommand:
         folder = fake.write(tmp_path / "fake")
         assert main([str(folder)]) == 0
         assert main([str(folder), "--output", str(tmp_path / "out")]) == 0
-        first, second = capsys.readouterr().out.splitlines()
-        assert (first, second) == (f"{folder}/report/index.html", f"{tmp_path}/out/index.html")
+        printed = capsys.readouterr().out.splitlines()
+        assert printed == [f"{folder}/report/index.html", f"{tmp_path}/out/index.html"]
         assert files(tmp_path / "out") == files(folder / "report")
         text = text_of(folder / "report")
         assert "Not finished: 2 of 3 runs with uniform attention (uniform-s1, uniform-s2)." in text

@@ -77,23 +77,19 @@ class TestOutcome:
             np.testing.assert_allclose(ends, [found.low, found.high], rtol=1e-6)
 
 
-class TestHeads:
-    def test_each_panel_is_a_head(self, fake: FakeTagging, estimates: Estimates) -> None:
-        figure = draw_heads(estimates, *OF_KL)
-        assert figure is not None
-        assert [labels(axes) != [] for axes in figure.axes] == [False, False, True, True]
-        for head, axes in enumerate(figure.axes):
-            (drawn,) = lines(axes, "o", 5)
-            name = f"attention_js_heads_{head}"
-            each = [measure(fake, f"adversary-kl-l0.001-s{seed}", name) for seed in range(3)]
-            assert drawn[1, 1] == pytest.approx(mean(each))
-            assert axes.get_title(loc="left") == f"head {head}"
-            seeds = [measure(fake, f"seed-b0-s{seed}", name) for seed in range(1, 6)]
-            assert any(
-                line.get_ydata()[0] == pytest.approx(mean(seeds))
-                for line in axes.lines
-                if len(line.get_xdata()) == 2
-            )
+def test_each_panel_is_a_head(fake: FakeTagging, estimates: Estimates) -> None:
+    figure = draw_heads(estimates, *OF_KL)
+    assert figure is not None
+    assert [labels(axes) != [] for axes in figure.axes] == [False, False, True, True]
+    for head, axes in enumerate(figure.axes):
+        (drawn,) = lines(axes, "o", 5)
+        name = f"attention_js_heads_{head}"
+        each = [measure(fake, f"adversary-kl-l0.001-s{seed}", name) for seed in range(3)]
+        assert drawn[1, 1] == pytest.approx(mean(each))
+        assert axes.get_title(loc="left") == f"head {head}"
+        seeds = mean([measure(fake, f"seed-b0-s{seed}", name) for seed in range(1, 6)])
+        levels = [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2]
+        assert any(level == pytest.approx(seeds) for level in levels)
 
 
 class TestRanking:

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from attnlight.report.study import Study, read_study
+from attnlight.report.study import Study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import verdicts
@@ -24,13 +22,10 @@ from tests.report.study.fake import (
 from tests.report.study.naive import mean, measure
 
 # Of each kind of study the words of its sentences.
+PROBE = "a probe with the base's encoder"
 WORDS = {
     FakeTexts: {"quality": "F1 of positive", "guided": "an MLP", "cluster": "text"},
-    FakeTagging: {
-        "quality": "chunk F1",
-        "guided": "a probe with the base's encoder",
-        "cluster": "sentence",
-    },
+    FakeTagging: {"quality": "chunk F1", "guided": PROBE, "cluster": "sentence"},
 }
 
 
@@ -65,8 +60,8 @@ def compared(kind: type[FakeStudy], uniform: float, base: float, seeds: int = 5)
 
 def without_uniform(kind: type[FakeStudy]) -> Any:
     fake = compared(kind, 0.6, 0.8)
-    for run in fake.runs:
-        run["state"] = "failed" if run["role"] == "uniform" else run["state"]
+    for run in (run for run in fake.runs if run["role"] == "uniform"):
+        run["state"] = "failed"
     return fake
 
 
@@ -97,9 +92,8 @@ def guided(kind: type[FakeStudy], *right: float, seeds: int = 5) -> Any:
 def by_one_adversary(kind: type[FakeStudy]) -> Any:
     """IMDb's study: F1 falls by .3 or more in each of five perceptrons of one adversary."""
     fake = guided(kind, 0.85, 0.9, 0.7, 0.4)
-    for run in fake.runs:
-        if run["guide"] == "adversary":
-            run["told_by"] = "adversary-kl-l0.05-s0"
+    for run in (run for run in fake.runs if run["guide"] == "adversary"):
+        run["told_by"] = "adversary-kl-l0.05-s0"
     return fake
 
 
@@ -305,17 +299,17 @@ safe: two_levels
 """
 
 
+Answers = tuple[FakeStudy, Study, dict[str, list[str]]]
+
+
 @cache
-def answers(
-    made: str, kind: type[FakeStudy] | None
-) -> tuple[FakeStudy, Study, dict[str, list[str]]]:
+def answers(made: str, kind: type[FakeStudy] | None) -> Answers:
     """A study, and its sentences by question."""
     name, *words = made.split()
     numbers = [tuple(map(float, word.split(":"))) for word in words]
     given = [one if len(one) > 1 else int(one[0]) if one[0] > 1 else one[0] for one in numbers]
     fake = MADE[name](*([] if kind is None else [kind]), *given)
-    with TemporaryDirectory() as folder:
-        study = read_study(fake.write(Path(folder)))
+    study = fake.read()
     return fake, study, verdicts(Estimates(study))
 
 
@@ -329,7 +323,7 @@ def fields(fake: FakeStudy, study: Study) -> dict[str, str]:
     fall = Estimates(study).estimate(study.finished("uniform", head=None), "f1", trained)
     runs = [run for run in fake.rows if run.startswith(("base", "seed"))]
     without_head = of("f1", "uniform-h1") - mean([measure(fake, run, "f1") for run in runs])
-    words = next(words for kind, words in WORDS.items() if isinstance(fake, kind))
+    words = WORDS[type(fake)]
     return words | {
         "Quality": words["quality"][0].upper() + words["quality"][1:],
         "Adversary": "The attention of this base's adversary",
@@ -344,21 +338,17 @@ def fields(fake: FakeStudy, study: Study) -> dict[str, str]:
 
 CASES = [(case, kind) for case in re.split(r"\n(?=\w)", SAID.strip()) for kind in WORDS]
 CASES += [(case, None) for case in re.split(r"\n(?=\w)", OF_TAGGERS.strip())]
+IDS = [case.partition("\n")[0] + getattr(kind, "__name__", "") for case, kind in CASES]
 
 
-@pytest.mark.parametrize(
-    ("case", "kind"),
-    CASES,
-    ids=[case.partition("\n")[0] + getattr(kind, "__name__", "") for case, kind in CASES],
-)
+@pytest.mark.parametrize(("case", "kind"), CASES, ids=IDS)
 def test_sentences_follow_from_the_runs(case: str, kind: type[FakeStudy] | None) -> None:
     first, *starts = case.split("\n")
     question, made = first.split(": ")
     fake, study, found = answers(made, kind)
     filled = fields(fake, study)
-    for sentence, start in zip(
-        found[text("questions", question, subject=filled["guided"])], starts, strict=True
-    ):
+    sentences = found[text("questions", question, subject=filled["guided"])]
+    for sentence, start in zip(sentences, starts, strict=True):
         pattern = re.escape(start[2:].format(**filled)).replace("…", ".*").replace(r"\$", "$")
         assert re.match(pattern, sentence), sentence
         if sentence.startswith(("Inconclusive", "Whether")):
