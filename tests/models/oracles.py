@@ -1,4 +1,4 @@
-"""Models far from their start; encoders and attention in NumPy, a state and a number at a time."""
+"""Models far from their start; forward passes in NumPy, a text, a state and a number at a time."""
 
 from __future__ import annotations
 
@@ -132,3 +132,57 @@ def attended(
 def class_logits(values: Array) -> Array:
     """Logits of all classes: with one output, those of two classes are 0 and its value."""
     return np.concatenate([[0.0], values]) if len(values) == 1 else values
+
+
+def flat_text(made: nn.Module, text: list[int], kind: str) -> tuple[Array, Array]:
+    """Logits (C,) and weights (N,) of a text, from the parameters of a flat classifier alone."""
+    values = parameters(made)
+    states = encoded(kind, part(values, "encoder"), values["embedding.weight"][text])
+    context, weights = attended(made.attention, states, words_of(text))
+    return class_logits(values["decoder.weight"] @ context + values["decoder.bias"]), weights
+
+
+def text_in_sentences(
+    made: nn.Module, text: Sequence[list[int]], kind: str
+) -> tuple[Array, Array, list[Array]]:
+    """Logits (C,), sentence weights (S,) and word weights of a text, sentence by sentence."""
+    values = parameters(made)
+    vectors, words = [], []
+    for sentence in text:
+        states = encoded(kind, part(values, "word_encoder"), values["embedding.weight"][sentence])
+        vector, weights = attended(made.word_attention, states, words_of(sentence))
+        vectors.append(vector)
+        words.append(weights)
+    states = encoded(kind, part(values, "sentence_encoder"), np.stack(vectors))
+    context, weights = attended(made.sentence_attention, states, list(range(len(text))))
+    logits = class_logits(values["decoder.weight"] @ context + values["decoder.bias"])
+    return logits, weights, words
+
+
+def text_with_query(
+    made: nn.Module, pair: Sequence[list[int]], kind: str, query_kind: str | None = None
+) -> tuple[Array, Array]:
+    """Logits (C,) and weights (N,) of a passage by its query, with classes that are not allowed."""
+    values, query_kind = parameters(made), query_kind or kind
+    passage, query, allowed = pair
+    own = "query_embedding.weight" in values
+    embedding = values["embedding.weight"]
+    asked = values["query_embedding.weight"] if own else embedding
+    states = encoded(kind, part(values, "encoder"), embedding[passage])
+    query_part = part(values, "query_encoder" if own else "encoder")
+    query_states = encoded(query_kind, query_part, asked[query])
+    words = words_of(query)
+    if query_kind in ("bilstm", "bigru"):
+        half = query_states.shape[1] // 2
+        q = np.concatenate([query_states[-1, :half], query_states[0, half:]])
+    elif query_kind in ("cnn", "conv"):
+        q = query_states[words].max(0)
+    else:
+        q = query_states[words].mean(0)
+    context, weights = attended(made.attention, states, words_of(passage), q)
+    logits = values["decoder.weight"] @ context + values["decoder.bias"]
+    logits = logits + values["query_decoder.weight"] @ q + values.get("query_decoder.bias", 0)
+    if "output.weight" in values:
+        logits = values["output.weight"] @ np.tanh(logits) + values["output.bias"]
+    logits = class_logits(logits)
+    return np.where(np.isin(np.arange(len(logits)), allowed), logits, -1e4), weights

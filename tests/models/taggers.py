@@ -41,7 +41,6 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0)
     for row, length in enumerate(lengths):
         random = torch.Generator().manual_seed(1000 * seed + row)
         batch.mask[row, :length] = True
-        assert batch.labels is not None
         for values, low, high in (
             (batch.tokens, 4, 20),
             (batch.labels, 0, 4),

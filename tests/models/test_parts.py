@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlight.errors import InputError
 from attnlight.models import FlatClassifier
 from attnlight.models.parts import part_names, with_parameters
 from tests.attribution.scenes import SCENES, scene
@@ -38,14 +37,6 @@ class Custom(nn.Module):
         self.out = nn.Linear(3, 2)
 
 
-class Forgetful(FlatClassifier):
-    """A network with a layer of its own, which its parts leave out."""
-
-    def __init__(self) -> None:
-        super().__init__(9, 2, embedding_size=4, hidden_size=3)
-        self.extra = nn.Linear(2, 2)
-
-
 @pytest.mark.parametrize("name", SCENES)
 def test_every_parameter_is_in_one_part(name: str) -> None:
     model, _ = scene(name)
@@ -67,12 +58,6 @@ def test_the_parts_of_a_custom_network_are_its_children_last_first() -> None:
         "table": ["table.weight"],
         "shift": ["shift"],
     }
-
-
-def test_parts_that_leave_a_parameter_out_are_refused() -> None:
-    message = "parameter_parts of Forgetful are decoder, .* but extra.bias is in none"
-    with pytest.raises(InputError, match=message):
-        part_names(Forgetful())
 
 
 @pytest.mark.parametrize("name", SCENES)

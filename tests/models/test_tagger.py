@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from attnlight.batch import AttentionModel
-from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.functional.readout.instances import texts_of_rows
 from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
@@ -142,26 +141,3 @@ def test_every_parameter_is_trained(kind: str) -> None:
     model(batch).logits.square().sum().backward()
     without = [name for name, p in model.named_parameters() if p.grad is None]
     assert not without
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layers": 0}, "layers is 0"),
-        ({"heads": 3}, "not a multiple of heads 3"),
-        ({"hidden_size": 7, "heads": 1}, "hidden_size is 7"),
-        ({"dropout": 1.5}, "dropout is 1.5"),
-        ({"attention_dropout": 1.0}, "attention_dropout is 1"),
-        ({"relu_dropout": -1.0}, "relu_dropout is -1.0"),
-    ],
-)
-def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        tagger("study", **options)
-
-
-def test_nested_texts_are_refused() -> None:
-    batch = sentences()
-    batch.tokens = batch.tokens.unsqueeze(1)
-    with pytest.raises(InputError, match="reads single sentences"):
-        tagger()(batch)

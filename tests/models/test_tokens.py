@@ -1,11 +1,8 @@
 """Vectors of tokens."""
 
-import pytest
 import torch
 
-from attnlight.errors import InputError
-from attnlight.models.tokens import CharacterCNN, TokenFeatures
-from tests.models.taggers import FEATURES, sentences
+from attnlight.models.tokens import CharacterCNN
 
 
 def test_characters_by_a_naive_loop() -> None:
@@ -18,11 +15,7 @@ def test_characters_by_a_naive_loop() -> None:
             packed[0, place, number // 8] += letter << (8 * (number % 8))
     found = layer(packed)[0]
     for place, word in enumerate(words):
-        rows = [
-            torch.zeros(4),
-            *(layer.embedding.weight[letter] for letter in word),
-            torch.zeros(4),
-        ]
+        rows = [torch.zeros(4), *layer.embedding.weight[word], torch.zeros(4)]
         each = [
             sum(layer.convolution.weight[:, :, k] @ rows[n + k] for k in range(3))
             + layer.convolution.bias
@@ -41,10 +34,3 @@ def test_the_highest_byte_is_a_character_too() -> None:
     for place, letter in enumerate((254, 255)):
         expected = middle @ layer.embedding.weight[letter] + layer.convolution.bias
         torch.testing.assert_close(found[place], expected)
-
-
-def test_a_missing_feature_is_named() -> None:
-    batch = sentences()
-    del batch.extras["pos"]
-    with pytest.raises(InputError, match="reads the feature pos, but the batch has case, char"):
-        TokenFeatures(FEATURES, 3)(batch)
