@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlight.batch import BOS, EOS
+from attnlight.batch import BOS, EOS, AttentionOutput
 
 VOCABULARY = 60
 Array = NDArray[np.float64]
@@ -26,12 +26,7 @@ def far_from_start(
 ) -> Any:
     """A model in evaluation mode, where attention is peaked and logits are large.
 
-    Args:
-        kind: Class of the model.
-        classes: Number of classes.
-        dtype: Of its parameters.
-        doubled: Parts whose parameters are doubled; weights of the decoder are 8 times as large.
-        options: Of the model.
+    The parameters of the `doubled` parts are doubled, weights of the decoder are 8 times as large.
     """
     torch.manual_seed(1)
     made = kind(VOCABULARY, classes, **{"embedding_size": 12, "hidden_size": 16} | options)
@@ -48,6 +43,33 @@ def padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
     """Token ids as a matrix, with so many more columns than are needed."""
     size = max(map(len, rows)) + padding
     return torch.tensor([[*row, *[0] * (size - len(row))] for row in rows])
+
+
+def close(actual: Tensor, expected: Tensor, logits: bool = False) -> None:
+    """Within the tolerances of design.md, section 10."""
+    scale = expected.abs().clamp(min=1) if logits else torch.ones_like(expected)
+    tolerance = 1e-10 if expected.dtype == torch.float64 else 1e-5 if logits else 2e-6
+    assert ((actual - expected).abs() / scale).max().item() <= tolerance
+
+
+def compare(alone: AttentionOutput, output: AttentionOutput, text: int, rows: slice) -> None:
+    """The output for a text alone against its rows in that for a batch, on what its items are."""
+    mask, size = alone.mask, alone.mask.shape[1]
+    assert torch.equal(mask, output.mask[rows, :size])
+    assert not output.mask[rows, size:].any()
+    pairs = [(alone.logits, output.logits[rows])]
+    pairs += [(alone.bias, output.bias if output.bias.ndim == 1 else output.bias[rows])]
+    if alone.item_logits is not None and output.item_logits is not None:
+        items = output.item_logits[rows, :, :size]
+        pairs += [(alone.item_logits.transpose(1, 2)[mask], items.transpose(1, 2)[mask])]
+    for own, other in pairs:
+        close(own, other, logits=True)
+    close(alone.probabilities, output.probabilities[rows])
+    close(alone.weights, output.weights[rows, :, :size])
+    if "query" in alone.memory:
+        close(alone.memory["query"][0], output.memory["query"][text])
+    for own, other in zip(alone.layers or (), output.layers or (), strict=True):
+        close(own[0], other[(text, *map(slice, own.shape[1:]))])
 
 
 def parameters(module: nn.Module) -> Parameters:

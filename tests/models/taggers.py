@@ -59,7 +59,4 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0)
 
 def one(batch: TextBatch, row: int) -> TextBatch:
     """A batch of one of the sentences, without padding."""
-    length = int(batch.mask[row].sum())
-    return batch.apply(
-        lambda values: values[row : row + 1] if values.ndim == 1 else values[row : row + 1, :length]
-    )
+    return batch.select(torch.tensor([row])).trim(int(batch.mask[row].sum()))

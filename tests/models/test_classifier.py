@@ -3,7 +3,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
@@ -34,13 +33,6 @@ def model(
 ) -> FlatClassifier:
     sizes = {"encoder": encoder, "attention": attention, "embedding_scale": 1.0}
     return far_from_start(FlatClassifier, classes, dtype, ("attention",), **sizes | options)
-
-
-def close(actual: Tensor, expected: Tensor, dtype: torch.dtype, logits: bool = False) -> None:
-    """Within the tolerances of design.md, section 10."""
-    scale = expected.abs().clamp(min=1) if logits else torch.ones_like(expected)
-    tolerance = 1e-10 if dtype == torch.float64 else 1e-5 if logits else 2e-6
-    assert ((actual - expected).abs() / scale).max().item() <= tolerance
 
 
 @pytest.mark.parametrize("classes", [2, 12])

@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch import nn
 
-from attnlight.batch import BOS, EOS, NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import BOS, EOS, NOT_ALLOWED, AttentionModel, TextBatch
 from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS
 from tests.models import oracles
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
+from tests.models.oracles import close, compare
 from tests.models.precision import require_bfloat16
-from tests.models.test_classifier import close
 
 DTYPES = [torch.float32, torch.float64]
 
@@ -100,26 +100,6 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-def compare(row: AttentionOutput, output: AttentionOutput, which: int, dtype: torch.dtype) -> None:
-    """The only row of one output against a row of another, on what that text's items are."""
-    mask, size = row.mask[0], row.mask.shape[1]
-    assert torch.equal(mask, output.mask[which, :size])
-    assert not output.mask[which, size:].any()
-    pairs = [(row.logits[0], output.logits[which])]
-    if row.bias.ndim > 1:
-        pairs += [(row.bias[0], output.bias[which])]
-    if row.item_logits is not None and output.item_logits is not None:
-        pairs += [(row.item_logits[0][:, mask], output.item_logits[which, :, :size][:, mask])]
-    for own, other in pairs:
-        close(own, other, dtype, logits=True)
-    close(row.probabilities[0], output.probabilities[which], dtype)
-    close(row.weights[0], output.weights[which, :, :size], dtype)
-    if "query" in row.memory:
-        close(row.memory["query"][0], output.memory["query"][which], dtype)
-    for own, other in zip(row.layers or (), output.layers or (), strict=True):
-        close(own[0], other[which, :size, : own.shape[2]], dtype)
-
-
 LOOPS: list[tuple[str, dict[str, Any]]] = [
     (name, {"encoder": encoder, "attention": attention, "classes": classes} | shared)
     for name, kind in KINDS.items()
@@ -161,8 +141,8 @@ def test_padding_batch_size_and_order_change_nothing(
     shuffled = made(kind.collate([texts[n] for n in order], True))
     for place, n in enumerate(order):
         alone = made(kind.collate([texts[n]]))
-        compare(alone, together, n, dtype)
-        compare(alone, shuffled, place, dtype)
+        compare(alone, together, n, slice(n, n + 1))
+        compare(alone, shuffled, place, slice(place, place + 1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -177,7 +157,7 @@ def test_logits_are_weights_times_item_logits(
     output = made(batch)
     assert output.item_logits.shape == (len(batch), 1, batch.tokens.shape[1], classes)
     assert output.item_logits.isfinite().all()
-    close(read(output.weights, output.item_logits), output.logits, dtype, logits=True)
+    close(read(output.weights, output.item_logits), output.logits, logits=True)
     if batch.allowed_classes is not None:
         for values in (output.logits, output.bias, *output.item_logits[:, 0].unbind(1)):
             assert (values[~batch.allowed_classes] == NOT_ALLOWED).all()
@@ -234,9 +214,7 @@ def test_given_weights_are_read_as_candidates_are(kind: Kind, classes: int) -> N
 
 
 @encoded
-def test_given_embeddings_replace_the_model_s_own_and_have_gradients(
-    kind: Kind, encoder: str
-) -> None:
+def test_given_embeddings_replace_the_model_s_and_have_gradients(kind: Kind, encoder: str) -> None:
     made = kind.model(encoder, classes=3)
     batch = replace(kind.batch(True), allowed_classes=None)
     embeddings = made.embed(batch).detach().requires_grad_()

@@ -6,8 +6,7 @@ import torch
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
 from attnlight.models import ATTENTIONS, ENCODERS, HierarchicalClassifier
-from tests.models.oracles import VOCABULARY, far_from_start
-from tests.models.test_classifier import close
+from tests.models.oracles import VOCABULARY, close, far_from_start
 
 COMBINATIONS = [
     *itertools.product(ENCODERS, ["additive"]),
@@ -65,9 +64,9 @@ def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> No
     output = made(collate([holes]))
     places = [n for n, sentence in enumerate(holes) if len(sentence) > 2]
     assert output.mask[0].nonzero()[:, 0].tolist() == places
-    close(output.logits, plain.logits, torch.float64, logits=True)
-    close(output.weights[..., places], plain.weights, torch.float64)
-    close(output.item_logits[:, :, places], plain.item_logits, torch.float64, logits=True)
+    close(output.logits, plain.logits, logits=True)
+    close(output.weights[..., places], plain.weights)
+    close(output.item_logits[:, :, places], plain.item_logits, logits=True)
     assert (output.layers[0][~output.mask] == 0).all()
     vectors, counted, *_ = made._items(collate([holes]))
     assert counted.sum() == len(places)

@@ -103,18 +103,3 @@ def test_an_empty_query_is_a_vector_of_zeros(encoder: str) -> None:
     assert (output.weights.sum(-1) - 1).abs().max() < 1e-12
     nothing = replace(batch, query=batch.query[:, :1], query_mask=batch.query_mask[:, :1] & False)
     assert (made(nothing).memory["query"] == 0).all()
-
-
-def test_shared_embeddings_have_the_same_gradient_if_it_is_sparse() -> None:
-    """A sparse gradient is the sum of the passage's and the query's."""
-    gradients = []
-    for sparse in (False, True):
-        made = model("average", share=True).train()
-        made.embedding.sparse = sparse
-        for _ in range(2):
-            made.zero_grad()
-            made(collate(corpus())).logits.softmax(-1).square().sum().backward()
-            made.embedding.densify_gradient()
-        gradients.append(made.embedding.weight.grad)
-    torch.testing.assert_close(*gradients)
-    assert gradients[0].abs().max() > 1e-3

@@ -13,12 +13,8 @@ from tests.attribution.scenes import SCENES, scene
 PARTS = {
     "bilstm": ["decoder", "attention", "encoder", "embedding"],
     "han": [
-        "decoder",
-        "sentence_attention",
-        "sentence_encoder",
-        "word_attention",
-        "word_encoder",
-        "embedding",
+        *("decoder", "sentence_attention", "sentence_encoder"),
+        *("word_attention", "word_encoder", "embedding"),
     ],
     "pair": ["decoder", "attention", "encoder", "embedding"],
     "transformer": ["decoder", "attention", "layer_1", "encoder", "embedding"],
@@ -47,12 +43,9 @@ def test_every_parameter_is_in_one_part(name: str) -> None:
     assert all(parts.values())
 
 
-def test_parts_without_parameters_are_left_out() -> None:
-    model = FlatClassifier(9, 2, attention="uniform", encoder="none", embedding_size=4)
-    assert list(part_names(model)) == ["decoder", "embedding"]
-
-
-def test_the_parts_of_a_custom_network_are_its_children_last_first() -> None:
+def test_parts_with_parameters_are_listed_last_first() -> None:
+    bare = FlatClassifier(9, 2, attention="uniform", encoder="none", embedding_size=4)
+    assert list(part_names(bare)) == ["decoder", "embedding"]
     assert part_names(Custom()) == {
         "out": ["out.weight", "out.bias"],
         "table": ["table.weight"],

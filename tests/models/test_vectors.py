@@ -1,6 +1,7 @@
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,9 +54,7 @@ KNOWN = {word: FILE[word] for word in ("film", "naïve")}
         (TWICE, {"film": [1.0, 2.0, 3.0]}),
     ],
 )
-def test_formats(
-    tmp_path: Path, content: bytes, known: dict[str, list[float]], zipped: bool
-) -> None:
+def test_formats(tmp_path: Path, content: bytes, known: dict[str, Any], zipped: bool) -> None:
     path = tmp_path / "vectors"
     path.write_bytes(gzip.compress(content) if zipped else content)
     matrix, found = read_vectors(path, WORDS)
