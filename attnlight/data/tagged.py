@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.bio import check_tags, split_tag, tags_of
-from attnlight.data.columns import (
-    READ_ROWS,
-    is_text,
-    list_element,
-    read_columns,
-    require_columns,
-)
+from attnlight.data.columns import READ_ROWS, is_text, list_element, read_columns, require_columns
 from attnlight.data.conll import LINE
 from attnlight.data.features import FeatureRules
 from attnlight.data.labels import feature_names

@@ -30,8 +30,8 @@ from tests.attribution.relevance_recursion import (
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
+from tests.models.oracles import encoded
 from tests.models.taggers import READOUTS, sentences, tagger
-from tests.models.test_pair import encoded
 
 EPSILONS = [0.0, 1e-2]
 Expected = tuple[Array, float]  # relevance of the tokens (N,) or (S, N), and of biases and query

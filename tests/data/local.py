@@ -1,9 +1,17 @@
 """Small corpora in the hub's local layout."""
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pytest
+
+needs_gensim = pytest.mark.skipif(
+    sys.version_info >= (3, 14) and find_spec("gensim") is None,
+    reason="gensim has no wheels for this Python",
+)
 
 
 def write_corpus(

@@ -12,26 +12,17 @@ from attnlight.errors import InputError
 TEXT = "\n\nThe DT B-NP\ncat  NN\tI-NP\n\n \n. . O\n\na b c d\n"
 
 
-def test_sentences_with_the_lines_where_they_begin(tmp_path: Path) -> None:
-    file = tmp_path / "train.txt"
-    file.write_text(TEXT)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_sentences_with_the_lines_where_they_begin(tmp_path: Path, zipped: bool) -> None:
+    """The compressed file has the line ends of Windows."""
+    file = tmp_path / ("train.txt.gz" if zipped else "train.txt")
+    with gzip.open(file, "wt", newline="") if zipped else file.open("w") as stream:
+        stream.write(TEXT.replace("\n", "\r\n") if zipped else TEXT)
     assert list(read_sentences(file, [0, -1])) == [
         (3, [["The", "cat"], ["B-NP", "I-NP"]]),
         (7, [["."], ["O"]]),
         (9, [["a"], ["d"]]),
     ]
-
-
-def test_windows_line_ends_and_compression(tmp_path: Path) -> None:
-    file = tmp_path / "train.txt.gz"
-    with gzip.open(file, "wt", newline="") as stream:
-        stream.write(TEXT.replace("\n", "\r\n"))
-    assert [first for first, _ in read_sentences(file, [0])] == [3, 7, 9]
-
-
-def test_rows_as_datasets_gives_them(tmp_path: Path) -> None:
-    file = tmp_path / "train.txt"
-    file.write_text(TEXT)
     rows = load_columns(file, [0, 2], tmp_path / "scratch" / "rows.arrow")
     assert rows.column_names == ["line", "0", "2"]
     assert rows[1] == {"line": 7, "0": ["."], "2": ["O"]}
@@ -41,10 +32,10 @@ def test_rows_as_datasets_gives_them(tmp_path: Path) -> None:
 def test_a_missing_column_is_named_by_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "train.txt"
     file.write_text("a b c\n\na b\n")
-    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; expected column 2 "):
-        list(read_sentences(file, [0, 2]))
-    with pytest.raises(InputError, match=r"train\.txt, line 3, has 2 columns; expected column -3 "):
-        list(read_sentences(file, [-3]))
+    for column in (2, -3):
+        message = rf"train\.txt, line 3, has 2 columns; expected column {column} "
+        with pytest.raises(InputError, match=message):
+            list(read_sentences(file, [column]))
 
 
 def test_what_is_no_text(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError
 
@@ -134,36 +133,3 @@ def test_labels_may_be_absent_and_sentences_may_not(tmp_path: Path) -> None:
     assert dataset[[0, 1]].labels is None
     with pytest.raises(InputError, match="was prepared without sentences"):
         TokenDataset(tmp_path / "test", nested=True)
-
-
-@pytest.mark.parametrize("source", ["text", "words", "sentences", None])
-def test_words_are_those_of_the_source_if_it_is_stored(tmp_path: Path, source: str | None) -> None:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    columns: Columns = {
-        "index": [0, 1],
-        "length": [6, 3],
-        "tokens": [[2, 4, 5, 6, 1, 3], [2, 1, 3]],
-    }
-    if source in ("text", "words"):
-        texts = ["A  Good FILM indeed", ""]
-        columns[source] = texts if source == "text" else [text.split() for text in texts]
-    if source == "sentences":
-        columns |= {"tokens": [[4, 5, 6, 1], [1]], "sentences": [[2, 2], [1]]}
-        columns["text"] = [["A Good more ", "FILM  indeed"], [""]]  # `more` was cut
-    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "test"))
-    vocabulary = {word: number for number, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    before, after = [], []
-    if source != "sentences":
-        before, after = ["[BOS]"], ["[EOS]"]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 2), ("[EOS]", 3)]
-        )
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    dataset = TokenDataset(tmp_path / "test", nested=source == "sentences")
-    expected = ["A", "Good", "FILM", "indeed"] if source else ["a", "good", "film", "[UNK]"]
-    assert dataset.words(0) == [*before, *expected, *after]
-    assert dataset.words(1) == [*before, "[UNK]", *after]

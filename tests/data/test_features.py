@@ -1,8 +1,5 @@
 """Features of tokens: their values, ids, and how characters are packed."""
 
-import json
-
-import numpy as np
 import pytest
 
 from attnlight.data.features import FeatureRules, TokenFeatures
@@ -64,21 +61,3 @@ def test_a_missing_tag_is_told() -> None:
     features = learned(FeatureRules(pos=True), ["a"])
     with pytest.raises(InputError, match="expected one for each of 2 words, but 0"):
         features.encode(["a", "b"])
-
-
-@pytest.mark.parametrize(
-    "options", [{"suffixes": (0,)}, {"suffixes": (2, 2)}, {"characters": 4}, {"characters": -8}]
-)
-def test_options_out_of_range(options: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=f"{next(iter(options))} is"):
-        FeatureRules(**options)  # type: ignore[arg-type]
-
-
-def test_everything_comes_back_from_plain_values() -> None:
-    rules = FeatureRules((3,), True, 8, True)
-    features = learned(rules, WORDS)
-    again = TokenFeatures.from_dict(json.loads(json.dumps(features.as_dict())))
-    one, two = (f.encode(WORDS, ["X"] * len(WORDS)) for f in (features, again))
-    assert one.keys() == two.keys() == set(rules.columns)
-    assert all(np.array_equal(one[name], two[name]) for name in one)
-    assert again.sizes == features.sizes

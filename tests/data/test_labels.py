@@ -44,12 +44,7 @@ def read(
         ([0, 1], ["1", "0"], {"a": ["0"], "b": ["1"]}, (["a", "b"], [1, 0])),
     ],
 )
-def test_labels_become_classes(
-    values: list[Any],
-    names: list[str] | None,
-    classes: Classes | None,
-    expected: tuple[list[str], list[int]],
-) -> None:
+def test_labels_become_classes(values: Any, names: Any, classes: Any, expected: Any) -> None:
     assert read(labelled(values, names), classes) == expected
 
 
@@ -73,9 +68,7 @@ def test_labels_become_classes(
         ([str(i) for i in range(21)], None, None, "each of 21 rows.*label"),
     ],
 )
-def test_wrong_labels_are_refused(
-    values: list[Any], names: list[str] | None, classes: Classes | None, message: str
-) -> None:
+def test_wrong_labels_are_refused(values: Any, names: Any, classes: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(labelled(values, names), classes)
 

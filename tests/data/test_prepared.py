@@ -146,9 +146,7 @@ class TestDamage:
         assert (folder / "data" / "x").read_text() == "whole"
         assert not (folder / "stale").exists()
 
-    def test_content_is_read_once_for_each_modification_time(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_content_is_read_once(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read = Mock(side_effect=checksum)
         monkeypatch.setattr(prepared, "checksum", read)
         prepare_once(folder, write)

@@ -69,6 +69,7 @@ def test_raw_text_is_read_as_the_test_split_was(texts: Path, form: str, cap_test
         alone = task.encode([text])
         assert torch.equal(alone.tokens[alone.mask], batch.tokens[number][batch.mask[number]])
     assert task.encode([""]).tokens.flatten().tolist() == [UNK]
+    assert len(task.encode([])) == 0
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -141,9 +141,7 @@ def test_what_cannot_be_read_is_named(
         Source(**given).load(tmp_path / "scratch", "do so")
 
 
-def test_missing_folder_under_the_data_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_folder_under_the_data_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"no corpus folder .*/nope \(\$ATTNLIGHT_DATA is set\)"):
         load(tmp_path, path="a/b", local="nope")

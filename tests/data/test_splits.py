@@ -25,9 +25,7 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         (["train", "test", "development"], None),
     ],
 )
-def test_the_first_name_that_exists_validates(
-    tmp_path: Path, names: list[str], chosen: str | None
-) -> None:
+def test_the_first_name_validates(tmp_path: Path, names: list[str], chosen: str | None) -> None:
     main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))), text="t")
     named = {"train": Source(split="train").with_defaults(main, "train")}
     found = complete_sources(main, named, Selection(), tmp_path)

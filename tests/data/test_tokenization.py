@@ -15,7 +15,6 @@ from attnlight.data.tokenization import (
     make_tokenizer,
     rust_threads,
 )
-from attnlight.errors import InputError
 
 PIECES = ["Good", "bad", "é", "B52s", "3.14", "n't", "_", " ", "\n", "\u00a0", ",", "!", "…", "€"]
 PIECES += ["<br />", "<br", "a<b", "-LRB-", "[PAD]", "[UNK]", "[BOS]", "-", "'"]
@@ -77,30 +76,17 @@ def test_markup_is_dropped_and_other_angles_stay(splitting: Splitting) -> None:
 
 
 @given(
-    st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
-    st.sampled_from(SPLITTINGS),
-    st.booleans(),
-)
-def test_no_text_contains_padding_or_boundaries(
-    text: str, splitting: Splitting, lowercase: bool
-) -> None:
-    rules = TextRules(lowercase=lowercase, splitting=splitting, boundary_tokens=False)
-    tokenizer = make_tokenizer(rules, ["good"])
-    (ids,), _ = encode_texts(tokenizer, [text])
-    assert len(ids) >= 1
-    assert set(ids) <= {UNK, 4}
-
-
-@given(
     st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=5),
     st.sampled_from(SPLITTINGS),
+    st.booleans(),
     st.booleans(),
     st.sampled_from([None, 1, 3]),
 )
 def test_ids_are_boundaries_around_cut_words(
-    texts: list[str], splitting: Splitting, boundary: bool, truncate: int | None
+    texts: list[str], splitting: Splitting, lowercase: bool, boundary: bool, truncate: int | None
 ) -> None:
-    rules = TextRules(splitting=splitting, boundary_tokens=boundary, truncate=truncate)
+    """Also of texts that contain the names of special tokens, which are unknown words."""
+    rules = TextRules(lowercase, splitting=splitting, boundary_tokens=boundary, truncate=truncate)
     words = ["good", "bad", "é", "t"]
     tokenizer = Tokenizer.from_str(make_tokenizer(rules, words).to_str())
     ids, empty = encode_texts(tokenizer, texts)
@@ -117,14 +103,6 @@ def test_long_words_and_long_texts_take_linear_time() -> None:
     rules = TextRules(splitting="words", digits="qqq", markup=True)
     texts = ["a" * 200_000, "<" * 200_000, "<a " * 70_000, "word " * 20_000, "1" * 200_000]
     assert count_tokens(rules, [texts]).tolist() == [1, 0, 70_000, 20_000, 1]
-
-
-@pytest.mark.parametrize(
-    ("digits", "splitting"), [("two words", "whitespace"), ("<NUM>", "words"), ("", "whitespace")]
-)
-def test_a_digit_token_that_would_be_split_is_refused(digits: str, splitting: Splitting) -> None:
-    with pytest.raises(InputError, match="digits is"):
-        TextRules(digits=digits, splitting=splitting)
 
 
 @pytest.mark.parametrize(("chosen", "within", "after"), [(None, "true", "false"), ("0", "0", "0")])

@@ -74,9 +74,8 @@ def test_one_file_of_json_lines_with_gaps_and_copies(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no validation split, only .*: .*validation_fraction"):
         module(file, **(options | {"validation_fraction": None})).dataset("validation")
     texts = {split: prepared(data, split)["text"][:] for split in SPLITS}
-    assert sorted(t for split in texts.values() for t in split) == sorted(
-        row["text"] or "" for row in rows
-    )
+    every = [text for split in texts.values() for text in split]
+    assert sorted(every) == sorted(row["text"] or "" for row in rows)
     assert not {*texts["train"], *texts["validation"]} & set(texts["test"]) - {""}
     counts = summary(data)["splits"]
     assert counts["train"]["dropped_by"] == {"classes": 1}
@@ -93,11 +92,7 @@ def test_an_option_wins_over_the_splits_that_are_there(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", **splits)
     assert module(corpus).sources["validation"].split == "valid"
     assert module(corpus, validation="dev").sources["validation"].split == "dev"
-    given: list[dict[str, Any]] = [
-        {"validation_fraction": 0.2},
-        {"test_fraction": 0.2},
-        {"test": None},
-    ]
+    given: Any = [{"validation_fraction": 0.2}, {"test_fraction": 0.2}, {"test": None}]
     found = [tuple(sizes(module(corpus, **options)).values()) for options in given]
     assert found == [(16, 4, 20), (16, 20, 4), (20, 20)]
     with pytest.raises(InputError, match="test or test_fraction"):

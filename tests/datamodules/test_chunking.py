@@ -15,18 +15,21 @@ from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
 from attnlight.functional import draw_keys
 
-Sentence = tuple[Sequence[str], Sequence[str], Sequence[str]]
-SENTENCES: list[Sentence] = [
-    (["The", "cat", "sat"], ["DT", "NN", "VBD"], ["B-NP", "I-NP", "B-VP"]),
-    (["Dogs", "ran", "."], ["NNS", "VBD", "."], ["B-NP", "B-VP", "O"]),
-    (["!"], ["."], ["O"]),
-    (
-        ["A", "cat", "ran", "home", "."],
-        ["DT", "NN", "VBD", "RB", "."],
-        ["B-NP", "I-NP", "B-VP", "O", "O"],
-    ),
-    (["He", "ran"], ["PRP", "VBD"], ["B-NP", "B-VP"]),
-] * 4
+Sentence = tuple[Sequence[str], Sequence[str], Sequence[str]]  # words, parts of speech, tags
+
+
+def sentence(text: str) -> Sentence:
+    """The columns of tokens as `word/part of speech/tag`."""
+    words, pos, tags = zip(*(token.split("/") for token in text.split()), strict=True)
+    return words, pos, tags
+
+
+CAT = sentence("The/DT/B-NP cat/NN/I-NP sat/VBD/B-VP")
+DOGS = sentence("Dogs/NNS/B-NP ran/VBD/B-VP ././O")
+SIGN = sentence("!/./O")
+HOME = sentence("A/DT/B-NP cat/NN/I-NP ran/VBD/B-VP home/RB/O ././O")
+HE = sentence("He/PRP/B-NP ran/VBD/B-VP")
+SENTENCES = [CAT, DOGS, SIGN, HOME, HE] * 4
 NAMES = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "B-LST"]
 SPLITS = ("train", "validation", "test")
 
@@ -123,9 +126,7 @@ def test_a_tenth_of_training_is_split_off_by_a_seed(tmp_path: Path) -> None:
 
 
 def test_the_vocabulary_is_of_training_alone(tmp_path: Path) -> None:
-    data = in_table(
-        tmp_path, (["Zebras", "ran"], ["NNS", "XX"], ["B-NP", "B-VP"]), pos=True, suffixes=[3]
-    )
+    data = in_table(tmp_path, sentence("Zebras/NNS/B-NP ran/XX/B-VP"), pos=True, suffixes=[3])
     batch = data.dataset("test")[[0]]
     assert batch.tokens[0, 0] == 1
     assert batch.tokens[0, 1] > 3
@@ -133,9 +134,7 @@ def test_the_vocabulary_is_of_training_alone(tmp_path: Path) -> None:
     assert batch.extras["suffix_3"][0, 0] == 1
 
 
-def test_empty_rows_are_dropped_and_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_rows_are_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty: Sentence = ([], [], [])
     folder = write_parquet(tmp_path / "c", train=[*SENTENCES, empty], test=[*SENTENCES[:5], empty])
     data = corpus(folder)
@@ -155,15 +154,13 @@ def test_batches_hold_no_more_pairs_than_asked(tmp_path: Path) -> None:
     assert len(batches) == len(data.test_dataloader())
 
 
-BROKEN: Sentence = (["a", "b"], ["X", "X"], ["O", "I-NP"])
-OTHER: Sentence = (["Of"], ["IN"], ["B-PP"])
+BROKEN, OTHER = sentence("a/X/O b/X/I-NP"), sentence("Of/IN/B-PP")
 
 
 def test_an_inside_without_begin_is_named_unless_it_may_begin_a_chunk(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"from line 5 of .*test\.txt, token 1, has the tag 'I-NP'"
-    ):
-        in_files(tmp_path, SENTENCES[0], BROKEN).prepare()
+    message = r"from line 5 of .*test\.txt, token 1, has the tag 'I-NP'"
+    with pytest.raises(InputError, match=message):
+        in_files(tmp_path, CAT, BROKEN).prepare()
     with pytest.raises(InputError, match=r"sentence 0 of split test of .*, token 1,"):
         in_table(tmp_path, BROKEN).prepare()
     labels = in_files(tmp_path, BROKEN, strict=False).dataset("test")[[0]].labels
@@ -176,7 +173,7 @@ def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> 
     data = in_files(tmp_path, OTHER, chunks=["NP", "VP", "PP"])
     assert data.classes[data.dataset("test")[[0]].labels[0, 0]] == "B-PP"  # type: ignore[index]
     # CoNLL-2000 has I-LST in its test split alone.
-    assert "I-VP" in in_files(tmp_path, (["a", "b"], ["X", "X"], ["B-VP", "I-VP"])).classes
+    assert "I-VP" in in_files(tmp_path, sentence("a/X/B-VP b/X/I-VP")).classes
 
 
 @pytest.mark.parametrize(
@@ -202,28 +199,26 @@ def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> 
         (in_files, {"target": "sbar"}, "target is 'sbar'; it must be one of"),
     ],
 )
-def test_wrong_options_are_refused(
-    tmp_path: Path, made: Any, change: dict[str, Any], said: str
-) -> None:
+def test_wrong_options(tmp_path: Path, made: Any, change: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         made(tmp_path, *SENTENCES[:5], **change).prepare()
 
 
 @pytest.mark.parametrize(
-    ("sentence", "said"),
+    ("row", "said"),
     [
         ((["a", "b"], ["X", "X"], ["O"]), "has 2 words; column chunk_tags must have a value"),
         ((["a b"], ["X"], ["O"]), "the word 'a b', which is empty or contains a space"),
         (([""], ["X"], ["O"]), "the word '', which is empty"),
     ],
 )
-def test_broken_rows_are_named(tmp_path: Path, sentence: Sentence, said: str) -> None:
+def test_broken_rows_are_named(tmp_path: Path, row: Sentence, said: str) -> None:
     with pytest.raises(InputError, match=f"sentence 1 of .*{said}"):
-        in_table(tmp_path, SENTENCES[0], sentence).prepare()
+        in_table(tmp_path, CAT, row).prepare()
 
 
 def test_a_corpus_without_chunks_is_refused(tmp_path: Path) -> None:
-    folder = write_columns(tmp_path / "c", train=[SENTENCES[2]] * 9, test=[SENTENCES[2]])
+    folder = write_columns(tmp_path / "c", train=[SIGN] * 9, test=[SIGN])
     with pytest.raises(InputError, match="every tag is O"):
         corpus(folder, **FILES).prepare()
 
@@ -250,18 +245,10 @@ def test_the_real_corpus(real: Path) -> None:
 
 
 # Three questions about the same sentences: all tags, one tag, and whether there is a chunk.
-PLAIN: list[Sentence] = [
-    (["He", "ran"], ["PRP", "VBD"], ["B-NP", "B-VP"]),
-    (["Dogs", "ran", "."], ["NNS", "VBD", "."], ["B-NP", "B-VP", "O"]),
-    (["!"], ["."], ["O"]),
-]
-CLAUSES: list[Sentence] = [
-    (
-        ["He", "ran", "because", "dogs", "ran"],
-        ["PRP", "VBD", "IN", "NNS", "VBD"],
-        ["B-NP", "B-VP", "B-SBAR", "B-NP", "B-VP"],
-    ),
-    (["If", "dogs", "ran"], ["IN", "NNS", "VBD"], ["B-SBAR", "B-NP", "B-VP"]),
+PLAIN = [HE, DOGS, SIGN]
+CLAUSES = [
+    sentence("He/PRP/B-NP ran/VBD/B-VP because/IN/B-SBAR dogs/NNS/B-NP ran/VBD/B-VP"),
+    sentence("If/IN/B-SBAR dogs/NNS/B-NP ran/VBD/B-VP"),
 ]
 TRAIN, TEST = (PLAIN + CLAUSES) * 8, PLAIN + CLAUSES
 SEES: dict[str, Any] = {"suffixes": [2], "case": True, "characters": 8, "pos": True}
@@ -291,7 +278,9 @@ def test_the_sentences_are_the_same(folder: Path) -> None:
             assert torch.equal(first.index, batch.index)
         assert torch.equal(first.tokens, second.tokens)
         assert torch.equal(first.tokens, third.tokens[:, 1:])
+        assert torch.equal(first.mask, third.mask[:, 1:])
         assert (third.tokens[:, 0] == BOS).all()
+        assert third.mask[:, 0].all()
         for name, values in first.extras.items():
             assert torch.equal(values, second.extras[name])
             assert torch.equal(values, third.extras[name][:, 1:])

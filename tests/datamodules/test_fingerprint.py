@@ -94,12 +94,8 @@ def corpus(tmp_path: Path) -> Path:
 
 CARD = "---\nconfigs:\n- config_name: default\n  data_files:{}\n---\n"
 # Content of a file that is added or replaced, and whether it is another corpus then.
-CHANGES = {
-    "cache.bin": ("cached", False),
-    "data/cache.pkl": ("cached", False),
-    "notes.txt": ("cached", False),
-    "cache/x.arrow": ("cached", False),
-    "README.md": ("cached", False),
+CACHES = ("cache.bin", "data/cache.pkl", "notes.txt", "cache/x.arrow", "README.md")
+CHANGES = dict.fromkeys(CACHES, ("cached", False)) | {
     "train.csv": ("text,label\na good film,1\nbad,0\nbad,0\n", True),
     "train-1.csv": ("text,label\nbad,0\n", True),
     "./README.md": (CARD.format("\n  - split: train\n    path: test.csv"), True),

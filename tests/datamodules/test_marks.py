@@ -106,10 +106,8 @@ def corpus(
     """A corpus whose tokens are marked by words or by a column of numbers."""
     (kind, given), tagger = KINDS[name], name == "tagger"
     files = (conll if tagger else tables)(folder / "c", change)
-    by_column = (
-        {"mark_columns": {COLUMN: 1}} if tagger else {"tokens": "tokens", "extras": [COLUMN]}
-    )
-    given = given | ({"marks": WORDS} if by == "words" else by_column)
+    marks = {"mark_columns": {COLUMN: 1}} if tagger else {"tokens": "tokens", "extras": [COLUMN]}
+    given = given | ({"marks": WORDS} if by == "words" else marks)
     given |= {"batch_size": 4, "eval_batch_size": 4, "cache_dir": str(folder / "cache")}
     data: CorpusDataModule = kind(str(files), **(given | options))
     return data
@@ -206,9 +204,7 @@ def test_columns_by_words_change_only_the_fingerprint(name: str, tmp_path: Path)
         assert rare.dataset(split).table[COLUMN].equals(after[COLUMN])  # also of unknown words
 
 
-def test_a_corpus_read_for_another_model_is_marked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_marks_for_another_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = write_corpus(tmp_path / "other", train={"text": ["a b", "c"], "label": ["neg", "pos"]})
     trained = TextDataModule(str(other), test=None, cache_dir=str(tmp_path / "cache"))
     encoding = RawText(trained.tokenizer_json, ["neg", "pos"], "v2-0")
@@ -265,18 +261,13 @@ def test_a_corpus_without_marks_is_refused(name: str, tmp_path: Path) -> None:
     [
         ({"mark_columns": {COLUMN: 0}, "word_column": 1}, "column 0 of .* no lists of numbers"),
         ({"mark_columns": {COLUMN: 0}}, "pos_column and mark_columns must be different columns"),
-        (
-            {"mark_columns": {COLUMN: "marks"}},
-            "mark_columns must all be names, or, in column files",
-        ),
+        ({"mark_columns": {COLUMN: "marks"}}, "mark_columns must all be names, or, in column f"),
         ({"mark_columns": {"tags": 1}}, "mark_columns names tags, which is a reserved column"),
         ({"mark_columns": {"case": 1}}, "mark_columns names case, which is a reserved column"),
         ({"marks": WORDS}, r"marks names impermissible, which .* has already"),
     ],
 )
-def test_columns_of_a_tagger_that_are_no_marks(
-    options: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
+def test_columns_that_are_no_marks(options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=sentence):
         corpus("tagger", "column", tmp_path, case=True, **options).prepare()
 

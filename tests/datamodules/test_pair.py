@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
-from attnlight.batch import BOS, EOS, PAD, UNK
+from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import CorpusText
 from attnlight.datamodules import CorpusDataModule, PairDataModule, TextDataModule
@@ -26,10 +25,10 @@ from tests.datamodules.reading import (
     prepared,
     sizes,
     summary,
+    table,
     vocabulary_of,
 )
 
-Rows = list[dict[str, Any]]
 COLUMNS = {"passage": "story", "label": "answer", "evidence": "facts", "candidates": "options"}
 STORY = ["Ann went home .", "Bob ran .", "Ann sat down ."]
 TRAIN = {
@@ -82,34 +81,14 @@ class TestPreparedPairs:
         assert rows["evidence"][:2] == marks
         assert rows["evidence"][3] == [0, *[1] * 7, 0]
         assert summary(data)["extras"] == ["evidence"]
+        assert data.dataset("train").query_words(1) == ["[BOS]", "who", "ran", "?", "[EOS]"]
+        assert data.dataset("train").words(0) == ["[BOS]", *TEXTS[0].split(), "[EOS]"]
         assert data.spec["query"] is True
 
     def test_the_vocabulary_counts_passages_and_queries(self, corpus: Path) -> None:
         documents = [text.split() for text in [*TEXTS, *TRAIN["query"]]]
         for least in (1, 4):
             check_vocabulary(module(corpus, min_document_frequency=least), documents, least)
-
-    def test_a_batch(self, corpus: Path) -> None:
-        dataset = module(corpus).dataset("train")
-        batch: Any = dataset[[2, 0, -1 - 3]]
-        assert batch.index.tolist() == [2, 0, -1]
-        stored = [dataset.table["query"][row].as_py() for row in (2, 0, 3)]
-        longest = max(map(len, stored))
-        assert batch.query.tolist() == [row + [PAD] * (longest - len(row)) for row in stored]
-        masks = [[n < len(row) for n in range(longest)] for row in stored]
-        assert batch.query_mask.tolist() == masks
-        allowed = [
-            [True, False, True, False],
-            [False, True, False, True],
-            [False, True, *[False] * 2],
-        ]
-        assert batch.allowed_classes.tolist() == allowed  # fmt: skip
-        assert batch.query.dtype == torch.int64
-        assert dataset.query_words(1) == ["[BOS]", "who", "ran", "?", "[EOS]"]
-        assert dataset.words(0) == ["[BOS]", *TEXTS[0].split(), "[EOS]"]
-        lengths = [[len(row["tokens"]), len(row["query"])] for row in dataset.table.to_pylist()]
-        assert dataset.shapes.tolist() == lengths
-        assert dataset.shapes.dtype == np.int32
 
     def test_word_vectors_see_the_queries(self, corpus: Path) -> None:
         data = module(corpus)
@@ -125,17 +104,13 @@ class TestPreparedPairs:
         assert data.classes == ["Bob", "home"]
 
     def test_a_passage_may_be_a_text(self, tmp_path: Path, corpus: Path) -> None:
-        texts, listed = (
-            module(path, evidence=None)
-            for path in (written(tmp_path / "texts", story=TEXTS), corpus)
-        )
+        paths = (written(tmp_path / "texts", story=TEXTS), corpus)
+        texts, listed = (module(path, evidence=None) for path in paths)
         for split in ("train", "test"):
             assert prepared(texts, split)[:] == prepared(listed, split)[:]
         assert texts.tokenizer_json == listed.tokenizer_json
 
-    def test_truncated_passages_keep_their_columns_aligned(
-        self, corpus: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_truncated_passages(self, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
         data, lost = module(corpus, truncate=4), 0
         rows = zip(prepared(data, "train"), TRAIN["story"], TRAIN["facts"], strict=True)
         for row, story, facts in rows:
@@ -214,10 +189,7 @@ HOME: dict[str, Any] = {"classes": {"Bob": "Bob", "home": "home"}}
 OTHERS = [["home"], ["Bob"], ["Bob", None], ["home"]]
 # Other columns or options, and the message.
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    (
-        {"by": "qury"},
-        r"^split train of .* no column 'qury' \(did you mean 'query'\?\); .*: set query to",
-    ),
+    ({"by": "qury"}, r"^split train of .* 'qury' \(did you mean 'query'\?\); .*: set query to"),
     ({"passage": "text"}, "no column 'text'; .*: set passage to the right one$"),
     ({"candidates": "choices"}, "no column 'choices'.*: set candidates to the right one$"),
     ({"evidence": "fact"}, r"\(did you mean 'facts'\?\).*: set evidence to the right one$"),
@@ -256,9 +228,7 @@ def test_dropped_rows_need_no_candidate(tmp_path: Path) -> None:
     assert prepared(data, "train")["allowed"][:] == [[0, 1], [1], [1, 1]]
 
 
-def test_columns_stay_aligned_over_chunks_and_dropped_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_stay_aligned_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlight.data.columns.READ_ROWS", 7)
     monkeypatch.setattr("attnlight.data.documents.ENCODE_CHARACTERS", 40)
     random, names = np.random.default_rng(8), ["a", "b", "c", "other"]
@@ -283,9 +253,7 @@ def test_columns_stay_aligned_over_chunks_and_dropped_rows(
         assert sum(stored["evidence"][position]) == 3
 
 
-def test_pairs_that_occur_in_two_splits_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_in_two_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train = {"passage": list("aabb"), "query": list("xyxy"), "label": [0, 1, 0, 1]}
     test = {"passage": ["a", "a ", "x", "b", "c"], "query": ["x", "z", "a", " y", "x"]}
     folder = write_corpus(tmp_path / "c", train=train, test=test | {"label": [0, 1, 0, 1, 0]})
@@ -296,23 +264,15 @@ def test_pairs_that_occur_in_two_splits_are_counted(
 @pytest.mark.parametrize("named", [False, True])
 def test_candidates_are_labels_or_names_of_classes(named: bool, tmp_path: Path) -> None:
     names, numbers = ["no", "yes", "maybe"], [[0, 1], [1, 2], [1], [0]]
-    columns: dict[str, Any] = {
-        "passage": list("abcd"),
-        "query": list("efgh"),
-        "label": [0, 1, 1, 0],
-    }
+    columns: dict[str, Any] = {"passage": list("abcd"), "query": list("efgh")}
     columns["c"] = [[names[n] for n in row] for row in numbers] if named else numbers
+    columns["label"] = [0, 1, 1, 0]
     data = plain(write_corpus(tmp_path / "c", names, train=columns), candidates="c", test=None)
     assert data.classes == names
     assert prepared(data, "train")["allowed"][:] == numbers
 
 
-# The real corpora, read again with pyarrow and a regular expression.
-
-
-def source_rows(folder: Path, split: str) -> Rows:
-    rows: Rows = pq.read_table(folder / "data" / f"{split}-00000-of-00001.parquet").to_pylist()
-    return rows
+# A real corpus, read again with pandas and a regular expression.
 
 
 def tokens(text: str, digits: bool = False) -> list[str]:
@@ -323,7 +283,7 @@ def tokens(text: str, digits: bool = False) -> list[str]:
 def test_snli(real: Path) -> None:
     data = parsed("snli")
     assert data.classes == ["entailment", "neutral", "contradiction"]
-    splits = {split: source_rows(real / "snli", split) for split in SPLITS}
+    splits = {split: table(real / "snli", split).to_dict("records") for split in SPLITS}
     assert sizes(data) == {split: len(rows) for split, rows in splits.items()}
     assert sizes(data) == {"train": 21_601, "validation": 9842, "test": 9824}
     steps = {"train": 1, "validation": 5, "test": 5}

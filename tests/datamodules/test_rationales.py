@@ -106,39 +106,21 @@ def test_pairs_have_the_rationale_of_their_passage(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (
-        {"marks": [[1, 0], *MARKS[1:]]},
-        {},
-        "row 0 of split train .* has 3 tokens, but a list of 2 n",
-    ),
+    ({"marks": [[1, 0], *MARKS[1:]]}, {}, "row 0 of split train .* 3 tokens, but a list of 2 n"),
     ({"marks": [*MARKS[:3], [1, None]]}, {}, "row 3 of split train .* has 2 tokens"),
     ({"marks": [[[1, 0, 0]], [[1], [1, 0]], [], []]}, {}, "row 1 .* has 1 tokens, but a list of 2"),
     ({"marks": [[], [[1]] * 8, [], []]}, {}, "has 8 lists in marks; at most 7 annotators"),
     ({"marks": WORDS}, {}, "column marks .* holds list<.*string>; expected a list of numbers"),
     ({"marks": ["a", "b", "c", "d"]}, {}, "column marks .* holds string; expected a list of num"),
     ({"mark": MARKS}, {}, r"has no column 'marks' \(did you mean 'mark'\?\).*set rationale to"),
-    (
-        {"marks": MARKS},
-        {"tokens": None, "text": "words"},
-        "rationale needs token lists: set tokens",
-    ),
-    (
-        {"marks": MARKS},
-        {"rationale": None, "rationale_labels": True},
-        "needs the column of the lab",
-    ),
-    (
-        {"rationale": MARKS},
-        {"extras": ["rationale"]},
-        "extras names rationale, which rationale mak",
-    ),
+    ({"marks": MARKS}, {"tokens": None, "text": "words"}, "rationale needs token lists: set token"),
+    ({"marks": MARKS}, {"rationale": None, "rationale_labels": True}, "needs the column of the l"),
+    ({"rationale": MARKS}, {"extras": ["rationale"]}, "extras names rationale, which rationale m"),
 ]
 
 
 @pytest.mark.parametrize(("columns", "options", "sentence"), REFUSED)
-def test_wrong_rationales_are_refused(
-    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], sentence: str
-) -> None:
+def test_wrong_rationales(tmp_path: Path, columns: Any, options: Any, sentence: str) -> None:
     path = corpus(tmp_path, words=[" ".join(words) for words in WORDS], **columns)
     with pytest.raises(InputError, match=sentence) as error:
         module(path, **options).prepare()
@@ -191,9 +173,7 @@ def test_rows_of_the_real_corpora(real: Path, name: str) -> None:
             repeats = [len(re.findall(pattern, _cleaned(word, name))) for word in row[column]]
             assert int(texts.lengths[place]) == min(sum(repeats), longest) + 2
             votes = [sum(marks[word] for marks in markers) for word in range(len(repeats))]
-            expected = (
-                np.repeat([2 * n > len(markers) for n in votes], repeats).astype(int).tolist()
-            )
+            expected = np.repeat([int(2 * n > len(markers)) for n in votes], repeats)
             assert found[RATIONALE][place] == [0, *expected, 0], (split, index)
             if ANNOTATORS in found:
                 bits = np.array(found[ANNOTATORS][place])[1:-1]

@@ -1,6 +1,7 @@
 """Corpora whose texts are split into sentences."""
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,6 @@ import torch
 
 from attnlight.batch import SPECIAL_TOKENS, TextBatch
 from attnlight.datamodules import CorpusDataModule, TextDataModule
-from attnlight.errors import InputError
-from tests.commands import CONFIGS
 from tests.data.local import write_corpus, write_yahoo
 from tests.datamodules import reading
 from tests.datamodules.reading import (
@@ -75,12 +74,12 @@ def test_batches_hold_the_sentences_of_each_text(corpus: Path) -> None:
     assert sorted(batch.tokens.shape[1] for batch in batches) == [1, 3]  # by sentences
 
 
-def test_limits_cut_training_and_validation_texts(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_cut_all_but_test_texts(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = module(corpus, **LIMITS)
     expected = [[["good", "film"], ["a", "bad"]], [["bad"], ["so", "bad"]]]
     assert spelled(data, data.dataset("train")[[0, 1]]) == expected
+    assert data.dataset("train").words(0) == ["Good", "film", "A", "bad"]
+    assert data.dataset("train").words(2) == ["[UNK]"]
     # "plot" and the sentence "Good plot." of the first text; "a film" of the second
     cut, counts = {"cut": 2, "cut_sentences": 1, "cut_tokens": 5}, summary(data)["splits"]
     for split in ("train", "validation"):
@@ -131,9 +130,7 @@ def test_flat_batches_are_the_same_sentences_from_the_same_files(corpus: Path) -
         ({"text": ["good\\n\\nA plot", "bad"]}, {}, [[["good", "n", "na", "plot"]], [["bad"]]]),
     ],
 )
-def test_columns_and_written_line_breaks_end_sentences(
-    tmp_path: Path, columns: Any, options: Any, expected: Any
-) -> None:
+def test_what_ends_sentences(tmp_path: Path, columns: Any, options: Any, expected: Any) -> None:
     rows = columns | {"label": [1, 0]}
     data = module(write_corpus(tmp_path / "c", ["neg", "pos"], train=rows, test=rows), **options)
     assert spelled(data, data.dataset("train")[[0, 1]]) == expected
@@ -145,10 +142,8 @@ def test_columns_of_token_lists_follow_sentences_and_their_limits(tmp_path: Path
     columns["marks"] = [[number + 0.5 for number in range(len(row))] for row in columns["tokens"]]
     folder = write_corpus(tmp_path / "c", train=columns, validation=columns, test=columns)
     options: dict[str, Any] = {"tokens": "tokens", "extras": ["marks"], "max_sentences": 2}
-    nested, flat = (
-        module(folder, **options, max_sentence_tokens=3, sentences=form)
-        for form in ("nested", "flat")
-    )
+    options["max_sentence_tokens"] = 3
+    nested, flat = (module(folder, **options, sentences=form) for form in ("nested", "flat"))
     cut = [[0.5, 1.5], [3.5, 4.5, 5.5]]  # "don" and "t" begin in one element
     whole = [[0.5, 1.5, 0, 0, 0], [3.5, 4.5, 5.5, 5.5, 6.5], [8.5] + [0] * 4, [10.5] + [0] * 4]
     found = nested.dataset("train")[[0, 1, 2]].extras["marks"].tolist()
@@ -157,25 +152,6 @@ def test_columns_of_token_lists_follow_sentences_and_their_limits(tmp_path: Path
     assert not np.any(found[1])
     assert nested.dataset("test")[[0]].extras["marks"][0].tolist() == whole
     assert flat.dataset("train")[[0]].extras["marks"][0].tolist() == [*cut[0], *cut[1]]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"boundary_tokens": True}, "boundary_tokens cannot be used with sentences"),
-        ({"truncate": 5}, "truncate cannot be used with sentences"),
-        ({"language": "English"}, "language is 'English'"),
-        ({"max_sentences": 0}, "max_sentences is 0"),
-        ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0"),
-        ({"sentences": "none", "max_sentences": 3}, "need sentences: nested or flat"),
-        ({"sentences": "none", "cap_test": True}, "need sentences: nested or flat"),
-        ({"sentences": "none", "language": "de"}, "need sentences: nested or flat"),
-        ({"sentences": "none", "tokens": "w", "line_breaks": True}, "line_breaks needs raw text"),
-    ],
-)
-def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TextDataModule(path="a/b", **(NESTED | options))
 
 
 def words_of(text: str, most: int | None = None, longest: int | None = None) -> list[list[str]]:
@@ -208,9 +184,7 @@ def test_configs_read_their_corpora(real: Path, name: str) -> None:
             found = [s[m].tolist() for s, m in zip(batch.tokens[0], batch.mask[0], strict=True)]
             assert found == [ids_of(data, words) for words in expected]
             surface = [word.lower() for word in dataset.words(position)]
-            assert surface == [word for words in expected for word in words] or expected == [
-                ["[UNK]"]
-            ]
+            assert surface == list(chain(*expected)) or expected == [["[UNK]"]]
         if limits and most:
             assert (dataset.shapes <= (most, longest)).all()
     found = np.zeros(data.vocab_size, np.int64)
@@ -220,9 +194,7 @@ def test_configs_read_their_corpora(real: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["sentences", "flat"])
-def test_yahoo_reads_the_columns_of_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+def test_yahoo_as_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     write_yahoo(tmp_path)
     monkeypatch.setenv("ATTNLIGHT_DATA", str(tmp_path))
     data = parsed(f"yahoo_{form}")
@@ -232,11 +204,3 @@ def test_yahoo_reads_the_columns_of_the_hub(
     assert data.dataset("test").words(0) == ["Why", "?", "I", "ask", "Because", "9", ".", "So", "."]
     if form == "sentences":
         assert batch.mask[0].sum(-1).tolist() == [2, 2, 3, 2]
-
-
-def test_every_config_with_sentences_is_tested_here() -> None:
-    files = CONFIGS.glob("data/*.yaml")
-    named = {path.stem for path in files if "sentences: " in path.read_text()}
-    assert named == {
-        f"{name}_{form}" for name in [*PAIRS, "yahoo"] for form in ("sentences", "flat")
-    }

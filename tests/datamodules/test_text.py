@@ -27,6 +27,7 @@ from tests.datamodules.reading import (
     vocabulary_of,
 )
 from tests.datamodules.test_rationales import CONFIGURED as RATIONALES
+from tests.datamodules.test_sentences import PAIRS as IN_SENTENCES
 
 TEXTS = ["a good film", "a bad film", "good good good", "", "so bad", "a good plot 42"]
 LABELS = [1, 0, 1, 0, 0, 1]
@@ -50,6 +51,8 @@ def test_prepared_corpus(corpus: Path) -> None:
     assert rows["text"][:] == TEXTS
     assert rows["index"][:] == list(range(6))
     assert rows["tokens"][3] == [BOS, UNK, EOS]
+    assert data.dataset("train").words(3) == ["[BOS]", "[UNK]", "[EOS]"]
+    assert data.dataset("test").words(0) == ["[BOS]", "good", "unseen", "[EOS]"]
     assert prepared(data, "test")["tokens"][0] == [BOS, expected.index("good"), UNK, EOS]
     files = {"corpus.json", "manifest.json", "tokenizer.json", ".passed.json"}
     assert {path.name for path in data.prepare().iterdir()} == {*files, "test", "train"}
@@ -59,7 +62,7 @@ def test_prepared_corpus(corpus: Path) -> None:
     assert left == {"train", "test"}  # no copy of the local corpus
 
 
-def test_index_is_the_row_of_the_source_and_vocabulary_that_of_the_training_texts(
+def test_index_is_the_source_s_row_and_vocabulary_of_the_training_texts(
     corpus: Path,
 ) -> None:
     data = module(corpus, min_tokens=2, validation_fraction=0.4, split_seed=2, test=None)
@@ -108,9 +111,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_wrong_options_and_corpora_are_refused(
-    corpus: Path, options: dict[str, Any], message: str
-) -> None:
+def test_wrong_options_and_corpora(corpus: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         module(corpus, **options).prepare()
     left = [path.name for path in (corpus.parent / "cache").glob("*") if path.suffix != ".lock"]
@@ -118,9 +119,7 @@ def test_wrong_options_and_corpora_are_refused(
 
 
 @pytest.mark.parametrize("truncate", [None, 2])
-def test_a_corpus_with_removed_tokens_equals_one_without_them(
-    truncate: int | None, tmp_path: Path
-) -> None:
+def test_removed_tokens_leave_a_corpus_without_them(truncate: int | None, tmp_path: Path) -> None:
     words = [["a", "he", "b"], ["she", "a"], ["he"], ["b", "c", "c"]]
     marks = [[0, 1, 0], [2, 0], [1], [0, -1, 0]]
     numbers = [[1, 2, 3], [4, 5], [6], [7, 8, 9]]
@@ -255,6 +254,8 @@ def test_every_data_config_is_tested_here() -> None:
     contents = {path.stem: path.read_text() for path in CONFIGS.glob("data/*.yaml")}
     texts = {stem for stem, content in contents.items() if "TextDataModule" in content}
     elsewhere = {stem for stem, content in contents.items() if "sentences: " in content}
+    forms = ("sentences", "flat")
+    assert elsewhere == {f"{name}_{form}" for name in [*IN_SENTENCES, "yahoo"] for form in forms}
     elsewhere |= {stem for stem in texts if stem.startswith("deceptive_")}  # tests/test_configs.py
     elsewhere |= {"sst_minilm"}  # tests/data/test_pieces.py
     elsewhere |= {"sst_phrases"}  # as sst but for the name of a split

@@ -1,5 +1,3 @@
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,11 +9,9 @@ from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import read_vectors
+from tests.data.local import needs_gensim
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info >= (3, 14) and find_spec("gensim") is None,
-    reason="gensim has no wheels for this Python",
-)
+pytestmark = needs_gensim
 SETTINGS = Word2VecSettings(size=8, epochs=2)
 SIZES = {"train_size": 120, "validation_size": 30, "test_size": 30}
 

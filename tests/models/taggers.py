@@ -41,7 +41,6 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0)
     for row, length in enumerate(lengths):
         random = torch.Generator().manual_seed(1000 * seed + row)
         batch.mask[row, :length] = True
-        assert batch.labels is not None
         for values, low, high in (
             (batch.tokens, 4, 20),
             (batch.labels, 0, 4),
@@ -60,7 +59,4 @@ def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0)
 
 def one(batch: TextBatch, row: int) -> TextBatch:
     """A batch of one of the sentences, without padding."""
-    length = int(batch.mask[row].sum())
-    return batch.apply(
-        lambda values: values[row : row + 1] if values.ndim == 1 else values[row : row + 1, :length]
-    )
+    return batch.select(torch.tensor([row])).trim(int(batch.mask[row].sum()))

@@ -1,26 +1,12 @@
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
-from attnlight.errors import InputError
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
-from tests.models.oracles import (
-    VOCABULARY,
-    Array,
-    attended,
-    class_logits,
-    encoded,
-    far_from_start,
-    padded,
-    parameters,
-    part,
-    words_of,
-)
+from tests.models.oracles import VOCABULARY, far_from_start, padded
 
 COMBINATIONS = list(itertools.product(ENCODERS, ATTENTIONS))
 
@@ -49,40 +35,10 @@ def model(
     return far_from_start(FlatClassifier, classes, dtype, ("attention",), **sizes | options)
 
 
-def close(actual: Tensor, expected: Tensor, dtype: torch.dtype, logits: bool = False) -> None:
-    """Within the tolerances of design.md, section 10."""
-    scale = expected.abs().clamp(min=1) if logits else torch.ones_like(expected)
-    tolerance = 1e-10 if dtype == torch.float64 else 1e-5 if logits else 2e-6
-    assert ((actual - expected).abs() / scale).max().item() <= tolerance
-
-
-def naive(made: FlatClassifier, text: list[int], encoder: str) -> tuple[Array, Array]:
-    """Logits and weights of one text, a state and a number at a time."""
-    values = parameters(made)
-    states = encoded(encoder, part(values, "encoder"), values["embedding.weight"][text])
-    context, weights = attended(made.attention, states, words_of(text))
-    return class_logits(values["decoder.weight"] @ context + values["decoder.bias"]), weights
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize(("encoder", "attention"), COMBINATIONS)
-@torch.no_grad()
-def test_equals_a_naive_loop_over_texts(encoder: str, attention: str, classes: int) -> None:
-    made, texts = model(encoder, attention, classes), corpus()
-    output = made(collate(texts))
-    assert output.logits.shape == (len(texts), classes)
-    for row, text in enumerate(texts):
-        logits, weights = naive(made, text, encoder)
-        np.testing.assert_allclose(output.logits[row], logits, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(output.weights[row, 0, : len(text)], weights, atol=1e-10)
-
-
 @pytest.mark.parametrize("classes", [2, 12])
 def test_dropout_on_the_logits_leaves_attention_alone(classes: int) -> None:
-    made, batch = (
-        model("none", classes=classes, dropout=0.5, dropout_on="logits"),
-        collate(corpus()),
-    )
+    made = model("none", classes=classes, dropout=0.5, dropout_on="logits")
+    batch = collate(corpus())
     whole = made(batch)
     assert torch.equal(whole.logits, model("none", classes=classes)(batch).logits)
     torch.manual_seed(0)
@@ -93,10 +49,3 @@ def test_dropout_on_the_logits_leaves_attention_alone(classes: int) -> None:
     torch.testing.assert_close(output.logits[kept], 2 * whole.logits[kept])
     assert classes > 2 or not kept[:, 0].any()
     assert 0 < kept[:, 1].sum() < len(batch)
-
-
-def test_a_batch_of_sentences_is_refused() -> None:
-    tokens = torch.ones(2, 3, 5, dtype=torch.long)
-    batch = TextBatch(index=torch.arange(2), tokens=tokens, mask=tokens != 0)
-    with pytest.raises(InputError, match="set `sentences: false` in `data`"):
-        model()(batch)

@@ -87,7 +87,7 @@ def test_equals_a_loop_over_texts_and_items(
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_no_shortened_text_is_encoded_whole_and_memory_is_bounded(
+def test_fast_path_is_taken_in_bounded_memory(
     encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fast path is taken; no block holds more than its share, and a long text comes in several."""

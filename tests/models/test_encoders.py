@@ -1,9 +1,7 @@
-import pytest
 import torch
 from torch import nn
 
-from attnlight.errors import InputError
-from attnlight.models import ENCODERS, Conv
+from attnlight.models import Conv
 
 
 def test_conv_has_the_sizes_of_serrano_and_smith() -> None:
@@ -25,12 +23,3 @@ def test_conv_drops_input_in_training_only() -> None:
     kept = 0.7 * model.train()(embeddings, mask).flatten()
     assert kept[0] == kept[1]  # both widths read the same input
     assert 0.6 * 400 < kept[0].item() < 0.8 * 400
-
-
-@pytest.mark.parametrize(
-    ("name", "hidden_size"),
-    [("cnn", 0), ("cnn", 3), ("cnn", 126), ("conv", 0), ("conv", 1), ("conv", 101)],
-)
-def test_a_size_that_cannot_be_shared_out_is_refused(name: str, hidden_size: int) -> None:
-    with pytest.raises(InputError, match=f"hidden_size {hidden_size} of the {name}"):
-        ENCODERS[name](5, hidden_size)

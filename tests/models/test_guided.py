@@ -10,6 +10,7 @@ from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.models.build import build_model, changed_net, plain_net
 from attnlight.models.guided import no_guide
+from attnlight.models.options import PairNet
 from attnlight.probing.leave_one_out import left_out_logits
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
@@ -82,3 +83,8 @@ def test_leave_one_out_renormalises_what_the_guide_gave(guided: Any) -> None:
             if len(items) == 1:
                 expected = torch.full_like(expected, torch.nan)
             torch.testing.assert_close(found[row, item], expected, equal_nan=True)
+
+
+def test_the_uniform_net_of_pairs() -> None:
+    uniform = changed_net("pairs", plain_net("pairs", PairNet()), "uniform_net", head=None)
+    assert uniform == plain_net("pairs", PairNet(attention="uniform"))

@@ -1,25 +1,12 @@
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
 
 from attnlight.batch import BOS, EOS, UNK, TextBatch
-from attnlight.errors import InputError
 from attnlight.models import ATTENTIONS, ENCODERS, HierarchicalClassifier
-from tests.models.oracles import (
-    VOCABULARY,
-    Array,
-    attended,
-    class_logits,
-    encoded,
-    far_from_start,
-    parameters,
-    part,
-    words_of,
-)
-from tests.models.test_classifier import close
+from tests.models.oracles import VOCABULARY, close, far_from_start
 
 COMBINATIONS = [
     *itertools.product(ENCODERS, ["additive"]),
@@ -68,42 +55,6 @@ def model(
     return far_from_start(HierarchicalClassifier, classes, dtype, parts, **sizes | options)
 
 
-def naive(
-    made: HierarchicalClassifier, text: Text, encoder: str
-) -> tuple[Array, Array, list[Array]]:
-    """Logits, sentence weights and word weights of one text, sentence by sentence, unpadded."""
-    values = parameters(made)
-    vectors, words = [], []
-    for sentence in map(list, text):
-        embeddings = values["embedding.weight"][sentence]
-        states = encoded(encoder, part(values, "word_encoder"), embeddings)
-        vector, weights = attended(made.word_attention, states, words_of(sentence))
-        vectors.append(vector)
-        words.append(weights)
-    states = encoded(encoder, part(values, "sentence_encoder"), np.stack(vectors))
-    context, weights = attended(made.sentence_attention, states, list(range(len(text))))
-    logits = class_logits(values["decoder.weight"] @ context + values["decoder.bias"])
-    return logits, weights, words
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize(("encoder", "attention"), COMBINATIONS)
-@torch.no_grad()
-def test_equals_a_naive_loop_over_texts_and_sentences(
-    encoder: str, attention: str, classes: int
-) -> None:
-    made, texts = model(encoder, attention, classes), corpus()
-    output = made(collate(texts))
-    assert output.logits.shape == (len(texts), classes)
-    for row, text in enumerate(texts):
-        logits, *shares = naive(made, text, encoder)
-        np.testing.assert_allclose(output.logits[row], logits, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(output.weights[row, 0, : len(text)], shares[0], atol=1e-10)
-        for s, expected in enumerate(shares[1]):
-            found = output.layers[0][row, s, : len(expected)]
-            np.testing.assert_allclose(found, expected, atol=1e-10)
-
-
 @pytest.mark.parametrize("encoder", ENCODERS)
 @torch.no_grad()
 def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> None:
@@ -113,17 +64,10 @@ def test_sentences_with_nothing_to_attend_to_are_passed_over(encoder: str) -> No
     output = made(collate([holes]))
     places = [n for n, sentence in enumerate(holes) if len(sentence) > 2]
     assert output.mask[0].nonzero()[:, 0].tolist() == places
-    close(output.logits, plain.logits, torch.float64, logits=True)
-    close(output.weights[..., places], plain.weights, torch.float64)
-    close(output.item_logits[:, :, places], plain.item_logits, torch.float64, logits=True)
+    close(output.logits, plain.logits, logits=True)
+    close(output.weights[..., places], plain.weights)
+    close(output.item_logits[:, :, places], plain.item_logits, logits=True)
     assert (output.layers[0][~output.mask] == 0).all()
     vectors, counted, *_ = made._items(collate([holes]))
     assert counted.sum() == len(places)
     assert (vectors[~counted] == 0).all()
-
-
-def test_a_batch_without_sentences_is_refused() -> None:
-    tokens = torch.ones(2, 5, dtype=torch.long)
-    flat = TextBatch(index=torch.arange(2), tokens=tokens, mask=tokens != 0)
-    with pytest.raises(InputError, match="set `sentences: true` in `data`"):
-        model()(flat)

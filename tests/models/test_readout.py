@@ -20,6 +20,7 @@ from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
 
 Scene = tuple[TextBatch, AttentionOutput, AttentionModel]
+Both = tuple[Readout, Readout]  # an affine one, and an opaque one of the same batch
 
 
 def handmade(heads: int, classes: int) -> Scene:
@@ -55,7 +56,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
 
 
 @pytest.fixture(params=SCENES)
-def both(request: pytest.FixtureRequest) -> tuple[Readout, Readout]:
+def both(request: pytest.FixtureRequest) -> Both:
     """The affine readout of a batch, and an opaque one that is not told so."""
     batch, output, model = SCENES[request.param]()
     affine = readout_of(batch, output, model)
@@ -78,18 +79,26 @@ def attentions(readout: Readout, count: int = 4) -> Tensor:
 
 
 @pytest.fixture(params=["all heads", "each alone"])
-def asked(both: tuple[Readout, Readout], request: pytest.FixtureRequest) -> tuple[Readout, Readout]:
+def asked(both: Both, request: pytest.FixtureRequest) -> Both:
     if request.param == "all heads":
         return both
     return both[0].by_head(), both[1].by_head()
 
 
-def test_candidates(asked: tuple[Readout, Readout]) -> None:
+def test_candidates_erasures_and_gradients(asked: Both) -> None:
     affine, opaque = asked
     agree(affine.candidates(attentions(affine)), opaque.candidates(attentions(affine)))
+    agree(affine.gradient(), opaque.gradient())
+    assert torch.equal(affine.rankings("signed"), opaque.rankings("signed"))
+    mask = affine.output.mask
+    agree(affine.erase()[mask], opaque.erase()[mask])
+    orders = random_rankings(mask, affine.output.rows, 3, 0)
+    flips = affine.first_flips(orders)
+    assert torch.equal(flips, opaque.first_flips(orders))
+    assert flips.max() > 0
 
 
-def test_heads_that_are_replaced_one_at_a_time(both: tuple[Readout, Readout]) -> None:
+def test_heads_that_are_replaced_one_at_a_time(both: Both) -> None:
     for readout in both:
         output, attention = readout.output, attentions(readout, 1).squeeze(2)
         before, ones = readout.logits.softmax(-1), torch.ones(attention.shape[:2]).double()
@@ -109,32 +118,18 @@ def test_heads_that_are_replaced_one_at_a_time(both: tuple[Readout, Readout]) ->
         torch.testing.assert_close(readout.max_js_by_head(), largest, equal_nan=True)
 
 
-def test_erased_items(asked: tuple[Readout, Readout]) -> None:
-    affine, opaque = asked
-    mask = affine.output.mask
-    agree(affine.erase()[mask], opaque.erase()[mask])
-    orders = random_rankings(mask, affine.output.rows, 3, 0)
-    flips = affine.first_flips(orders)
-    assert torch.equal(flips, opaque.first_flips(orders))
-    assert flips.max() > 0
-
-
-def test_gradients(asked: tuple[Readout, Readout]) -> None:
-    affine, opaque = asked
-    agree(affine.gradient(), opaque.gradient())
-    assert torch.equal(affine.rankings("signed"), opaque.rankings("signed"))
-
-
-def test_permutations(both: tuple[Readout, Readout]) -> None:
+def test_permutations_and_searches(both: Both) -> None:
     (affine, by_algebra), (opaque, by_model) = (one.permute(9, 4, 3) for one in both)
     agree(affine, opaque)
     alone = [*by_algebra], [*by_model]
     assert len(alone[0]) == len(alone[1]) == len([*by_algebra])
-    for one, other in zip(*alone, strict=True):
+    options = {"starts": 2, "steps": 15, "learning_rate": 0.1, "seed": 2}
+    found = (readout.search(0.05, **options) for readout in both)
+    for one, other in (*zip(*alone, strict=True), *zip(*found, strict=True)):
         agree(one, other)
 
 
-def test_worst_cases(both: tuple[Readout, Readout]) -> None:
+def test_worst_cases(both: Both) -> None:
     """The search of one is bounded by the answer of the other, and both keep the prediction."""
     affine, opaque = both
     exact, known = affine.worst_case(0.05), opaque.worst_case(0.05)
@@ -150,13 +145,7 @@ def test_worst_cases(both: tuple[Readout, Readout]) -> None:
             assert (total_variation(before, after) <= 0.05 + 1e-6).all()
 
 
-def test_searches(both: tuple[Readout, Readout]) -> None:
-    options = {"starts": 2, "steps": 15, "learning_rate": 0.1, "seed": 2}
-    for one, other in zip(*(readout.search(0.05, **options) for readout in both), strict=True):
-        agree(one, other)
-
-
-def test_what_only_algebra_knows(both: tuple[Readout, Readout]) -> None:
+def test_what_only_algebra_knows(both: Both) -> None:
     affine, opaque = both
     assert affine.minimal_flips() is not None
     assert opaque.minimal_flips() is opaque.worst_case_curve([0.1]) is None
@@ -168,7 +157,7 @@ def test_what_only_algebra_knows(both: tuple[Readout, Readout]) -> None:
     assert opaque.cheap == isinstance(opaque.model, classifiers)
 
 
-def test_rows_are_read_alone_and_in_blocks(both: tuple[Readout, Readout]) -> None:
+def test_rows_are_read_alone_and_in_blocks(both: Both) -> None:
     for readout in both:
         candidates = attentions(readout)
         whole = readout.candidates(candidates)
@@ -180,9 +169,7 @@ def test_rows_are_read_alone_and_in_blocks(both: tuple[Readout, Readout]) -> Non
         agree(torch.cat(read), whole)
 
 
-def test_columns_of_rows_of_like_length(
-    both: tuple[Readout, Readout], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_rows_of_like_length(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(readout: Readout) -> dict[str, Tensor]:
         return {"moved": readout.erase()[..., 0].masked_fill(~readout.output.mask, 0.0).sum(-1)}
 
@@ -198,7 +185,7 @@ def test_columns_of_rows_of_like_length(
 
 
 def test_erasures_of_an_opaque_readout_are_read_in_pieces(
-    both: tuple[Readout, Readout], monkeypatch: pytest.MonkeyPatch
+    both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readout, sizes = both[1], []
     orders = random_rankings(readout.output.mask, readout.output.rows, 3, 0)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attnlight.batch import AttentionModel
-from attnlight.errors import InputError
 from attnlight.functional import read
 from attnlight.functional.readout.instances import texts_of_rows
+from tests.models.oracles import compare
 from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -36,9 +36,8 @@ def test_rows_are_the_real_tokens(kind: str) -> None:
     off = ~output.mask.unsqueeze(1).expand_as(output.weights)
     assert (output.weights[off] == 0).all()
     torch.testing.assert_close(output.weights.sum(-1), torch.ones(20, 2))
-    assert texts_of_rows(output.rows).tolist() == [
-        r for r, n in enumerate(LENGTHS) for _ in range(n)
-    ]
+    texts = [text for text, length in enumerate(LENGTHS) for _ in range(length)]
+    assert texts_of_rows(output.rows).tolist() == texts
 
 
 @kinds
@@ -47,22 +46,9 @@ def test_neither_batch_nor_padding_changes_anything(kind: str, double: bool) -> 
     model, batch = tagger(**KINDS[kind]), sentences(extra=4)
     model = model.double() if double else model
     output, start = model(batch), 0
-    shares: dict[str, Any] = {"atol": 1e-10 if double else 2e-6, "rtol": 0}
-    logits: dict[str, Any] = {"atol": 1e-10, "rtol": 0} if double else {"atol": 1e-5, "rtol": 1e-5}
     for row, length in enumerate(LENGTHS):
-        alone = model(one(batch, row))
-        here = slice(start, start + length)
-        torch.testing.assert_close(output.probabilities[here], alone.probabilities, **shares)
-        torch.testing.assert_close(output.weights[here, :, :length], alone.weights, **shares)
-        torch.testing.assert_close(output.logits[here], alone.logits, **logits)
-        bias = output.bias if output.bias.ndim == 1 else output.bias[here]
-        torch.testing.assert_close(bias, alone.bias, **logits)
-        if alone.item_logits is not None:
-            items = output.item_logits[here, :, :length]
-            torch.testing.assert_close(items, alone.item_logits, **logits)
-        for whole, part in zip(output.layers or (), alone.layers or (), strict=True):
-            torch.testing.assert_close(whole[row, :, :length, :length], part[0], **shares)
-            assert (whole[row, :, length:] == 0).all()
+        compare(model(one(batch, row)), output, row, slice(start, start + length))
+        assert all((layer[row, :, length:] == 0).all() for layer in output.layers or ())
         start += length
 
 
@@ -134,34 +120,3 @@ def test_repeats_of_padded_validation_are_texts_of_their_own() -> None:
     rows = torch.tensor([[3, 0], [3, 1], [-1, 0], [-1, 0], [-1, 0], [-1, 1], [4, 2], [4, 5]])
     assert texts_of_rows(rows).tolist() == [0, 0, 1, 2, 3, 3, 4, 4]
     assert texts_of_rows(rows[:0]).tolist() == []
-
-
-@kinds
-def test_every_parameter_is_trained(kind: str) -> None:
-    model, batch = tagger(**KINDS[kind]).train(), sentences()
-    model(batch).logits.square().sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None]
-    assert not without
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layers": 0}, "layers is 0"),
-        ({"heads": 3}, "not a multiple of heads 3"),
-        ({"hidden_size": 7, "heads": 1}, "hidden_size is 7"),
-        ({"dropout": 1.5}, "dropout is 1.5"),
-        ({"attention_dropout": 1.0}, "attention_dropout is 1"),
-        ({"relu_dropout": -1.0}, "relu_dropout is -1.0"),
-    ],
-)
-def test_options_out_of_range(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        tagger("study", **options)
-
-
-def test_nested_texts_are_refused() -> None:
-    batch = sentences()
-    batch.tokens = batch.tokens.unsqueeze(1)
-    with pytest.raises(InputError, match="reads single sentences"):
-        tagger()(batch)

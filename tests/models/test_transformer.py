@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from attnlight.errors import InputError
-from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
+from attnlight.models.transformer import EncoderLayer, sinusoids
 
 
 def test_positions_by_their_formula() -> None:
@@ -40,8 +39,3 @@ def test_a_layer_by_a_naive_loop() -> None:
         inner = after.feed_forward.inner(after.norm(hidden)).clamp(min=0)
         expected = hidden + after.feed_forward.outer(inner).clamp(min=0)
         torch.testing.assert_close(result[0, query], expected)
-
-
-def test_heads_must_divide_the_size() -> None:
-    with pytest.raises(InputError, match="hidden_size 10 is not a multiple of heads 4"):
-        SelfAttention(10, 4)

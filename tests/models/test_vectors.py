@@ -1,7 +1,7 @@
 import gzip
 import struct
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -37,38 +37,29 @@ def word2vec_binary(words: dict[str, list[float]], end: bytes = b"\n") -> bytes:
     return f"{len(words)} 3\n".encode() + b"".join(entries)
 
 
-def without_newlines(words: dict[str, list[float]]) -> bytes:
-    return word2vec_binary(words, end=b"")
+TWICE = line("film", [1.0, 2.0, 3.0]) + line("film", [4.0, 5.0, 6.0]) + b"\n"
+OF_SEVERAL_WORDS = {",": [0.0] * 3, ". . .": [1.0, 2.0, 3.0], "at name@domain.com": [5.0] * 3}
+KNOWN = {word: FILE[word] for word in ("film", "naïve")}
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("write", [glove, word2vec_text, word2vec_binary, without_newlines])
-def test_formats(
-    tmp_path: Path, write: Callable[[dict[str, list[float]]], bytes], zipped: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("content", "known"),
+    [
+        (glove(FILE), KNOWN),
+        (word2vec_text(FILE), KNOWN),
+        (word2vec_binary(FILE), KNOWN),
+        (word2vec_binary(FILE, end=b""), KNOWN),
+        (glove(OF_SEVERAL_WORDS), {". . .": [1.0, 2.0, 3.0]}),
+        (TWICE, {"film": [1.0, 2.0, 3.0]}),
+    ],
+)
+def test_formats(tmp_path: Path, content: bytes, known: dict[str, Any], zipped: bool) -> None:
     path = tmp_path / "vectors"
-    path.write_bytes(gzip.compress(write(FILE)) if zipped else write(FILE))
+    path.write_bytes(gzip.compress(content) if zipped else content)
     matrix, found = read_vectors(path, WORDS)
-    assert found.tolist() == [False, False, True, True, False, False]
-    expected = torch.zeros(6, 3)
-    expected[2], expected[3] = torch.tensor(FILE["film"]), torch.tensor(FILE["naïve"])
-    assert torch.equal(matrix, expected)
-
-
-def test_words_of_glove_with_spaces(tmp_path: Path) -> None:
-    path = tmp_path / "glove.840B.txt"
-    path.write_bytes(
-        glove({",": [0.0] * 3, ". . .": [1.0, 2.0, 3.0], "at name@domain.com": [5.0] * 3})
-    )
-    matrix, found = read_vectors(path, WORDS)
-    assert found.tolist() == [False, False, False, False, True, False]
-    assert matrix[4].tolist() == [1, 2, 3]
-
-
-def test_the_first_of_repeated_words_counts(tmp_path: Path) -> None:
-    path = tmp_path / "glove.txt"
-    path.write_bytes(line("film", [1.0, 2.0]) + line("film", [3.0, 4.0]) + b"\n")
-    assert read_vectors(str(path), WORDS).matrix[2].tolist() == [1, 2]
+    assert found.tolist() == [word in known for word in WORDS]
+    assert torch.equal(matrix, torch.tensor([known.get(word, [0.0] * 3) for word in WORDS]))
 
 
 def test_binary_entries_across_reads(tmp_path: Path) -> None:

@@ -14,6 +14,11 @@ from tests.bases import Planted, save_base
 from tests.pairs import PlantedPairs, save_pairs
 from tests.tasks.tagged import corpus, save_tagger, written
 
+# What each test that takes `scene` is run on.
+BOTH = pytest.mark.parametrize("scene", ["two", "tokens"], indirect=True)
+TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
+TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
+
 
 @dataclass(frozen=True)
 class Scene:

@@ -18,11 +18,7 @@ from attnlight.reference import FrozenBase, read_base, running_split
 from attnlight.tasks import AdversarialVariant, GuidedVariant
 from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
 from tests.probing.oracles import without
-from tests.tasks.conftest import Scene
-
-BOTH = pytest.mark.parametrize("scene", ["two", "tokens"], indirect=True)
-TWO = pytest.mark.parametrize("scene", ["two"], indirect=True)
-TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
+from tests.tasks.conftest import BOTH, TOKENS, TWO, Scene
 
 
 @pytest.fixture
@@ -77,9 +73,7 @@ class Watch(pl.Callback):
 
 
 @BOTH
-def test_every_row_of_every_loop_has_its_guide_s_attention(
-    scene: Scene, base: Path, tmp_path: Path
-) -> None:
+def test_every_loop_attends_as_the_guide(scene: Scene, base: Path, tmp_path: Path) -> None:
     """Under bucketing, in the shuffled batches of two epochs, and in evaluation."""
     task, watch = guided(scene, base).train(), Watch(base)
     for verb in ("fit", "test", "predict"):
@@ -92,9 +86,7 @@ def test_every_row_of_every_loop_has_its_guide_s_attention(
 
 class TestGuides:
     @BOTH
-    def test_shuffled_attention_is_as_peaked_and_says_nothing(
-        self, scene: Scene, base: Path
-    ) -> None:
+    def test_shuffled_attention_is_as_peaked(self, scene: Scene, base: Path) -> None:
         tasks = [guided(scene, base, guide="shuffled", shuffle_seed=seed) for seed in (0, 0, 1)]
         batch = batch_of(scene.corpus)
         for task in tasks:
@@ -116,9 +108,7 @@ class TestGuides:
         assert torch.equal(alone.weights, first[rows[:, 0] == batch.index[3]])
 
     @BOTH
-    def test_learned_is_the_mlp_s_own_or_a_plain_retraining_of_a_tagger(
-        self, scene: Scene, base: Path
-    ) -> None:
+    def test_learned_is_an_mlp_or_a_retrained_tagger(self, scene: Scene, base: Path) -> None:
         learned = guided(scene, base, guide="learned").model
         shapes = {name: p.shape for name, p in learned.named_parameters()}
         if scene.save is not save_base:
@@ -133,9 +123,7 @@ class TestGuides:
 
     @BOTH
     @pytest.mark.parametrize("guide", ["adversary", "other"])
-    def test_a_guide_checkpoint_gives_its_own(
-        self, scene: Scene, base: Path, tmp_path: Path, guide: str
-    ) -> None:
+    def test_a_guide_checkpoint(self, scene: Scene, base: Path, tmp_path: Path, guide: str) -> None:
         own = adversary(scene, base, tmp_path)
         saved = str(tmp_path / "adversary.ckpt")
         task = guided(scene, base, guide=guide, guide_checkpoint=saved)
@@ -165,9 +153,8 @@ class TestQueryKey:
         task = guided(scene, base, query_key=True)
         attach_stub_trainer(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
-        given, _ = (
-            FrozenBase(base).outputs(scene.corpus, "validation").read(*Tagging.instances(batch))
-        )
+        kept = FrozenBase(base).outputs(scene.corpus, "validation")
+        given, _ = kept.read(*Tagging.instances(batch))
         torch.nn.init.normal_(task.model.attention.query.weight)  # type: ignore[union-attr]
         output, layer = task.model(batch), task.model.attention
         states = task.model.norm(output.states)  # type: ignore[operator, union-attr]
@@ -221,9 +208,7 @@ class TestStricterProbe:
 
 @TOKENS
 @pytest.mark.parametrize("query_key", [False, True])
-def test_leave_one_out_renormalises_what_was_given(
-    scene: Scene, base: Path, query_key: bool
-) -> None:
+def test_leave_one_out_renormalises_the_rest(scene: Scene, base: Path, query_key: bool) -> None:
     task = guided(scene, base, query_key=query_key).double()
     attach_stub_trainer(task, scene.corpus, "validation")
     model: Any = task.model
@@ -248,24 +233,6 @@ def test_leave_one_out_renormalises_what_was_given(
 
 
 class TestRefusal:
-    @pytest.mark.parametrize(
-        ("scene", "options", "words"),
-        [
-            ("two", {"guide": "adversary"}, "guide adversary needs a guide_checkpoint"),
-            ("tokens", {"guide": "other"}, "guide other needs a guide_checkpoint"),
-            ("two", {"guide": "base", "guide_checkpoint": "x"}, "base takes no guide_checkpoint"),
-            ("tokens", {"guide": "learned", "guide_checkpoint": "x"}, "learned takes no guide_"),
-            ("tokens", {"guide": "uniform", "query_key": True}, "guide uniform leave it"),
-            ("tokens", {"guide": "learned", "query_key": True}, "guide learned leave it"),
-        ],
-        indirect=["scene"],
-    )
-    def test_options_without_use(
-        self, scene: Scene, base: Path, options: dict[str, Any], words: str
-    ) -> None:
-        with pytest.raises(InputError, match=words):
-            guided(scene, base, **options)
-
     @BOTH
     def test_adversary_of_another_base(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         other = of(scene, tmp_path, "other", seed=9)
@@ -275,9 +242,7 @@ class TestRefusal:
                 guided(scene, base, guide="adversary", guide_checkpoint=str(checkpoint))
 
     @TOKENS
-    def test_another_problem_or_number_of_heads(
-        self, scene: Scene, base: Path, tmp_path: Path
-    ) -> None:
+    def test_another_problem_or_other_heads(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         classifier = save_base(tmp_path / "classifier.ckpt", Planted())
         four = of(scene, tmp_path, "four", heads=4)
         for path, message in (
@@ -295,11 +260,9 @@ class TestRefusal:
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
 
     @BOTH
-    @pytest.mark.parametrize("used", [False, True])
-    def test_raw_text(self, scene: Scene, base: Path, tmp_path: Path, used: bool) -> None:
+    def test_raw_text_after_a_test(self, scene: Scene, base: Path, tmp_path: Path) -> None:
         task = guided(scene, base)
         task.raw = RawText.of_corpus(scene.corpus)
-        if used:
-            trainer(tmp_path).test(task, scene.corpus, verbose=False)
+        trainer(tmp_path).test(task, scene.corpus, verbose=False)
         with pytest.raises(InputError, match="no raw text"):
             task.read(["the cat"], [["DT", "NN"]])

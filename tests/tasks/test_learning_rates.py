@@ -11,11 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnlight.errors import InputError
-from attnlight.models import FlatClassifier
 from attnlight.tasks import ChunkTagger
 from attnlight.tasks.options import Optimizer
-from tests.models.taggers import tagger
 from tests.tasks.tagged import SMALL, corpus, trainer, written
 
 # Of a pretrained model of each kind: name of its layers, and the number of parameters above them all.
@@ -60,24 +57,6 @@ class TestLayerwise:
                 number = layers + 1
             assert rate == pytest.approx(0.1 * 0.5 ** (layers + 1 - number)), key
         assert len(set(found.values())) == layers + 2
-
-    @pytest.mark.parametrize("decay", [0.0, 1.5, -1.0])
-    def test_out_of_range(self, decay: float) -> None:
-        with pytest.raises(InputError, match=f"layerwise_lr_decay is {decay}; it must be above 0"):
-            rates(tagger(), layerwise_lr_decay=decay)
-
-    @pytest.mark.parametrize("pretrained", [False, True])
-    def test_of_a_model_without_layers_in_use(self, pretrained: bool) -> None:
-        model: Any = FlatClassifier(9, 2, embedding_size=4, hidden_size=4)
-        if pretrained:
-            pytest.importorskip("transformers")
-            from attnlight.huggingface import HuggingFacePooledClassifier
-            from tests.huggingface.models import MODELS
-
-            model = HuggingFacePooledClassifier(MODELS["bert"](), 2, encoder="average")
-        told = f"layerwise_lr_decay needs a model with layers .* {type(model).__name__} has"
-        with pytest.raises(InputError, match=told):
-            rates(model, layerwise_lr_decay=0.9)
 
 
 class Rates(pl.Callback):
@@ -128,26 +107,6 @@ class TestWarmup:
         assert plain.losses == same.losses
         assert plain.losses[0] == other.losses[0]
         assert plain.losses[1:] != other.losses[1:]
-
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            ({"warmup": -1.0}, "warmup is -1; expected a share of the steps"),
-            ({"warmup": 2.5}, "warmup is 2.5; expected a share of the steps"),
-            ({"warmup": 0.1}, "max_epochs does not bound their number"),
-            ({"warmup": 0.1, "warmup_steps": 3}, "warmup_steps and warmup exclude each other"),
-            (
-                {"warmup": 0.1, "plateau_factor": 0.5},
-                "plateau_factor and warmup exclude each other",
-            ),
-            ({"warmup_steps": 3, "plateau_factor": 0.5}, "exclude each other"),
-            ({"warmup_steps": 0}, "warmup_steps is 0"),
-            *(({"plateau_factor": x}, f"plateau_factor is {x}") for x in (0.0, 1.0, 2.0)),
-        ],
-    )
-    def test_refusals(self, options: dict[str, Any], words: str) -> None:
-        with pytest.raises(InputError, match=words):
-            Optimizer(**options).scheduled(tagger(), 8)
 
 
 def test_are_no_hyperparameters_unless_they_are_given(tmp_path: Path) -> None:

@@ -170,10 +170,7 @@ def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"column": "evidense"}, r"column evidense .* this one: evidence.*did you mean 'evidence'"),
-        (
-            {"lambda_deceive": -1.0},
-            "lambda_deceive is -1.0; it must be a finite number of at least 0",
-        ),
+        ({"lambda_deceive": -1.0}, "lambda_deceive is -1.0; it must be a finite number of at le"),
         ({"lambda_deceive": math.nan}, "lambda_deceive is nan"),
         ({"lamda_deceive": 1.0}, "objective has no option 'lamda_deceive'.*did you mean"),
     ],
@@ -214,7 +211,5 @@ def test_a_column_of_another_length_and_attention_that_is_not_trained() -> None:
     with pytest.raises(InputError, match="needs attention whose scores are trained"):
         deceive(output, batch, OBJECTIVE)
     short: Tensor = batch.extras["evidence"][:, :-1]
-    with pytest.raises(
-        InputError, match=r"evidence of a batch is of shape \(2, .*a number for each"
-    ):
+    with pytest.raises(InputError, match=r"evidence of a batch is of shape \(2, .*a number for"):
         deceive(model(batch), replace(batch, extras={"evidence": short}), OBJECTIVE)

@@ -115,9 +115,7 @@ class TestPlateau:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_gradients_are_clipped_with_those_of_embeddings_among_them(
-    nested: bool, tmp_path: Path
-) -> None:
+def test_gradients_of_embeddings_are_clipped_with_the_others(nested: bool, tmp_path: Path) -> None:
     """On a CPU these are sparse until just before the step."""
     options: dict[str, Any] = {"initialization": "xavier"}
     options["optimizer"] = {"name": "sgd", "learning_rate": 1.0}

@@ -144,20 +144,15 @@ class TestCheckpoint:
         assert type(task.model).__name__ == "SentenceNet"
 
 
-def test_a_network_of_ones_own_on_a_problem_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     net = {"class_path": "attnlight.models.FlatClassifier", "init_args": {"embedding_size": 6}}
     model = {"class_path": "attnlight.tasks.AttentionClassifier", "init_args": {"net": net}}
     Path("own.yaml").write_text(yaml.safe_dump({"model": model}))
     sizes = [f"--data.{name}_size=30" for name in ("train", "validation", "test")]
     options = [*PLACE, "--run=r", "--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
-    sizes += [
-        "--model.net.init_args.hidden_size=5",
-        "--model.init_args.net.init_args.dropout",
-        ".5",
-    ]
+    sizes += ["--model.net.init_args.hidden_size=5"]
+    sizes += ["--model.init_args.net.init_args.dropout", ".5"]
     assert main(["fit", "-c", "own.yaml", *sizes, *options]) == 0
     said = yaml.safe_load(Path("runs/e/r/fit.yaml").read_text())["model"]["init_args"]
     net["init_args"] |= {"hidden_size": 5, "dropout": 0.5}  # type: ignore[operator]

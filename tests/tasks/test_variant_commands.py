@@ -15,10 +15,9 @@ from attnlight.records import read_metadata, read_record
 from attnlight.reference import frozen_base, read_base
 from tests.bases import save_base
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two, experiment
-from tests.tasks.conftest import Scene
+from tests.tasks.conftest import TOKENS, Scene
 from tests.tasks.tagged import arguments
 
-TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 SIZES = {"train_size": 60, "validation_size": 30, "test_size": 31}
 
 
@@ -43,9 +42,7 @@ class TestCommands:
         return [*start, *given, *short, f"--root={root}", "--experiment=e", "--run=r"]
 
     @pytest.mark.parametrize("kind", ["texts", "tokens"])
-    def test_a_run_is_tested_when_its_base_is_gone(
-        self, kind: str, here: Path, scenes: dict[str, Scene]
-    ) -> None:
+    def test_a_run_without_its_base(self, kind: str, here: Path, scenes: dict[str, Scene]) -> None:
         if kind == "texts":
             base = save_base(here / "base.ckpt", texts := PlantedEvidence(**SIZES))
             name, count = "planted_adversarial", len(texts.dataset("test"))

@@ -19,7 +19,7 @@ from attnlight.reference import cached_outputs, read_base, write_outputs
 from attnlight.tasks import AdversarialVariant, GuidedVariant, SeedVariant, UniformVariant
 from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base, trainer
-from tests.tasks.conftest import Scene
+from tests.tasks.conftest import TOKENS, Scene
 from tests.tasks.tagged import corpus, save_tagger
 
 Kind = tuple[type[FromBase], dict[str, Any]]
@@ -61,7 +61,6 @@ EVERY = [
 ]
 BOTH = pytest.mark.parametrize("scene", ["three", "tokens"], indirect=True)
 THREE = pytest.mark.parametrize("scene", ["three"], indirect=True)
-TOKENS = pytest.mark.parametrize("scene", ["tokens"], indirect=True)
 
 
 def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
@@ -124,8 +123,14 @@ def test_architecture_is_the_base_s_but_for_attention_that_is_not_learned(
     scores = ("query", "key") if name == "tokens" else ("attention",)
     names = [key for key in shapes(own) if not any(score in key for score in scores)]
     assert shapes(task) == {key: shapes(own)[key] for key in names}
+    batch = batch_of(scene.corpus)
+    there = batch.attendable()
+    for layer in task.model(batch).layers or ():
+        reached = there if layer.ndim == 3 else there[:, None, :, None] & there[:, None, None]
+        expected = reached / reached.sum(-1, keepdim=True).clamp(min=1)
+        torch.testing.assert_close(layer, expected.expand_as(layer))
     for model in (task.model, make("uniform guide", scene, path).model):
-        output = model(batch_of(scene.corpus))
+        output = model(batch)
         expected = (output.mask / output.mask.sum(-1, keepdim=True)).unsqueeze(1)
         torch.testing.assert_close(output.weights, expected.expand_as(output.weights))
         assert torch.equal(output.weights[:, 0] > 0, output.mask)
@@ -147,9 +152,7 @@ class TestTrainingOptions:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
 
     @TOKENS
-    def test_weight_decay_of_a_part_that_the_probe_lacks(
-        self, scene: Scene, tmp_path: Path
-    ) -> None:
+    def test_weight_decay_of_a_part_the_probe_lacks(self, scene: Scene, tmp_path: Path) -> None:
         decay = {"recurrent": 0.1, "decoder": 0.2}
         path = scene.base(tmp_path, encoder="bilstm", optimizer={"weight_decay": decay})
         task = make("guided, tokens", scene, path)
@@ -174,17 +177,6 @@ def test_seed_decides_the_start_alone(scene: Scene, base: Path) -> None:
 
 class TestUniform:
     @TOKENS
-    def test_layers_below_are_uniform_too(self, scene: Scene, tmp_path: Path) -> None:
-        task = make("uniform", scene, scene.base(tmp_path, layers=2))
-        batch = batch_of(scene.corpus)
-        output = task.model(batch)
-        (below,) = output.layers
-        for text, length in enumerate(batch.mask.sum(-1).tolist()):
-            block = below[text, :, :length, :length]
-            torch.testing.assert_close(block, torch.full_like(block, 1 / length))
-            assert float(below[text].detach().sum()) == pytest.approx(2 * length, rel=1e-5)
-
-    @TOKENS
     def test_one_head_beside_learned_ones(self, scene: Scene, tmp_path: Path) -> None:
         path = scene.base(tmp_path, heads=4, layers=2)
         task, whole = make("uniform head", scene, path).eval(), read_base(path).model
@@ -205,21 +197,13 @@ class TestUniform:
         with torch.no_grad():
             torch.testing.assert_close(ours.logits, whole(batch, weights=given).logits)
 
-    @TOKENS
-    @pytest.mark.parametrize("head", [2, -1])
-    def test_no_such_head(self, scene: Scene, base: Path, head: int) -> None:
-        with pytest.raises(InputError, match=f"there is no head {head} .* heads are 0 to 1"):
-            make("uniform", scene, base, head=head)
-
 
 @pytest.mark.parametrize(
     ("scene", "kind"),
     [("three", kind) for kind in KINDS] + [("tokens", kind) for kind in KINDS | OF_TAGGERS],
     indirect=["scene"],
 )
-def test_checkpoint_loads_when_the_base_is_gone(
-    scene: Scene, kind: str, base: Path, tmp_path: Path
-) -> None:
+def test_loads_when_the_base_is_gone(scene: Scene, kind: str, base: Path, tmp_path: Path) -> None:
     fingerprint = read_base(base).identity.fingerprint
     task = make(kind, scene, base)
     task.raw = RawText.of_corpus(scene.corpus)
@@ -262,6 +246,8 @@ class TestRefusal:
             ("three", Planted(num_classes=3, vocabulary=7), r"base\.ckpt has \d+ token ids, the"),
             ("three", "tokens", r"base\.ckpt has \d+ token ids, the corpus"),
             ("tokens", "three", r"base\.ckpt has \d+ token ids, the corpus"),
+            ("three", "pairs", r"is for pairs of a .*, but .* has single texts"),
+            ("pairs", "three", r"is for single texts, but .* has pairs of a"),
             ("tokens", {"min_document_frequency": 30}, "token ids, the corpus in `data`"),
             ("tokens", {"chunks": ["VP", "NP"]}, "trained with other tags"),
             ("tokens", {"case": False}, "reads the features .*case.*, the corpus in `data` has"),

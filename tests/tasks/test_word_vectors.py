@@ -1,7 +1,5 @@
 """Embeddings that start from word vectors, as a fit leaves them before its first step."""
 
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,7 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.models import WordVectors, read_vectors
 from tests.bases import classifier, trainer
-
-needs_gensim = pytest.mark.skipif(
-    sys.version_info >= (3, 14) and find_spec("gensim") is None,
-    reason="gensim has no wheels for this Python",
-)
+from tests.data.local import needs_gensim
 
 
 @pytest.fixture
