@@ -33,7 +33,8 @@ def correlations(n: int = 30, seed: int = 0, scores: bool = True) -> Rows:
         "position": np.zeros(n, dtype=np.int64),
         "prediction": np.zeros(n, dtype=np.int64),
     }
-    rows |= {name: random.random(n, dtype=np.float32) for name in archive_runs.TAU[3:]}
+    taus = (column for column, _ in importance.PAIRS.values())
+    rows |= {name: random.random(n, dtype=np.float32) for name in taus}
     if scores:
         for name in ("attention", "input_gradient", "loo", "input_gradient_attached"):
             lists = [random.random(1 + place % 9).astype(np.float32) for place in range(n)]

@@ -23,7 +23,6 @@ modules = ("archive_runs", "findings", "importance", "minilm", "pairs", "planted
 archive_runs, findings, importance, minilm, pairs, planted, predictions = map(page, modules)
 pruthi, saliency, serrano = map(page, ("pruthi", "saliency", "serrano"))
 TABLES, CONFIGS = findings.Tables(BLOCKS), DOCS.parent / "configs"
-STUDIED = archive_runs.STUDIED
 SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
 # What the runs of Serrano & Smith's models were given beside their files in configs/experiments.
 LEARNING_RATE, EPOCHS = 1e-3, {"rnn": 8, "conv": 8, "none": 15}
@@ -100,14 +99,15 @@ class TestRuns:
         compared: set[str] = set()
         for run in runs():
             logged = logged_by_test(run)
-            for test in archive_runs.NEEDED[run.parent.name] if logged else ():
+            needed = archive_runs.needed(run.parent.name)
+            for test in needed if logged else ():
                 for name, values in columns(run, test).items():
                     theirs = float(logged.get(key := f"test/{test}/{name}", "nan"))
                     if values.ndim == 1 and not np.isnan(theirs) and not np.isnan(values).all():
                         compared.add(key)
                         ours = np.nanmean(values)
                         assert ours == pytest.approx(theirs, abs=2e-4, rel=2e-4), (run, key)
-            if "test/accuracy" in logged and "predictions" in archive_runs.NEEDED[run.parent.name]:
+            if "test/accuracy" in logged and "predictions" in needed:
                 found = columns(run, "predictions")
                 right = (found["prediction"] == found["label"]).mean()
                 assert right == pytest.approx(float(logged["test/accuracy"]), abs=1e-5)
@@ -117,8 +117,9 @@ class TestRuns:
 
     def test_they_are_of_the_commands_configuration(self) -> None:
         """Otherwise the commands on the page would no longer give these records."""
-        found = [run for run in runs() if run.parent.name not in STUDIED.keys() - pairs.MODELS]
-        for run in found:
+        for run in runs():
+            if archive_runs.of_study(run.parent.name) and run.parent.name not in pairs.MODELS:
+                continue
             saved = yaml.safe_load((run / "fit.yaml").read_text())
             model, data, trainer = given_to(run.parent.name)
             assert holds(saved["model"], model), run

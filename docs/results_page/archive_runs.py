@@ -6,96 +6,52 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Iterable, Sequence
-from itertools import product
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
-from results_page import (
-    importance,
-    minilm,
-    pairs,
-    planted,
-    predictions,
-    pruthi,
-    saliency,
-    serrano,
-    studies,
-)
+from results_page import importance, minilm, pairs, planted, saliency, serrano, studies
 
-Columns = Sequence[str] | None  # None: all
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
 KEYS = ("index", "position", "prediction")
-TAU = (*KEYS, *(column for column, _ in importance.PAIRS.values()))
-_ARMS = [name for names in importance.ARMS.values() for name in names]
-_WIDER = [f"{name}{importance.WIDER}" for name in importance.SCALED]
-_PAIRS = [name for name in pairs.MODELS if name not in pairs.RESIZED]  # shown with all tests
-_JS = (*KEYS, *importance.JS)
-_ALL_PAIRS = (*_PAIRS, *pairs.TEXT_MODELS)
-_LABELS = (*KEYS, "label")
-_LABELLED = (
-    *(*planted.NAMES, *planted.MINIMAL, *serrano.MODELS, *predictions.TAGGERS),
-    *(*pairs.MODELS, *pairs.TEXT_MODELS, *pruthi.MODELS, *pruthi.REASONS),
-)
-_EVIDENCE = (*KEYS, *pairs.EVIDENCE.values(), *pairs.SENTENCES.values(), pairs.PROVEN)
-_SHUFFLED = (*KEYS, "max_attention", "median_tvd", "flip_rate")
-_REMOVED = (*KEYS, "removed_fraction_attention", "removed_fraction_minimal")
-# Columns by test that the page needs of each experiment; a later line wins.
-NEEDED: dict[str, dict[str, Columns]] = {}
-for _experiments, _test, _columns in (
-    (predictions.TEXT, "predictions", (*_LABELS, "probabilities")),
-    (_LABELLED, "predictions", _LABELS),
-    ((*predictions.TEXT, *planted.NAMES), "attention_permutation", _SHUFFLED),
-    ((*_ARMS, *_WIDER), "importance_correlation", TAU),
-    (importance.MODELS, "importance_correlation", (*TAU, *importance.P_VALUES)),
-    (importance.MODELS, "adversarial_attention", _JS),
-    (serrano.MODELS, "single_erasure", (*KEYS, *serrano.ERASURE)),
-    (serrano.MODELS, "decision_flip", (*KEYS, *serrano.REMOVAL)),
-    (pruthi.DECEIVED, "impermissible_mass", (*KEYS, *pruthi.COLUMNS)),
-    (pruthi.REASONED, "impermissible_mass", (*KEYS, "mass")),
-    (_ALL_PAIRS, "importance_correlation", (*TAU, *pairs.P_VALUES)),
-    (_ALL_PAIRS, "adversarial_attention", (*KEYS, *pairs.JS.values())),
-    (_ALL_PAIRS, "attention_permutation", (*KEYS, "median_tvd")),
-    (pairs.BABI, "evidence_mass", _EVIDENCE),
-    (pairs.BABI, "decision_flip", _REMOVED),
-    *(
-        ((name,), test, (*KEYS, *columns))
-        for name, tests in (saliency.TESTS | minilm.TESTS).items()
-        for test, columns in tests.items()
-    ),
-):
-    for _name in _experiments:
-        NEEDED.setdefault(_name, {})[_test] = _columns
-# Studies whose bases are all that is kept, but for `minilm.STUDIES`.
-STUDIED: dict[str, object] = {
-    **pairs.MODELS,
-    **pairs.TEXT_MODELS,
-    **pruthi.MODELS,
-    **pruthi.REASONS,
-    **saliency.MODELS,
-    **minilm.MODELS,
-}
+_ARCHIVED = yaml.safe_load(Path(__file__).with_name("archived.yaml").read_text("utf-8"))
 # Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
 # digit changes. In all others quantiles, ties or digits do.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
 _COARSE |= {"plausibility", "state_token_agreement", "head_ablation"}
-# On bAbI the taus are ranked.
-_RANKED = {(name, "importance_correlation") for name in pairs.BABI}
+
+
+@cache
+def needed(name: str) -> dict[str, list[str]]:
+    """By each test that the pages read of an experiment the columns, as regular expressions."""
+    return {
+        test: [*KEYS, *columns.split()]
+        for test, by_name in _ARCHIVED.items()
+        for pattern, columns in by_name.items()
+        if re.fullmatch(pattern, name)
+    }
+
+
+def of_study(name: str) -> bool:
+    """Whether an experiment's runs are the bases of a study, which are all that is kept of most."""
+    return "-" in name or name in minilm.STUDIES
 
 
 def significant_bits(name: str, record: str) -> int:
     """Significant bits of the floats in a record of an experiment or study."""
-    if record in _COARSE and (name, record) not in _RANKED:
+    ranked = name in pairs.BABI and record == "importance_correlation"
+    if record in _COARSE and not ranked:
         return 10
-    return 12 if name in STUDIED or record == "study" else 24
+    return 12 if of_study(name) or record == "study" else 24
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -105,29 +61,28 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
         A line for each run that was left out as unfinished.
     """
     left_out: list[str] = []
-    for name, tests in NEEDED.items():
+    for name in sorted(path.name for path in runs.iterdir() if needed(path.name)):
         scored = []
         folders = (path for kind in _RUNS for path in (runs / name).glob(f"{kind}*"))
         for run in sorted(folders):
-            if lacking := _lacking(run, tests):
+            if lacking := _lacking(run):
                 left_out.append(f"{run} {lacking}: not archived.")
                 continue
             archive_run(run, records / name / run.name.replace(*_RUNS[::-1]))
-            if name in (*_ARMS, *importance.MODELS):
+            if name in importance.MODELS or name.endswith("_vectors"):
                 columns = record_columns(run / "records/test/importance_correlation.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
             # Only the agreement is archived, since the scores are many times as large.
-            taus = agreement(read_scores(scored))[
-                ["index", "first", "second", *importance.WITH_ITSELF]
-            ]
+            taus = agreement(read_scores(scored))
+            taus = taus[["index", "first", "second", *importance.WITH_ITSELF]]
             table = pa.Table.from_pandas(taus, preserve_index=False)
-            bits = significant_bits(name, Path(importance.AGREEMENT).stem)
-            _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT, bits)
+            target = records / name / importance.AGREEMENT
+            _write(table.replace_schema_metadata(), target, significant_bits(name, target.stem))
     for path in sorted(runs.glob("*/study.json")):
-        if path.parent.name in NEEDED.keys() - {*minilm.STUDIES}:  # bases are archived above
-            continue
-        archive_study(path.parent, records / studies.FOLDER / path.parent.name)
+        name = path.parent.name
+        if not needed(name) or name in minilm.STUDIES:  # of others the bases alone, above
+            archive_study(path.parent, records / studies.FOLDER / name)
     return left_out
 
 
@@ -142,12 +97,13 @@ def archive_folders(root: Path, target: Path) -> None:
         archive_study(path.parent, target / path.parent.relative_to(root))
 
 
-def _lacking(run: Path, tests: Iterable[str]) -> str:
+def _lacking(run: Path) -> str:
     """What a run lacks to be archived; empty if nothing."""
     path = run / "status.json"
     status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if status.get("state") != "finished":
         return f"is {status['state']}" if status else "has no status.json"
+    tests = needed(run.parent.name)
     untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
     return f"was not tested by {', '.join(untested)}" if untested else ""
 
@@ -164,26 +120,23 @@ def archive_run(run: Path, target: Path) -> None:
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         if logged := evaluated(source.read_text(encoding="utf-8")):
             write_text(target / source.relative_to(run), logged)
-    places = {f"records/test/{test}.parquet": columns for test, columns in NEEDED[name].items()}
-    places[serrano.WORST_CASE] = None
+    places = {f"records/test/{test}.parquet": found for test, found in needed(name).items()}
+    places[serrano.WORST_CASE] = [".*"]
     if (run / saliency.SANITY).exists():  # what its verdicts need
-        about = read_metadata(run / saliency.SANITY)
-        kinds = product(("signed", "sizes"), (len(about["parts"]), "seeds"), about["methods"])
-        places[saliency.SANITY] = (*KEYS, *("_".join(map(str, kind)) for kind in kinds))
+        parts = len(read_metadata(run / saliency.SANITY)["parts"])
+        places[saliency.SANITY] = [*KEYS, f"(signed|sizes)_({parts}|seeds)_.*"]
     if name in planted.PREDICTED:
-        places["predictions.parquet"] = planted.PREDICTED[name]
+        places["predictions.parquet"] = [*planted.PREDICTED[name]]
     root = f"{run.parent.parent}/".encode()  # in metadata, as irrelevant as that of fit.yaml
-    for place, columns in places.items():
-        if (run / place).exists():
-            available = pq.read_schema(run / place).names
-            names = [name for name in columns or available if name in available]
-            table = read_table(run / place, names)
-            texts = (table.schema.metadata or {}).items()
-            table = table.replace_schema_metadata(
-                {key: text.replace(root, b"") for key, text in texts} or None
-            )
-            _write(table, target / place, significant_bits(name, Path(place).stem))
-    if name in STUDIED:
+    for place in (place for place in places if (run / place).exists()):
+        kept = re.compile("|".join(places[place]))
+        names = [x for x in pq.read_schema(run / place).names if kept.fullmatch(x)]
+        table = read_table(run / place, names)
+        texts = (table.schema.metadata or {}).items()
+        marks = {key: text.replace(root, b"") for key, text in texts}
+        table = table.replace_schema_metadata(marks or None)
+        _write(table, target / place, significant_bits(name, Path(place).stem))
+    if of_study(name):
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
 
@@ -220,16 +173,18 @@ def _write(table: pa.Table, target: Path, bits: int) -> None:
 
 
 def rounded(values: pa.Array, bits: int) -> pa.Array:
-    """Floats, or floats in lists, rounded to so many significant bits; other values as they are."""
-    kind, missing = values.type, values.is_null()
+    """Floats, or floats in lists, rounded to so many significant bits; other values as they are.
+
+    A null is NaN in place of a float.
+    """
+    kind = values.type
     if pa.types.is_fixed_size_list(kind):
         inner = rounded(values.values, bits)
-        return pa.FixedSizeListArray.from_arrays(inner, kind.list_size, mask=missing)
+        return pa.FixedSizeListArray.from_arrays(inner, kind.list_size, mask=values.is_null())
     if pa.types.is_list(kind):
         inner = rounded(values.values, bits)
-        return pa.ListArray.from_arrays(values.offsets, inner, mask=missing)
+        return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
     if not pa.types.is_floating(kind):
         return values
-    mantissa, exponent = np.frexp(np.array(values.fill_null(0), np.float32))
-    nearest = np.ldexp(np.round(mantissa * 2**bits), exponent - bits)
-    return pa.array(nearest, pa.float32(), mask=np.array(missing))
+    mantissa, exponent = np.frexp(np.array(values.fill_null(np.nan), np.float32))
+    return pa.array(np.ldexp(np.round(mantissa * 2**bits), exponent - bits), pa.float32())

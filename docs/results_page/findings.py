@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +99,7 @@ class Tables(dict[str, str]):
         Args:
             name: The table.
             words: Select rows in which, for each word, a cell equals it or begins with it and a
-                semicolon.
+                semicolon; of a word that ends in `…` a cell begins with what precedes this.
 
         Raises:
             InputError: No row has these words.
@@ -109,10 +110,11 @@ class Tables(dict[str, str]):
         names = [f"{x} {n}" if n > 1 else x for x, n in zip(head, counts, strict=True)]
         for above, row in pairwise(body):
             row[0] = row[0] or above[0]
+        starts = [x[:-1] if x.endswith("…") else f"{x};" for x in words]
         rows = [
             dict(zip(names, row, strict=True))
             for row in body
-            if all(any(f"{cell};".startswith(f"{word};") for cell in row) for word in words)
+            if all(any(f"{cell};".startswith(start) for cell in row) for start in starts)
         ]
         if words and not rows:
             raise InputError(f"the table {name} has no row of {', '.join(words)}.")
@@ -133,10 +135,6 @@ class Tables(dict[str, str]):
         first = [next(iter(row.values())) for row in self.rows(name)]
         return {x.partition(";")[0]: self.cell(name, column, x) for x in first}
 
-    def starting(self, name: str, column: str, start: str) -> dict[str, str]:
-        """The first row whose cell of a column starts so."""
-        return next(row for row in self.rows(name) if row[column].startswith(start))
-
     def answer(self, study: str) -> str:
         """The answer of a study's first verdict on attention, or that there are too few seeds."""
         match = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
@@ -154,17 +152,29 @@ class Tables(dict[str, str]):
         return f"Over the studies of classification attention is {needed}."
 
 
+class Cells(dict[str, list[Cell]]):
+    """The cells that `findings.md` names for the sentences of a place.
+
+    An item has the cells of all rows, an attribute that of the first.
+    """
+
+    def __getattr__(self, name: str) -> Cell:
+        return self[name][0]
+
+
 class Sentence(NamedTuple):
-    """A sentence of a place: the key of its text, whether the tables support it, and its fields."""
+    """A sentence of a place: the key of its text, whether the tables support it, and its fields.
+
+    The cells of its place are fields, too: one cell, or the list of those of several rows.
+    """
 
     key: str
     holds: bool
     fields: Mapping[str, object]
 
 
-# The name of a place, then its sentences.
-Sentences = Iterator[str | Sentence]
-Places = tuple[Callable[["Tables"], Sentences], ...]
+Sentences = Iterator[Sentence]
+Places = tuple[Callable[[Tables, Cells], Sentences], ...]  # each named as its place
 
 
 def say(key: str, holds: bool = True, /, **fields: object) -> Sentence:
@@ -172,22 +182,26 @@ def say(key: str, holds: bool = True, /, **fields: object) -> Sentence:
     return Sentence(key, holds, fields)
 
 
-def read_texts() -> dict[str, dict[str, str]]:
-    """The texts of the sentences of each place, by their key."""
+@cache
+def read_texts() -> dict[str, str]:
+    """The cells and the texts of the sentences of each place."""
     _, *parts = re.split(r"^## (\w+)\n", _TEXTS.read_text("utf-8"), flags=re.MULTILINE)
-    return {
-        place: {
-            key: " ".join(words.split())
-            for key, words in re.findall(r"^(\w+): ((?:\S.*\n)+)", part, re.MULTILINE)
-        }
-        for place, part in zip(parts[::2], parts[1::2], strict=True)
-    }
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def written(texts: Mapping[str, str], sentence: Sentence) -> str:
-    """A sentence, or, if its tables do not support it, a mark that fails the check."""
-    text = " ".join(texts[sentence.key].format(**sentence.fields).split())
-    return text if sentence.holds else f"<!-- refused: {text} -->"
+def written(tables: Tables, of: Callable[[Tables, Cells], Sentences]) -> Iterator[tuple[str, str]]:
+    """Key and text of each sentence; one that is not supported is a mark that fails the check."""
+    part = read_texts()[of.__name__]
+    cells = Cells()
+    for row in Tables({"": part}).rows("") if "| cell |" in part else ():
+        words = filter(None, row["row"].split("; "))
+        cells[row["cell"]] = tables.figures(row["table"], row["column"], *words)
+    one_or_all = {name: found[0] if len(found) == 1 else found for name, found in cells.items()}
+    texts = dict(re.findall(r"^(\w+): ((?:\S.*\n)+)", part, re.MULTILINE))
+    for key, holds, fields in of(tables, cells):
+        text = " ".join(texts[key].split()).format(**{**one_or_all, **fields})
+        text = " ".join(text.split())  # a field may be empty
+        yield key, text if holds else f"<!-- refused: {text} -->"
 
 
 def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
@@ -197,22 +211,18 @@ def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
         blocks: The tables and the studies' verdicts, by the name of their place.
         places: The functions of their sentences.
     """
-    found: dict[str, list[str]] = {}
-    tables, texts = Tables(blocks), read_texts()
-    for said in (said for of in places for said in of(tables)):
-        if isinstance(said, str):
-            place, items = said, found.setdefault(said, [])
-            continue
-        text = texts[place][said.key]
-        items += [""] * (place.endswith("findings") or text.startswith("**") or not items)
-        items[-1] = f"{items[-1]} {written(texts[place], said)}".strip()
-    paragraphs = {}
-    for place, items in found.items():
-        mark = "* " if place.endswith("s") else ""
+    tables, paragraphs = Tables(blocks), {}
+    for of in places:
+        items: list[str] = []
+        for _, text in written(tables, of):
+            begins = re.match(r"(<!-- refused: )?\*\*", text)
+            items += [""] * bool(begins or of.__name__.endswith("findings") or not items)
+            items[-1] = f"{items[-1]} {text}".strip()
+        mark = "* " if of.__name__.endswith("s") else ""
         lines = (
             textwrap.fill(mark + x, subsequent_indent=" " * len(mark), **_WRAPPED) for x in items
         )
-        paragraphs[place] = "".join(f"{line}\n" for line in lines)
+        paragraphs[of.__name__] = "".join(f"{line}\n" for line in lines)
     return paragraphs
 
 

@@ -36,7 +36,6 @@ PAIRS = {
     "attention, leave-one-out": ("tau_attention_loo", "loo"),
     "gradient, leave-one-out": ("tau_input_gradient_loo", "gradient_loo"),
 }
-P_VALUES = ("p_attention_input_gradient", "p_attention_loo")
 JS = ("worst_js", "worst_share", "search_js")
 AGREEMENT = "reliability.parquet"  # beside the archived runs of an experiment
 WITH_ITSELF = {  # columns of the file that `attnlight reliability` writes, and their names

@@ -35,27 +35,6 @@ _TAUS = {
     "tau with leave-one-out": "tau_attention_loo",
     "tau of the two importances": "tau_input_gradient_loo",
 }
-# Columns by test that the page needs, besides the keys.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "predictions": ("label",),
-    "importance_correlation": tuple(_TAUS.values()),
-    "attention_permutation": ("median_tvd", "flip_rate"),
-    "adversarial_attention": ("worst_js", "worst_share"),
-    "single_erasure": tuple(f"flip_top_{score}" for score in SCORES),
-    "decision_flip": (
-        "length",
-        *(f"{part}_{name}" for name in _RANKINGS for part in ("removed_fraction", "never_flips")),
-    ),
-}
-CONTROL = {
-    "head_ablation": tuple(
-        f"{measure}_{part}_{ablation}"
-        for ablation in _ABLATIONS
-        for part in _PARTS
-        for measure in _MOVED
-    )
-}
-TESTS = {name: COLUMNS | (CONTROL if name == "minilm_last" else {}) for name in MODELS}
 _by_model = partial(
     cells.by_model, models={name: {"model": words} for name, words in MODELS.items()}
 )

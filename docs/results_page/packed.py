@@ -98,7 +98,7 @@ def _folder_table(root: Path, folder: str) -> pa.Table:
         if path.suffix != _SUFFIX:
             files[place] = path.read_text(encoding="utf-8")
             continue
-        table = tables[place] = _plain(read_table(path))
+        table = tables[place] = read_table(path)
         marks = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
         files[place] = {"columns": table.column_names, "rows": len(table), "metadata": marks}
     joined = _joined(tables)
@@ -141,25 +141,6 @@ def _sort_keys(place: str, table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64
     if (np.diff(keys) <= 0).any():
         raise InputError(f"{place} has a key twice, or its keys do not ascend.")
     return keys
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """The table with floats in single precision, NaN where null."""
-    types = [_plain_type(field.type) for field in table.schema]
-    fields = (field.with_type(x) for field, x in zip(table.schema, types, strict=True))
-    table = table.cast(pa.schema(fields, table.schema.metadata))
-    for place, name in enumerate(table.column_names):
-        if pa.types.is_floating(table[name].type):
-            table = table.set_column(place, name, table[name].fill_null(float("nan")))
-    return table
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain_type(kind.value_type), kind.list_size)
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    return pa.float32() if pa.types.is_floating(kind) else kind
 
 
 def _unpack_folder(table: pa.Table, root: Path) -> None:

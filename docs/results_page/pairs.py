@@ -6,7 +6,7 @@ On bAbI the supporting sentences are known, so that each test is compared with a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,13 +73,11 @@ class Condition(NamedTuple):
         words: Its words on the page.
         seeds: How many seeds are planned.
         size: The number of its training texts.
-        tests: The columns that the page needs of each test, where they depend on the condition.
     """
 
     words: Row
     seeds: int
     size: int | str
-    tests: Mapping[str, Sequence[str]] | None = None
 
 
 def conditions(study: str) -> Iterator[tuple[str, Condition]]:

@@ -14,7 +14,7 @@ import yaml
 from attnlight.report.study.verdict import MIN_MODELS
 from attnlight.statistics.bootstrap import MeanInterval
 from results_page.claims import FAILS, HOLDS, OPEN, claimed_range, verdict
-from results_page.findings import Cell, Tables, read_texts, written
+from results_page.findings import Cell, Tables, written
 from results_page.sentences import reasons
 from results_page.tables import DASH, Row, table
 
@@ -49,13 +49,7 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     """
     papers = yaml.safe_load(path.read_text(encoding="utf-8"))
     known = any("reason" in claim for claims in papers.values() for claim in claims)
-    texts = read_texts()["reasons"]
-    said = (
-        {x.key: written(texts, x) for x in reasons(tables) if not isinstance(x, str)}
-        if known
-        else {}
-    )
-
+    said = dict(written(tables, reasons)) if known else {}
     found = {}
     for place, claims in papers.items():
         rows: list[Row] = []

@@ -24,7 +24,6 @@ _REASONS = "reasons"  # the study of the cells that are missed, in settings of t
 _ENCODERS = {"none": "embedding", "bilstm": "BiLSTM"}
 REMOVED = "removed"
 ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
-COLUMNS = ("mass", "chance", "accuracy", *ERASED.values())
 # A cell is missed if its accuracy or its mass is further than this from the published one.
 _TOLERANCES = {"accuracy": 0.02, "mass": 0.05}
 
@@ -62,10 +61,7 @@ def conditions(*studies: str) -> Iterator[tuple[str, Condition]]:
 
 
 MODELS, REASONS = dict(conditions(*CORPORA)), dict(conditions(_REASONS))
-DECEIVED, REASONED = (
-    [name for name, model in models.items() if model.weight != REMOVED]
-    for models in (MODELS, REASONS)
-)
+DECEIVED = [name for name, model in MODELS.items() if model.weight != REMOVED]
 
 
 def deception(archive: Archive) -> Iterator[Row]:

@@ -7,18 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 
-from attnlight.callbacks.base import record_name
 from attnlight.figures import methods
 from attnlight.records import read_record
 from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
-from results_page.archive import PLANS, Archive, planned
+from results_page.archive import Archive, planned
 from results_page.pairs import Condition
 from results_page.tables import Row, column_mean, interval, number
 
@@ -54,22 +52,6 @@ _STATES = {
     "chance": "chance",
 }
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
-# Columns by test that the page needs, besides the keys.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "predictions": ("label",),
-    "faithfulness": (
-        *(f"excess_{measure}_{label}" for measure in FAITHFUL for label in METHODS),
-        *(_COMPLETE, _STEPS),
-    ),
-    "plausibility": tuple(
-        f"{measure}_{label}" if label in METHODS else f"{label}_{measure}"
-        for measure in _PLAUSIBLE
-        for label in (*METHODS, "chance", "human")
-    ),
-    "evidence": ("chance_auprc", *(f"auprc_{label}" for label in METHODS)),  # where it is known
-    "state_token_agreement": tuple(_STATES),
-    "attribution_cost": ("batch", *(f"cost_{label}" for label in METHODS)),
-}
 
 
 def conditions() -> Iterator[tuple[str, Condition]]:
@@ -79,31 +61,22 @@ def conditions() -> Iterator[tuple[str, Condition]]:
         assert parts is not None, name
         data = given.get("options", {}).get("data", {})
         size = data.get("train_size", data.get("subset", {}).get("train", "all"))
-        tests = ["predictions"]
-        for path in given["base"]["tests"]:
-            content = yaml.safe_load((PLANS / path).read_text(encoding="utf-8"))
-            paths = [test["class_path"] for test in content["trainer"]["callbacks+"]]
-            tests += [record_name(path.rpartition(".")[2]) for path in paths]
         words = {"corpus": _CORPORA[parts[1]], "encoder": _ENCODERS[parts[2]]}
-        kept = {test: columns for test, columns in COLUMNS.items() if test in tests}
-        if "plausibility" in kept and parts[1] in _EVIDENCE:
-            kept["plausibility"] = COLUMNS["evidence"]
-        yield f"{STUDY}-{name}", Condition(words, len(given["base"]["seeds"]), size, kept)
+        yield f"{STUDY}-{name}", Condition(words, len(given["base"]["seeds"]), size)
 
 
 MODELS = dict(conditions())
-TESTS = {name: model.tests or {} for name, model in MODELS.items()}
-_KNOWN = [x for x, tests in TESTS.items() if tests.get("plausibility") == COLUMNS["evidence"]]
+_KNOWN = [x for x in MODELS if x.startswith(tuple(f"{STUDY}-{corpus}_" for corpus in _EVIDENCE))]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
 
 
 def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """The archived conditions of a test, each with its words and the columns of its records."""
-    for name, model in MODELS.items():
-        if name in archive and test in TESTS[name]:
-            columns = archive[name].test(test, partial=True)
-            seeds = f"{len(archive[name].seeds)} of {model.seeds}"
-            yield name, {**model.words, "seeds": seeds}, columns
+    for name in (name for name in MODELS if name in archive):
+        runs = archive[name]
+        if (runs.folders[0] / f"records/test/{test}.parquet").is_file():
+            seeds = f"{len(runs.seeds)} of {MODELS[name].seeds}"
+            yield name, MODELS[name].words | {"seeds": seeds}, runs.test(test, partial=True)
 
 
 def recorded(columns: Mapping[str, Any], measure: str) -> dict[str, Values]:

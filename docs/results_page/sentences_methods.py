@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results_page.findings import Cell, Places, Sentences, Tables, say
+from results_page.findings import Cell, Cells, Places, Sentences, Tables, say
 from results_page.sentences import Rows, grouped, near
 from results_page.tables import BINS, DASH, Row
 
@@ -17,9 +17,8 @@ READINGS = {
 }
 
 
-def archived_runs(t: Tables) -> Sentences:
-    """How many runs there are, and Jain & Wallace's readings on texts."""
-    yield "texts_findings"
+def texts_findings(t: Tables, c: Cells) -> Sentences:
+    """Jain & Wallace's readings on texts beside the published ones."""
     tau = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
     most = {"accuracy": 0.02} | dict.fromkeys(tau, 0.1)
     for place, (measure, limit) in enumerate(most.items(), start=1):
@@ -28,24 +27,31 @@ def archived_runs(t: Tables) -> Sentences:
         if known:
             found = near(known, measure, theirs, limit)
             yield say("near", measure=measure, most=limit, near=found, known=len(known))
-    yield "pairs_open_finding"
-    rows = t.figures("pairs_runs", "seeds")
+
+
+def archived(rows: list[Cell]) -> dict[str, int]:
+    """How many runs are archived and planned, of cells with these two numbers."""
     found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
+    return {"archived": found, "planned": planned}
+
+
+def pairs_open_finding(t: Tables, c: Cells) -> Sentences:
+    """How many runs there are on pairs."""
+    rows = t.figures("pairs_runs", "seeds")
     empty = sum(x.value == 0 for x in rows)
     without = f"; {empty} of the {len(rows)} conditions have none yet" if empty else ""
-    yield say("archived", archived=found, planned=planned, without=without)
-    yield "saliency_open_finding"
-    rows = t.figures("saliency_runs", "seeds")
-    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
-    yield say("archived", archived=found, planned=planned)
+    yield say("archived", without=without, **archived(rows))
 
 
-def pairs_findings(t: Tables) -> Sentences:
+def saliency_open_finding(t: Tables, c: Cells) -> Sentences:
+    """How many runs there are of attribution methods."""
+    yield say("archived", **archived(t.figures("saliency_runs", "seeds")))
+
+
+def pairs_findings(t: Tables, c: Cells) -> Sentences:
     """Questions and inference."""
-    yield "pairs_findings"
-    right = t.figures("pairs", "accuracy", "bAbI 1", "BiLSTM")
-    least = min(right, key=lambda cell: cell.value)
-    yield say("right", least.value >= 0.99, least=least.number, count=len(right))
+    least = min(c["right"], key=lambda cell: cell.value)
+    yield say("right", least.value >= 0.99, least=least.number, count=len(c["right"]))
     for encoder in ("CNN", "average"):
         rows = [row for row in t.rows("pairs", encoder) if row["corpus"].startswith("bAbI 1")]
         each = [
@@ -56,8 +62,7 @@ def pairs_findings(t: Tables) -> Sentences:
         found = near(rows, "accuracy", "published", 0.03)
         fields = {"encoder": encoder, "near": found, "count": len(rows)}
         yield say("accuracy", each="; by ".join(each), **fields)
-    (row,) = t.rows("pairs", "bAbI 2", "additive")
-    yield say("second", accuracy=Cell(row["accuracy"]), published=row["published"])
+    yield say("second", published=t.rows("pairs", "bAbI 2", "additive")[0]["published"])
     *sizes, whole = t.rows("snli_size")
     each = [
         f"{Cell(row['accuracy']).number} from {row['training pairs']} training pairs"
@@ -69,11 +74,10 @@ def pairs_findings(t: Tables) -> Sentences:
     loo = near(known, "tau attention-LOO", "published 3", 0.1)
     yield say("near", known=len(known), gradient=gradient, loo=loo)
     rows = t.rows("pairs_shuffled", "SNLI")
-    ours, accuracy = Cell(rows[0]["here, all texts"]), Cell(rows[0]["accuracy"])
     theirs = sorted((row[name] for row in rows for name in BINS), key=float)
     fields = {"least": theirs[0], "most": theirs[-1], "published": rows[0]["published accuracy"]}
-    yield say("shuffled", ours.high < float(theirs[0]), ours=ours, right=accuracy, **fields)
-    missed = sorted(t.figures("pairs", "worst less search"), key=lambda cell: cell.value)
+    yield say("shuffled", c.ours.high < float(theirs[0]), **fields)
+    missed = sorted(c["missed"], key=lambda cell: cell.value)
     fields = {"above": sum(x.above for x in missed), "count": len(missed)}
     yield say("search", least=missed[0].number, most=missed[-1].number, **fields)
     rows = t.rows("pairs_evidence", "all")
@@ -81,8 +85,7 @@ def pairs_findings(t: Tables) -> Sentences:
     proven = sorted((Cell(row["share proven"]) for row in rows), key=lambda cell: cell.value)
     fields = {"least": proven[0].number, "most": proven[-1].number}
     yield say("mass", above=above, count=len(rows), **fields)
-    items = t.figures("pairs_evidence", "top item in evidence", "all", "bAbI 1", "BiLSTM")
-    top = min(x.value for x in items)
+    top = min(x.value for x in c["top"])
     yield say("top", top >= 0.95, top=top)
     yield from _reasons(t)
 
@@ -118,9 +121,8 @@ def _reasons(t: Tables) -> Sentences:
         yield say("over", Models=models, corpus=row["corpus"], is_correlated=words)
 
 
-def saliency_findings(t: Tables) -> Sentences:
+def saliency_findings(t: Tables, c: Cells) -> Sentences:
     """Attribution methods compared."""
-    yield "saliency_findings"
     for models in grouped(t.rows("saliency_faithfulness"), "corpus", "encoder"):
         words = {column: models[0][column] for column in ("corpus", "encoder", "seeds")}
         first, second = _best(models, "comprehensiveness", "p"), _best(models, "sufficiency", "p 2")
@@ -200,9 +202,8 @@ def _plausible(t: Tables) -> Sentences:
         )
 
 
-def pruthi_findings(t: Tables) -> Sentences:
+def pruthi_findings(t: Tables, c: Cells) -> Sentences:
     """Cells of Pruthi et al. that are missed, and why."""
-    yield "pruthi_findings"
     masses, accuracies = (t.rows("pruthi_reasons", x) for x in ("mass", "accuracy"))
     each = [
         f"{row['corpus']}, {row['model']}, {row['lowest and highest seed']} (published "
@@ -211,9 +212,7 @@ def pruthi_findings(t: Tables) -> Sentences:
     ]
     holds = all(row["within the seeds"] == "yes" for row in masses)
     yield say("explained", holds, each="; ".join(each))
-    words = ("pronoun", "BiLSTM", "0")
-    now, before = (t.cell("pruthi_reasons", x, *words) for x in ("released setting", "ours"))
-    yield say("start", now.value > before.value + 0.2, now=now, before=before)
+    yield say("start", c.now.value > c.before.value + 0.2)
     each = [
         f"{row['model']}, {row['lowest and highest seed']} (published {row['published']})"
         for row in accuracies
@@ -224,7 +223,9 @@ def pruthi_findings(t: Tables) -> Sentences:
 
 
 PLACES: Places = (
-    archived_runs,
+    texts_findings,
+    pairs_open_finding,
+    saliency_open_finding,
     pairs_findings,
     saliency_findings,
     pruthi_findings,

@@ -23,15 +23,7 @@ from results_page.tables import Row, interval, number, over_seeds
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to
 # Names on the page of how texts count that a ranking never flips.
 NEVER: dict[erasure.NeverFlipPolicy, str] = {"listwise": "left out", "one": "as 1"}
-# Columns of their records besides the keys.
 _DRAWN = ("flip_other_drawn_attention", "delta_js_drawn_attention")
-ERASURE = (*(f"flip_top_{score}" for score in SCORES), *_DRAWN)
-REMOVAL = (
-    "length",
-    "minimal_count",
-    *(f"removed_count_{name}" for name in ORDERS),
-    *(f"{part}_{name}" for part in ("removed_mass", "needs_all", "never_flips") for name in ALL),
-)
 # The file that `python -m tests.benchmarks.several_classes RUN` writes into a run folder.
 WORST_CASE = "worst_case.parquet"
 # JS in nats below which no divergence was found; smallest gain above rounding error.
@@ -89,7 +81,7 @@ def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
 
     Args:
         name: Its experiment, one of `MODELS`.
-        rows: The columns `index`, `ERASURE`, `REMOVAL` and `removed_fraction_<ranking>`, (n,).
+        rows: The columns of both tests of erasures, and `removed_fraction_<ranking>`, (n,).
     """
     top, other, js = (rows[column] for column in ("flip_top_attention", *_DRAWN))
     values = {
