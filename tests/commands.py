@@ -24,6 +24,7 @@ CONFIGS = ROOT / "configs"
 QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
 CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1"]
 TWO = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp"]
+Refused = Callable[..., str]  # the fixture `refused`
 
 
 def experiment(name: str) -> list[str]:
@@ -44,6 +45,16 @@ def without_figures(path: str | Path, *names: str) -> list[str]:
     trainer = {"inference_mode": False, "callbacks+": tests}
     Path(path).write_text(yaml.safe_dump({"trainer": trainer}))
     return ["-c", str(path)]
+
+
+def content(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file in a folder but locks, and every folder."""
+    paths = (path for path in folder.rglob("*") if path.name != ".lock")
+    states = ((path, path.is_file(), path.stat()) for path in paths)
+    return {
+        str(path.relative_to(folder)): (state.st_size, state.st_mtime_ns) if is_file else (0, 0)
+        for path, is_file, state in states
+    }
 
 
 def start(arguments: Sequence[str], *, cwd: Path, **environment: str) -> subprocess.Popen[str]:

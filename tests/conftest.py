@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,29 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run commands in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command here that must end with status 2 and one sentence on stderr, and return that.
+
+    The sentence has all `names`, and nothing changes in the folder `leaving`, if one is given.
+    """
+    from tests.commands import content, main
+
+    def run(*words: str, names: Sequence[str] = (), leaving: Path | None = None) -> str:
+        before = leaving and content(leaving)
+        capsys.readouterr()
+        assert main([*words]) == 2
+        told = capsys.readouterr().err
+        assert "Traceback" not in told
+        (line,) = (line for line in told.splitlines() if line.startswith("attnlight: "))
+        assert told.splitlines()[-1] == line
+        assert not [name for name in names if name not in line], line
+        assert (leaving and content(leaving)) == before
+        return line
+
+    return run
 
 
 @pytest.fixture(autouse=True, scope="session")

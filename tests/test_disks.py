@@ -22,16 +22,16 @@ from attnlight.records import read_record
 from attnlight.storage.checkpoint_file import read_checkpoint
 from attnlight.storage.files import read_json, read_yaml
 from tests.cli.test_export import write_run
-from tests.commands import CONFIGS, in_forks
+from tests.commands import CONFIGS, content, in_forks
 from tests.studies.conftest import MINIMAL
-from tests.test_mistakes import BEST, FIT, RUN, content, corpus, described
+from tests.test_mistakes import AGAIN, BEST, FIT, RUN, corpus, described
 
 UNPRIVILEGED = 77
 CLONE_NEWNS = 0x20000  # of sched.h: mounts of this process alone
 SIZE = 8_000_000
 VERBS = {
     "fit": [*FIT, "--run=x"],
-    "fit on": [*FIT, "--experiment=e", "--run=r", "--ckpt_path=last", "--trainer.max_epochs=2"],
+    "fit on": [*AGAIN, "--ckpt_path=last", "--trainer.max_epochs=2"],
     "test": ["test", RUN, "--tests=attention_permutation"],
     "predict": ["predict", RUN],
     "report": ["report", RUN],
@@ -57,8 +57,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     described(world / "corpus.yaml", f"{world}/corpus")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(world)
-        fit = [word.replace("--experiment=new", "--experiment=e") for word in FIT]
-        assert main([*fit, "--run=r"]) == 0
+        assert main(AGAIN) == 0
         tests = [f"--tests={CONFIGS}/tests/predictions.yaml", BEST]
         assert main(["test", "-c", f"{RUN}/fit.yaml", *tests]) == 0
         write_run(world / "marked")

@@ -24,17 +24,19 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.storage.locking import sole_process
-from tests.commands import CONFIGS, without_figures
+from tests import commands
+from tests.commands import CONFIGS, Refused, content, without_figures
 from tests.damage import files_of_at_most, make_read_only
 
 TRAINER = ["-c", f"{CONFIGS}/trainer.yaml"]
 SMALL = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--model.vectors.path=null"]
-QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
-QUIET += ["--trainer.logger=false", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
+QUIET = [*commands.QUIET, "--trainer.logger=false", "--trainer.max_epochs=1"]
+QUIET += ["--trainer.accelerator=cpu"]
 MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
 FIT = ["fit", *TRAINER, *MODEL, "--data=corpus.yaml", *SMALL, *QUIET, "--experiment=new"]
 PLANTED = ["fit", *QUIET, "--experiment=new"]  # refused before there is a corpus
 RUN = "checkpoints/e/r"
+AGAIN = [*FIT, "--experiment=e", "--run=r"]
 BEST = f"--ckpt_path={RUN}/best.ckpt"
 TEST = ["test", "-c", f"{RUN}/fit.yaml"]
 TESTED = [*TEST, "-c", "tests.yaml", BEST]
@@ -44,23 +46,17 @@ BASE = ["--model=SeedVariant", "--model.base"]
 def corpus(folder: Path, rows: int = 40, **changes: str) -> Path:
     """A corpus in a folder: two classes, a word for each."""
     folder.mkdir()
+    words = [("bad", "neg"), ("good", "pos")] * rows
+    lines = [f"the film {i} was {word},{label}\n" for i, (word, label) in enumerate(words[:rows])]
     for split in ("train", "validation", "test"):
-        lines = [
-            f"the film {i} was {['bad', 'good'][i % 2]},{['neg', 'pos'][i % 2]}"
-            for i in range(rows)
-        ]
-        (folder / f"{split}.csv").write_text(
-            changes.get(split, "\n".join(["text,label", *lines]) + "\n")
-        )
+        text = changes.get(split, "".join(["text,label\n", *lines]))
+        (folder / f"{split}.csv").write_text(text)
     return folder
 
 
 def described(path: Path, folder: str, **options: Any) -> None:
-    given = {
-        "path": folder,
-        "validation": "validation",
-        "classes": {"bad": ["neg"], "good": ["pos"]},
-    }
+    given = {"path": folder, "validation": "validation"}
+    given |= {"classes": {"bad": ["neg"], "good": ["pos"]}}
     content = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": given | options}
     path.write_text(yaml.safe_dump(content))
 
@@ -80,8 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     described(world / "another.yaml", f"{world}/another", classes=classes)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(world)
-        run = [word if word != "--experiment=new" else "--experiment=e" for word in FIT]
-        assert main([*run, "--run=r"]) == 0
+        assert main(AGAIN) == 0
         without_figures("tests.yaml", "predictions", "attention_permutation")
         assert main(TESTED) == 0
         _damage(world)
@@ -108,21 +103,22 @@ def _damage(world: Path) -> None:
         torch.save(content | {key: Harmful(world / "HARMED")}, world / f"{key}.ckpt")
     torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, world / "foreign.ckpt")
     (world / "latin.yaml").write_bytes("trainer: {max_epochs: 1}  # Müll\n".encode("latin-1"))
-    (world / "broken.yaml").write_text("trainer: {max_epochs: [1\n")
-    (world / "dotted.yaml").write_text("trainer.max_epochs: 3\n")
-    (world / "list.yaml").write_text("- a list\n")
-    (world / "module.yaml").write_text("data: os.path\n")
-    (world / "class.yaml").write_text("model: {class_path: [1]}\n")
-    (world / "deep.yaml").write_text("trainer: " + "[" * 3000 + "]" * 3000 + "\n")
-    (world / "python.yaml").write_text(
-        f"trainer: !!python/object/apply:os.mkdir [{world}/HARMED]\n"
-    )
     bomb = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40))]
-    (world / "bomb.yaml").write_text("\n".join(bomb) + "\n")
-    study = {"experiment": f"{CONFIGS}/experiments/sst_bilstm.yaml", "bse": {"seeds": [0]}}
-    (world / "study.yaml").write_text(yaml.safe_dump(study))
-    (world / "a-file").write_text("")
-    (world / "tags.txt").write_text("the DT B-NP\ncat NN I-NP\n\nit PRP B-NP\n")
+    files = {
+        "broken.yaml": "trainer: {max_epochs: [1\n",
+        "dotted.yaml": "trainer.max_epochs: 3\n",
+        "list.yaml": "- a list\n",
+        "module.yaml": "data: os.path\n",
+        "class.yaml": "model: {class_path: [1]}\n",
+        "deep.yaml": "trainer: " + "[" * 3000 + "]" * 3000 + "\n",
+        "python.yaml": f"trainer: !!python/object/apply:os.mkdir [{world}/HARMED]\n",
+        "bomb.yaml": "\n".join(bomb) + "\n",
+        "study.yaml": f"experiment: {CONFIGS}/experiments/sst_bilstm.yaml\nbse: {{seeds: [0]}}\n",
+        "a-file": "",
+        "tags.txt": "the DT B-NP\ncat NN I-NP\n\nit PRP B-NP\n",
+    }
+    for name, text in files.items():
+        (world / name).write_text(text)
     shutil.copy(world / "corpus/test.csv", world / "one.csv")
     (world / "test-alone").mkdir()
     shutil.copy(world / "corpus/test.csv", world / "test-alone")
@@ -233,7 +229,7 @@ MISTAKES = [
     Mistake("variant-of-nothing", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "nowhere.ckpt"], ("nowhere.ckpt",)),
     Mistake("variant-of-a-text", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "text.ckpt"], ("text.ckpt",)),
     Mistake("divergence-without-base", [*TEST, "-c", f"{CONFIGS}/tests/base_divergence.yaml", BEST], ("base",)),
-    Mistake("run-exists", [*FIT, "--experiment=e", "--run=r"], (RUN, "--overwrite")),
+    Mistake("run-exists", AGAIN, (RUN, "--overwrite")),
     Mistake("no-utf-8-in-fit.yaml", ["test", "-c", "checkpoints/e/latin/fit.yaml", BEST], ("latin/fit.yaml",)),
     *(
         Mistake(name, [*FIT, "--experiment=e", f"--run={name}"], ("status.json", "--overwrite"))
@@ -254,35 +250,9 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-def content(world: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of every file, and every folder."""
-    return {
-        str(path.relative_to(world)): (path.stat().st_size, path.stat().st_mtime_ns)
-        if path.is_file()
-        else (0, 0)
-        for path in world.rglob("*")
-        if path.name != ".lock"
-    }
-
-
-def sentence(capsys: pytest.CaptureFixture[str]) -> str:
-    told = capsys.readouterr().err
-    assert "Traceback" not in told
-    lines = [line for line in told.splitlines() if line.startswith("attnlight: ")]
-    assert len(lines) == 1
-    assert told.splitlines()[-1] == lines[0]
-    return lines[0]
-
-
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.id)
-def test_mistake(mistake: Mistake, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = content(world)
-    capsys.readouterr()
-    assert main(mistake.words) == 2
-    told = sentence(capsys)
-    for name in mistake.names:
-        assert name in told
-    assert content(world) == before
+def test_mistake(mistake: Mistake, world: Path, refused: Refused) -> None:
+    refused(*mistake.words, names=mistake.names, leaving=world)
 
 
 def test_nothing_that_a_file_holds_was_run(world: Path) -> None:
@@ -293,24 +263,14 @@ class TestOneProcessAtATime:
     @pytest.mark.parametrize(
         "words",
         [
-            [*FIT, "--experiment=e", "--run=r", "--overwrite"],
-            [*FIT, "--experiment=e", "--run=r", "--ckpt_path=last"],
-            ["test", "-c", f"{RUN}/fit.yaml", BEST],
-            ["validate", "-c", f"{RUN}/fit.yaml", BEST],
-            ["predict", "-c", f"{RUN}/fit.yaml", BEST],
+            *([*AGAIN, "--overwrite"], [*AGAIN, "--ckpt_path=last"]),
+            *([verb, *TEST[1:], BEST] for verb in ("test", "validate", "predict")),
         ],
         ids=["fit-anew", "fit-on", "test", "validate", "predict"],
     )
-    def test_a_second_is_refused(
-        self, words: list[str], world: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        before = content(world)
+    def test_a_second_is_refused(self, words: list[str], world: Path, refused: Refused) -> None:
         with sole_process(world / RUN):
-            assert main(words) == 2
-            told = sentence(capsys)
-            assert "another process is using" in told
-            assert f"{RUN}:" in told
-        assert content(world) == before
+            refused(*words, names=("another process is using", f"{RUN}:"), leaving=world)
 
     def test_a_report_is_not(self, world: Path, tmp_path: Path) -> None:
         with sole_process(world / RUN):
@@ -336,76 +296,52 @@ class TestOneProcessAtATime:
 
 class TestDisk:
     def test_that_fills_up_while_a_checkpoint_is_written(
-        self, world: Path, capsys: pytest.CaptureFixture[str]
+        self, world: Path, refused: Refused
     ) -> None:
-        before = content(world)
+        told = "checkpoints/new/full/best.ckpt cannot be written: File too large"
         with files_of_at_most((world / RUN / "best.ckpt").stat().st_size - 1):
-            assert main([*FIT, "--run=full"]) == 2
-        told = sentence(capsys)
-        assert "checkpoints/new/full/best.ckpt cannot be written: File too large" in told
-        assert content(world) == before
+            refused(*FIT, "--run=full", names=[told], leaving=world)
 
     @pytest.mark.parametrize(
         "words",
-        [TESTED, ["predict", "-c", f"{RUN}/fit.yaml", BEST], ["report", RUN]],
+        [TESTED, ["predict", *TEST[1:], BEST], ["report", RUN]],
         ids=["test", "predict", "report"],
     )
-    def test_that_is_full(
-        self, words: list[str], world: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_that_is_full(self, words: list[str], world: Path, refused: Refused) -> None:
         before = content(world)
         with files_of_at_most(1000):
-            assert main(words) == 2
-        assert "cannot be written: File too large" in sentence(capsys)
-        assert {name for name in content(world) if name not in before} <= {
-            f"{RUN}/report",
-            f"{RUN}/figures",
-        } | {name for name in content(world) if not (world / name).is_file()}
+            refused(*words, names=["cannot be written: File too large"])
+        assert not [name for name in content(world).keys() - before if (world / name).is_file()]
         assert {n: c for n, c in content(world).items() if n in before} == before
 
-    def test_that_is_full_while_a_corpus_is_prepared(
-        self, world: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        before = content(world)
-        cache = world / "cache"
+    def test_that_is_full_while_a_corpus_is_prepared(self, world: Path, refused: Refused) -> None:
+        before, cache = content(world), world / "cache"
         with files_of_at_most(1000):
-            assert main([*FIT, "--run=x", f"--data.cache_dir={cache}"]) == 2
-        assert "set ATTNLIGHT_CACHE" in sentence(capsys)
+            refused(*FIT, "--run=x", f"--data.cache_dir={cache}", names=["set ATTNLIGHT_CACHE"])
         assert [path for path in cache.rglob("*") if not path.name.endswith(".lock")] == []
         shutil.rmtree(cache)
         assert content(world) == before
 
     @pytest.mark.parametrize("verb", ["test", "validate", "predict"])
     def test_that_is_read_only(
-        self,
-        verb: str,
-        world: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, verb: str, world: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
     ) -> None:
         make_read_only(RUN, monkeypatch)
-        assert main([verb, "-c", f"{RUN}/fit.yaml", BEST]) == 2
-        assert f"{RUN} cannot be written: Read-only file system" in sentence(capsys)
+        told = f"{RUN} cannot be written: Read-only file system"
+        refused(verb, *TEST[1:], BEST, names=[told])
 
 
-def test_nothing_is_deleted_outside_the_root(world: Path) -> None:
+def test_nothing_is_deleted_outside_the_root(world: Path, refused: Refused) -> None:
     """`--overwrite` removes what a run is made of, where a path would have led it."""
-    victim = world / "victim"
-    shutil.copytree(world / RUN, victim)
-    before = content(victim)
+    victim = shutil.copytree(world / RUN, world / "victim")
     for name in ("../../victim", str(victim)):
-        assert main([*FIT, "--experiment=e", f"--run={name}", "--overwrite"]) == 2
-        assert main([*FIT, f"--experiment={name}/..", "--run=victim", "--overwrite"]) == 2
-    assert content(victim) == before
+        refused(*AGAIN, f"--run={name}", "--overwrite", leaving=victim)
+        refused(*FIT, f"--experiment={name}/..", "--run=victim", "--overwrite", leaving=victim)
     shutil.rmtree(victim)
 
 
-def test_a_refused_run_that_replaces_another_deletes_nothing(world: Path) -> None:
-    before = content(world / RUN)
-    given = [word for word in FIT if word != "--experiment=new"]
-    refused = [*given, "--experiment=e", "--run=r", "--overwrite", "--data.text=txet"]
-    assert main(refused) == 2
-    assert content(world / RUN) == before
+def test_a_refused_run_that_replaces_another_deletes_nothing(world: Path, refused: Refused) -> None:
+    refused(*AGAIN, "--overwrite", "--data.text=txet", leaving=world / RUN)
 
 
 HOSTILE = [
@@ -452,10 +388,8 @@ def test_hostile_texts_names_and_paths_go_through(
     given = [*fit, "--root=runs \u202eü", "--run=\u05e9 \U0001f600"]
     assert main(given) == 0
     run = "runs \u202eü/new/\u05e9 \U0001f600"
-    attached = without_figures(
-        "tests.yaml", "predictions", "attention_permutation", "decision_flip"
-    )
-    assert main(["test", run, *attached]) == 0
+    tests = ("predictions", "attention_permutation", "decision_flip")
+    assert main(["test", run, *without_figures("tests.yaml", *tests)]) == 0
     assert main(["predict", run]) == 0
     assert main(["report", run]) == 0
     record = read_record(Path(run, "records/test/predictions.parquet"))

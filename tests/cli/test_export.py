@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnlight.__main__ import main
 from attnlight.records import ShardWriter, list_column, merge_shards
 from attnlight.records.parquet import read_table
-from tests.commands import CPU, QUIET, experiment
+from tests.commands import CPU, QUIET, Refused, experiment
 from tests.data.local import write_corpus
 
 SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
@@ -30,20 +30,17 @@ def write_run(folder: Path, position: int = 0, **metadata: Any) -> Path:
     lengths = np.array([len(row) for row in SCORES])
     flat = np.concatenate(SCORES)
     keys: NDArray[np.int64] = np.array([[3, position], [0, 0], [7, 0], [5, 0]])
-    writer.add(
-        keys,
-        {
-            "prediction": np.array([0, 1, 1, 0]),
-            "probabilities": np.array([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9], [0.5, 0.5]]),
-            "rationale_items": np.array(MARKED),
-            "scores_gradient": list_column(flat, lengths),
-            "scores_random": list_column(-flat, lengths),
-        },
-    )
+    columns = {
+        "prediction": np.array([0, 1, 1, 0]),
+        "probabilities": np.array([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9], [0.5, 0.5]]),
+        "rationale_items": np.array(MARKED),
+        "scores_gradient": list_column(flat, lengths),
+        "scores_random": list_column(-flat, lengths),
+    }
+    writer.add(keys, columns)
     writer.exclude(np.array([[9, 0]]), ("max_attention",))
     writer.close()
-    classes = {"classes": ["NEG", "POS"]}
-    merge_shards([writer.path], path, metadata=classes | metadata)
+    merge_shards([writer.path], path, metadata={"classes": ["NEG", "POS"]} | metadata)
     return folder
 
 
@@ -122,86 +119,71 @@ def test_ids_are_those_of_the_corpus(tmp_path: Path, unique: bool) -> None:
     assert documents == [names[row] for row in (0, 3, 5, 7)]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["export", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
-
-
-def test_mistakes_are_answered_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(write_run(tmp_path / "run"))
-    nothing = str(tmp_path / "nothing")
-    command = "--tests plausibility --trainer.callbacks.keep_scores=true"
-    assert f"run `attnlight test {nothing} {command}`" in refused(capsys, nothing)
-    folder = ("--records", "val-films")
-    file = f"{nothing}/validate-films.yaml"
-    assert f"run `attnlight validate -c {file} {command}`" in refused(capsys, nothing, *folder)
-    said = refused(capsys, run, "--method", "gradien")
-    assert "has no method 'gradien' (did you mean 'gradient'?); it has gradient, random" in said
-    assert "--share is 1.5; it must be above 0" in refused(capsys, run, "--share", "1.5")
-    tokens = str(write_run(tmp_path / "tokens", position=2))
-    assert "explains tokens; ERASER's format has one" in refused(capsys, tokens)
-    assert "fit.yaml" in refused(capsys, run, "--ids", "name")
+def test_mistakes_are_answered_in_one_sentence(tmp_path: Path, refused: Refused) -> None:
+    run, tokens = write_run(tmp_path / "run"), write_run(tmp_path / "tokens", position=2)
+    nothing, command = tmp_path / "nothing", "--tests plausibility --trainer.callbacks.keep_scores"
+    of_films = f"-c {nothing}/validate-films.yaml"
+    for words, told in (
+        ([nothing], f"run `attnlight test {nothing} {command}=true`"),
+        ([nothing, "--records", "val-films"], f"run `attnlight validate {of_films} {command}=true`"),
+        ([run, "--method", "gradien"], "no method 'gradien' (did you mean 'gradient'?); it has gradient, random"),
+        ([run, "--share", "1.5"], "--share is 1.5; it must be above 0"),
+        ([tokens], "explains tokens; ERASER's format has one"),
+        ([run, "--ids", "name"], "fit.yaml"),
+    ):  # fmt: skip
+        refused("export", *map(str, words), names=[told])
 
 
 @pytest.mark.parametrize(
     "records", ["../x", "/etc", "..", "test/../../x", "", "test-a/../..", "fit"]
 )
-def test_records_are_those_of_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], records: str
-) -> None:
+def test_records_are_those_of_the_run(tmp_path: Path, refused: Refused, records: str) -> None:
     run = write_run(tmp_path / "run")
     shutil.copytree(run / "records/test", tmp_path / "run/x")
-    assert f"--records is {records!r}; expected" in refused(capsys, str(run), "--records", records)
-    assert not (run / "export").exists()
+    told = f"--records is {records!r}; expected"
+    refused("export", str(run), "--records", records, names=[told], leaving=tmp_path)
 
 
-def test_a_method_of_a_strangers_record_is_no_path(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_of_a_strangers_record_is_no_path(tmp_path: Path, refused: Refused) -> None:
     run = write_run(tmp_path / "run")
     record = run / "records/test/plausibility.parquet"
     table = read_table(record)
     names = [name.replace("scores_random", "scores_/../../../out") for name in table.column_names]
     pq.write_table(table.rename_columns(names), record)
-    assert "'/../../../out', which cannot be the name" in refused(capsys, str(run))
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert not (run / "export").exists()
+    told = "'/../../../out', which cannot be the name"
+    refused("export", str(run), names=[told], leaving=tmp_path)
 
 
-def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_is_not_followed(tmp_path: Path, refused: Refused) -> None:
     run, victim = write_run(tmp_path / "run"), tmp_path / "victim"
     victim.mkdir()
     (run / "export").symlink_to(victim)
-    assert "export is a link to" in refused(capsys, str(run))
-    assert list(victim.iterdir()) == []
+    refused("export", str(run), names=["export is a link to"], leaving=victim)
 
 
 def test_a_record_without_scores_or_marks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.MARKED", [0, 0, 0, 0])
-    assert "has no marked items to take the share of" in refused(capsys, str(write_run(tmp_path)))
+    told = "has no marked items to take the share of"
+    refused("export", str(write_run(tmp_path)), names=[told])
     folder = tmp_path / "plain/records/test"
     folder.mkdir(parents=True)
     writer = ShardWriter(folder / "rank.arrow")
     writer.add(np.array([[0, 0]]), {"prediction": np.array([1])})
     writer.close()
     merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
-    assert "holds no scores: run `attnlight test " in refused(capsys, str(tmp_path / "plain"))
+    told = "holds no scores: run `attnlight test "
+    refused("export", str(tmp_path / "plain"), names=[told])
 
 
-def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_fit_to_export(here: Path) -> None:
     """A planted run: trained, tested with scores, exported; and its report."""
-    monkeypatch.chdir(tmp_path)
     small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20"]
     options = ["--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", *CPU, *QUIET]
     named = ["--experiment=e", "--run=r", *small, *options]
     assert main(["fit", *experiment("planted_none"), *named]) == 0
-    (tmp_path / "scores.yaml").write_text(
+    (here / "scores.yaml").write_text(
         "trainer:\n  inference_mode: false\n  callbacks+:\n"
         "    - class_path: attnlight.callbacks.Plausibility\n"
         "      init_args: {methods: [attention, input_gradient], keep_scores: true}\n"
@@ -213,8 +195,8 @@ def test_from_fit_to_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         found = lines(Path(run, f"export/test-{name}.jsonl"))
         assert len(found) == 20
         for row in found.values():
-            assert sum(row["classification_scores"].values()) == pytest.approx(1, abs=1e-5)
             scores = row["classification_scores"]
+            assert sum(scores.values()) == pytest.approx(1, abs=1e-5)
             assert row["classification"] == max(scores, key=scores.__getitem__)
     assert main(["report", run]) == 0
     page = Path(run, "report/index.html").read_text(encoding="utf-8")

@@ -19,12 +19,13 @@ from attnlight.cli.processes import RANK_ZERO
 from attnlight.cli.resuming import require_same_batches
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionTask
-from tests.commands import CONFIGS, attnlight_on_two, on_ranks, without_figures
-from tests.test_mistakes import FIT, content, corpus, described, sentence
+from tests.commands import CONFIGS, Refused, attnlight_on_two, on_ranks, without_figures
+from tests.test_mistakes import FIT, corpus, described
 
 RUN = "checkpoints/new/r"
 REQUEUED = "checkpoints/new/q/hpc_ckpt_1.ckpt"
 RESUME = [*FIT, "--run=r", "--ckpt_path=last"]
+FURTHER = [*RESUME, "--trainer.max_epochs=2"]
 EARLY = "lightning.pytorch.callbacks.EarlyStopping"
 PATIENCE = [f"--trainer.callbacks+={EARLY}", "--trainer.callbacks.monitor=val/loss"]
 
@@ -58,10 +59,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (
-            ["--model.optimizer.learning_rate=0.01"],
-            ("model.optimizer.learning_rate", "0.001", "0.01"),
-        ),
+        (["--model.optimizer.learning_rate=0.01"], ("optimizer.learning_rate", "0.001", "0.01")),
         (["--model.loss.reduction=mean"], ("model.loss.reduction", "sum", "mean")),
         (["--model.net.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
         (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
@@ -80,78 +78,52 @@ def test_another_training_is_refused(
     trained: Path,
     options: list[str],
     named: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    refused: Refused,
 ) -> None:
     # Two devices are refused before the second process starts.
     monkeypatch.setenv("ATTNLIGHT_JOIN_TIMEOUT", "1e6")
     monkeypatch.setenv(RANK_ZERO, "")
-    before = content(trained)
-    assert main([*RESUME, "--trainer.max_epochs=2", *options]) == 2
-    told = sentence(capsys)
-    for name in (f"{RUN}/last.ckpt", *named):
-        assert name in told
-    assert content(trained) == before
+    refused(*FURTHER, *options, names=(f"{RUN}/last.ckpt", *named), leaving=trained)
 
 
-def test_a_warmup_by_share_of_the_epochs_refuses_others(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [word.replace("--run=r", "--run=w") for word in RESUME] + [
-        "--model.optimizer.warmup=0.5"
-    ]
-    assert main([word for word in given if "ckpt_path" not in word]) == 0
-    assert main([*given, "--trainer.max_epochs=3"]) == 2
-    told = sentence(capsys)
-    assert "trainer.max_epochs 1" in told
-    assert "3" in told
+def test_a_warmup_by_share_of_the_epochs_refuses_others(trained: Path, refused: Refused) -> None:
+    given = [*FIT, "--run=w", "--model.optimizer.warmup=0.5"]
+    assert main(given) == 0
+    resumed = [*given, "--ckpt_path=last", "--trainer.max_epochs=3"]
+    refused(*resumed, names=("trainer.max_epochs 1", "3"))
     shutil.rmtree(trained / "checkpoints/new/w")
 
 
-def test_another_corpus_is_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_corpus_is_refused(world: Path, refused: Refused) -> None:
     file = world / "corpus/train.csv"
     swapped = file.read_text().replace("neg", "#").replace("pos", "neg").replace("#", "pos")
     file.write_text(swapped)
-    before = content(world)
-    assert main([*RESUME, "--trainer.max_epochs=2"]) == 2
-    told = sentence(capsys)
-    for name in (f"{RUN}/last.ckpt", f"{world}/corpus", "another corpus"):
-        assert name in told
-    assert content(world) == before
+    names = (f"{RUN}/last.ckpt", f"{world}/corpus", "another corpus")
+    refused(*FURTHER, names=names, leaving=world)
 
 
-def test_a_base_that_was_trained_again_is_refused(
-    world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_base_that_was_trained_again_is_refused(world: Path, refused: Refused) -> None:
     given = [word for word in FIT if "--model" not in word and "models" not in word]
     given += ["--model=SeedVariant", f"--model.base={RUN}/best.ckpt", "--run=v"]
     assert main(given) == 0
     again = torch.load(world / RUN / "best.ckpt", weights_only=True)
     again["state_dict"]["model.decoder.bias"] += 1
     torch.save(again, world / RUN / "best.ckpt")
-    assert main([*given, "--ckpt_path=last", "--trainer.max_epochs=2"]) == 2
-    assert "model.inherited.base.fingerprint" in sentence(capsys)
+    resumed = [*given, "--ckpt_path=last", "--trainer.max_epochs=2"]
+    refused(*resumed, names=["model.inherited.base.fingerprint"])
 
 
-def test_without_the_configuration_of_its_training(
-    world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_configuration_of_its_training(world: Path, refused: Refused) -> None:
     (world / RUN / "fit.yaml").unlink()
-    before = content(world)
-    assert main([*RESUME]) == 2
-    told = sentence(capsys)
-    assert f"{RUN}/fit.yaml" in told
-    assert "--overwrite" in told
-    assert content(world) == before
+    refused(*RESUME, names=(f"{RUN}/fit.yaml", "--overwrite"), leaving=world)
 
 
-def test_an_edited_configuration_is_refused(
-    world: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_edited_configuration_is_refused(world: Path, refused: Refused) -> None:
     file = world / RUN / "fit.yaml"
     file.write_text(file.read_text().replace("learning_rate: 0.001", "learning_rate: 0.01"))
-    assert main(["fit", "-c", str(file), "--ckpt_path=last", "--trainer.max_epochs=2"]) == 2
-    assert "model.optimizer.learning_rate 0.001, now 0.01" in sentence(capsys)
+    given = ["fit", "-c", str(file), "--ckpt_path=last", "--trainer.max_epochs=2"]
+    refused(*given, names=["model.optimizer.learning_rate 0.001, now 0.01"])
 
 
 def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,17 +150,15 @@ def test_what_a_resumed_run_may_change(world: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.ddp
 @pytest.mark.slow
 def test_a_run_goes_on_on_two_devices(world: Path) -> None:
-    more = [*RESUME, "--trainer.max_epochs=2", "--data.batch_size=16"]
-    attnlight_on_two(*more, cwd=world)
+    attnlight_on_two(*FURTHER, "--data.batch_size=16", cwd=world)
     last = torch.load(world / RUN / "last.ckpt", weights_only=True)
     assert (last["epoch"], last["global_batch_size"]) == (1, 32)
 
 
 def test_a_run_goes_on_under_ddp_on_one_device(world: Path) -> None:
-    more = [*RESUME, "--trainer.max_epochs=2"]
     shutil.copytree(world, world / "alone")
-    on_ranks(1, main, [*more, "--trainer.strategy=ddp", "--trainer.devices=1"], cwd=world)
-    assert main([*more, "--root=alone/checkpoints"]) == 0
+    on_ranks(1, main, [*FURTHER, "--trainer.strategy=ddp", "--trainer.devices=1"], cwd=world)
+    assert main([*FURTHER, "--root=alone/checkpoints"]) == 0
     under_ddp, alone = (weights(world / place / RUN) for place in ("", "alone"))
     for name, values in alone.items():
         torch.testing.assert_close(under_ddp[name], values, rtol=0, atol=1e-6)
@@ -251,28 +221,24 @@ class TestRequeuedJob:
         assert all(torch.equal(found[name], values) for name, values in expected.items())
 
     def test_another_job_or_another_command_of_it_does_not(
-        self, job: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, job: list[int], monkeypatch: pytest.MonkeyPatch, refused: Refused
     ) -> None:
         command = [*FIT, "--trainer.max_epochs=2", "--run=q"]
         assert self.start(command, job, 3) == 143
-        assert main([*command, f"--ckpt_path={REQUEUED}"]) == 2
-        assert f"{REQUEUED} was saved within an epoch" in sentence(capsys)
+        within = f"{REQUEUED} was saved within an epoch"
+        refused(*command, f"--ckpt_path={REQUEUED}", names=[within])
         job.clear()
         assert self.start([*command, "--overwrite"], job, 3) == 143
         assert job == [0, 0, 1]
         monkeypatch.setenv("SLURM_JOB_ID", "8")
-        assert main(command) == 2
-        assert "unfinished: add --ckpt_path last" in sentence(capsys)
+        refused(*command, names=["unfinished: add --ckpt_path last"])
 
 
-@pytest.mark.parametrize(
-    ("size", "devices", "remedy"),
-    [
-        *((size, devices, None) for size, devices in ((32, 1), (16, 2), (8, 4))),
-        (32, 2, "--data.batch_size 16"),
-        (16, 3, "divides 32"),
-    ],
-)
+SAME = [(32, 1, None), (16, 2, None), (8, 4, None)]
+OTHER = [(32, 2, "--data.batch_size 16"), (16, 3, "divides 32")]
+
+
+@pytest.mark.parametrize(("size", "devices", "remedy"), [*SAME, *OTHER])
 def test_devices_read_the_same_batches(size: int, devices: int, remedy: str | None) -> None:
     with pytest.raises(InputError, match=remedy) if remedy else nullcontext():
         require_same_batches("last.ckpt", 32, size, devices)
@@ -297,30 +263,26 @@ class TestTwoCheckpoints:
         monkeypatch.chdir(shutil.copytree(measured, tmp_path / "copy"))
         return tmp_path / "copy" / RUN
 
-    def test_of_two_names(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        before = content(tested)
+    def test_of_two_names(
+        self, tested: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+    ) -> None:
         last = ["test", RUN, "-c", "erasure.yaml", "--ckpt_path=last"]
-        assert main(last) == 2
-        told = sentence(capsys)
-        for name in ("predictions.parquet", "best.ckpt, now last.ckpt", "--overwrite"):
-            assert name in told
-        assert content(tested) == before
+        names = ("predictions.parquet", "best.ckpt, now last.ckpt", "--overwrite")
+        refused(*last, names=names, leaving=tested)
         assert main([*last, "--overwrite"]) == 0
         both = "predictions.parquet and .*single_erasure.parquet are of two checkpoints, best.ckpt"
         assert re.search(f"No verdict: .*{both}", capsys.readouterr().out)
-        assert main(["report", RUN]) == 2
-        assert re.search(both, sentence(capsys))
+        assert re.search(both, refused("report", RUN))
 
-    def test_of_an_earlier_version(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_of_an_earlier_version(self, tested: Path, refused: Refused) -> None:
         best = torch.load(tested / "best.ckpt", weights_only=True)
         torch.save(best | {"epoch": 7}, tested / "best.ckpt")
-        assert main(["test", RUN, "-c", "erasure.yaml"]) == 2
-        assert "predictions.parquet was measured with an earlier best.ckpt" in sentence(capsys)
+        earlier = "predictions.parquet was measured with an earlier best.ckpt"
+        refused("test", RUN, "-c", "erasure.yaml", names=[earlier])
         for tests in ("predictions", "erasure"):
             assert main(["test", RUN, "-c", f"{tests}.yaml"]) == 0
 
-    def test_of_texts_on_the_page(self, tested: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_of_texts_on_the_page(self, tested: Path, refused: Refused) -> None:
         assert main(["predict", RUN, "--ckpt_path=last"]) == 0
-        assert main(["report", RUN]) == 2
-        told = sentence(capsys)
-        assert "predictions.parquet are of two checkpoints, best.ckpt and last.ckpt" in told
+        both = "predictions.parquet are of two checkpoints, best.ckpt and last.ckpt"
+        refused("report", RUN, names=[both])
