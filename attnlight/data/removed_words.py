@@ -24,6 +24,7 @@ from attnlight.records import SCORES, list_column, read_record
 
 RANDOM = "random"
 FOLDER = "scores"  # of a run: one record for each split
+SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class RemovedWords:
         if self.method == RANDOM:
             return known | {"seed": self.seed}
         folder = Path(str(self.scores), FOLDER)
-        files = [folder / f"{split}.parquet" for split in ("train", "validation", "test")]
+        files = [folder / f"{split}.parquet" for split in SPLITS]
         return known | {"scores": digests(folder, filter(Path.is_file, files))}
 
     def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> Sequence[Any]:

@@ -162,7 +162,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "method": ({"method": "siz"}, r"train.parquet has no scores of siz, only of signed, size"),
     "corpus": ({"corpus": "v2-0"}, "train.parquet has scores of another corpus, or of this one"),
     "split": ({"splits": ["train", "test"]}, "validation.parquet is missing: run `attnlight pred"),
-    "texts": ({"subset": {"train": 9}}, "train.parquet lacks texts of the split: run `.* predict .*train"),
+    "texts": (
+        {"subset": {"train": 9}},
+        "train.parquet lacks texts of the split: run `.* predict .*train",
+    ),
     "items": ({"truncate": 3}, "has scores of other items than the words of the texts"),
 }
 
