@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.utils.data import Dataset
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
+from attnlight.data.columns import READ_ROWS
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import surface_forms
@@ -254,3 +256,29 @@ class TokenDataset(Dataset[TextBatch]):
     def _num_classes(self) -> int:
         corpus = (self.folder.parent / "corpus.json").read_text(encoding="utf-8")
         return len(json.loads(corpus)["classes"])
+
+
+def rewrite_split(
+    folder: Path,
+    change: Callable[[TokenDataset, range], Mapping[str, Any]],
+    kinds: Mapping[str, pyarrow.DataType] | None = None,
+) -> None:
+    """Replace columns of a split of a prepared corpus, or add some.
+
+    Args:
+        folder: The split's folder.
+        change: The new columns of some of the texts, by their places.
+        kinds: Arrow types of the columns that are added.
+
+    Raises:
+        InputError: The disk is full or the folder cannot be written.
+    """
+    texts, new = TokenDataset(folder), folder.with_name("rewritten")
+    stored = {field.name: field.type for field in texts.table.schema}
+    with split_writer(new, {**stored, **(kinds or {})}) as write:
+        for start in range(0, len(texts), READ_ROWS):
+            rows: pyarrow.Table = texts.table.slice(start, READ_ROWS)
+            changed = change(texts, range(start, start + len(rows)))
+            write({name: rows[name] for name in rows.column_names} | dict(changed))
+    rmtree(folder)
+    new.rename(folder)

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from attnlight.batch import MARKED
-from attnlight.data.columns import READ_ROWS
-from attnlight.data.dataset import COLUMNS, TAGS, TokenDataset, split_writer
+from attnlight.data.dataset import COLUMNS, TAGS, TokenDataset, rewrite_split
 from attnlight.errors import InputError, did_you_mean
 
 _RESERVED = (*COLUMNS, TAGS, MARKED)
@@ -82,24 +80,21 @@ def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]
                     "expected single tokens."
                 )
     listed = {column: {normal(word) for word in words} for column, words in marks.items()}
-    found: Counter[str] = Counter()
+    kinds, found = dict.fromkeys(marks, pyarrow.list_(pyarrow.int8())), Counter[str]()
     for split, counts in corpus["splits"].items():
-        texts, texts_with = TokenDataset(folder / split), dict.fromkeys(marks, 0)
-        kinds = {field.name: field.type for field in texts.table.schema}
-        kinds |= dict.fromkeys(marks, pyarrow.list_(pyarrow.int8()))
-        with split_writer(folder / "marked", kinds) as write:
-            for start in range(0, len(texts), READ_ROWS):
-                rows: pyarrow.Table = texts.table.slice(start, READ_ROWS)
-                places = range(start, start + len(rows))
-                tokens = [[normal(word) for word in texts.words(place)] for place in places]
-                columns: dict[str, Any] = {name: rows[name] for name in rows.column_names}
-                for column, known in listed.items():
-                    columns[column] = [[int(word in known) for word in text] for text in tokens]
-                    texts_with[column] += sum(map(any, columns[column]))
-                write(columns)
-        rmtree(folder / split)
-        (folder / "marked").rename(folder / split)
-        counts["marked"] = texts_with
+        texts_with = counts["marked"] = dict.fromkeys(marks, 0)
+
+        def marked(
+            texts: TokenDataset, places: range, texts_with: dict[str, int] = texts_with
+        ) -> dict[str, Any]:
+            tokens = [[normal(word) for word in texts.words(place)] for place in places]
+            columns = {}
+            for column, known in listed.items():
+                columns[column] = [[int(word in known) for word in text] for text in tokens]
+                texts_with[column] += sum(map(any, columns[column]))
+            return columns
+
+        rewrite_split(folder / split, marked, kinds)
         found.update(texts_with)
     for column, words in marks.items():
         if not found[column]:

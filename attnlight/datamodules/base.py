@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
@@ -25,6 +26,7 @@ from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.raw_text import RawText
+from attnlight.data.removed_words import RemovedWords, remove_words
 from attnlight.data.samplers import BucketSampler, OnceSampler
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
@@ -55,6 +57,9 @@ class CorpusOptions:
         marks: Words by the column of `TextBatch.extras` that is 1 on tokens that are one of them and
             0 elsewhere: `{impermissible: [he, she]}`. Case and the like are those of the corpus; of
             pairs, passages are marked. Null: none.
+        removed_words: Remove the words that a method ranks first from the texts of every split, of
+            pairs from the passages: `[{scores: RUN, method: gradient, share: 0.5}]`. Each of several
+            ranks what the one before left, by scores of a model of that. Null: none.
 
     Raises:
         InputError: A batch size is not positive, or `marks` names a reserved column.
@@ -67,6 +72,7 @@ class CorpusOptions:
     predict_split: Split = "test"
     cache_dir: str | None = None
     marks: dict[str, list[str]] | None = None
+    removed_words: list[RemovedWords] | None = None
 
     def __post_init__(self) -> None:
         require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
@@ -113,6 +119,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.predict_split: Split = common.predict_split
         self.cache = cache_root(common.cache_dir)
         self.marks = dict(common.marks or {})
+        self.removed_words = list(common.removed_words or ())
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 
@@ -184,9 +191,16 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
+        return self._hash(
+            self.removed_words, None if self.encoding is None else self.encoding.identity()
+        )
+
+    def _hash(self, removed_words: Sequence[RemovedWords], encoding: object = None) -> str:
+        """The fingerprint with some of the words removed, encoded for some other model."""
+        parts = {"marks": self.marks, "encoding": encoding}
+        parts["removed_words"] = [removal.identity() for removal in removed_words]
         # Included only if used: a corpus without them is the same corpus.
-        used: dict[str, Any] = {"marks": self.marks} if self.marks else {}
-        used |= {} if self.encoding is None else {"encoding": self.encoding.identity()}
+        used = {name: part for name, part in parts.items() if part}
         content = {"format": FORMAT, "kind": type(self).__name__, "recipe": self.recipe() | used}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
         return f"v{_VERSION}-{digest}"
@@ -203,7 +217,8 @@ class CorpusDataModule(LightningDataModule, ABC):
 
         Raises:
             InputError: The cache folder cannot be created, a split is empty or has only one class,
-                `marks` has words that the corpus lacks, or `build` raises for its source.
+                `marks` has words that the corpus lacks, scores of `removed_words` do not fit it, or
+                `build` raises for its source.
         """
         if self._prepared is None:
             prepare_once(self._folder, self._write)
@@ -214,6 +229,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.build(folder)
         if self.marks:
             mark_words(folder, self.corpus_name, self.marks)
+        removals = self.removed_words
+        scored = [self._hash(removals[:place]) for place in range(len(removals))]
+        remove_words(folder, self.corpus_name, removals, scored)
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.

@@ -35,6 +35,7 @@ PRODUCTS = (
     "wandb_id",
     "predictions*.parquet",
     "records",
+    "scores",
     "figures",
     "logs",
     "report",

@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from attnlight.callbacks.hooks.score_writer import DELETION
+from attnlight.data.removed_words import SPLITS
 from attnlight.studies.plan import PlannedRun
 from attnlight.studies.spec import RELEASED, Study
 
@@ -16,6 +18,7 @@ CALLBACKS = {
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
+SCORE_WRITER = "attnlight.callbacks.ScoreWriter"
 VARIANTS = {"uniform": "Uniform", "seed": "Seed", "guide": "Guided", "adversary": "Adversarial"}
 BEST = "best.ckpt"
 
@@ -31,9 +34,9 @@ def evaluations(
     validation: dict[Stage, tuple[Path, ...]] = {}
     if study.setup.several_instances:
         validation["val"] = study.tests
-    if run.base is None:
-        return validation | {"test": (*study.tests, *study.base.tests)}, (PREDICTIONS,)
-    return validation | {"test": study.tests}, (PREDICTIONS, DIVERGENCE)
+    tests = (*study.tests, *(study.base.tests if run.role == "base" else ()))
+    names = (PREDICTIONS,) if run.base is None else (PREDICTIONS, DIVERGENCE)
+    return validation | {"test": tests}, names
 
 
 def fit_command(
@@ -56,6 +59,10 @@ def fit_command(
         "context": None if run.context == "query_key" else run.context,
         "released": "true" if run.term == RELEASED else None,
     }
+    removed = [
+        {"scores": str(folder / scorer), "method": method, "share": share, "seed": run.seed}
+        for scorer, method, share in run.removals
+    ]
     splits, names = evaluations(study, run)
     configs = (study.trainer, study.experiment, *study.tests)
     return [
@@ -67,6 +74,7 @@ def fit_command(
         "--trainer.enable_progress_bar=false",
         "--trainer.enable_model_summary=false",
         *run.options,
+        *([f"--data.removed_words={json.dumps(removed)}"] if removed else []),
         f"--root={folder.parent}",
         f"--experiment={folder.name}",
         f"--run={run.name}",
@@ -76,13 +84,18 @@ def fit_command(
 
 
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
-    """The arguments of `attnlight` that evaluate a trained run: `validate` if needed, and `test`."""
+    """The arguments of `attnlight` that evaluate a trained run.
+
+    They are `validate` if needed, `test`, and a `predict` of each split whose words are scored.
+    """
     run_folder, (splits, names) = folder / run.name, evaluations(study, run)
     # The study draws the figures of a tagger.
     shared: dict[str, bool] = {"figures": False} if study.setup.several_instances else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
-    return [
+    methods = [DELETION if name == DELETION["name"] else name for name in run.scored]
+    writer = {"class_path": SCORE_WRITER, "init_args": {"methods": methods}}
+    tested = [
         [
             "validate" if stage == "val" else "test",
             *chain.from_iterable(("-c", str(path)) for path in (run_folder / "fit.yaml", *tests)),
@@ -91,4 +104,14 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
             f"--ckpt_path={run_folder / BEST}",
         ]
         for stage, tests in splits.items()
+    ]
+    return tested + [
+        [
+            "predict",
+            *("-c", str(run_folder / "fit.yaml")),
+            f"--data.predict_split={split}",
+            f"--trainer.callbacks+={json.dumps(writer)}",
+            f"--ckpt_path={run_folder / BEST}",
+        ]
+        for split in (SPLITS if methods else ())
     ]

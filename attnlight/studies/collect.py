@@ -115,6 +115,8 @@ def _entry(folder: StudyFolder, run: PlannedRun, state: str, several: bool) -> d
     names = ("name", "role", "seed", "base", "guide", "term", "context", "head")
     row: dict[str, Any] = {name: getattr(run, name) for name in names}
     row |= {"lambda": run.lambda_, "told_by": run.guide_run, "state": state}
+    if run.removals:
+        _, row["method"], row["share"] = run.removals[-1]
     row |= dict.fromkeys(("epoch", "validation", "epochs", "heads"))
     if state != "finished":
         return row

@@ -55,14 +55,18 @@ class Estimate:
 
     def words(self, runs: Sequence[PlannedRun], jobs: int = 1) -> str:
         """How long runs take, in words, so many `jobs` at a time, each run after those it needs."""
-        if any(run.role not in self.seconds for run in runs):
+        # A model trained without some words takes as long as a base at most.
+        known = {"roar": self.seconds["base"]} if "base" in self.seconds else {}
+        known |= self.seconds
+        if any(run.role not in known for run in runs):
             return "unknown"
         idle, ends = [0.0] * jobs, dict[str, float]()
         for run in runs:
             needed = max((ends.get(name, 0.0) for name in run.needs), default=0.0)
-            ends[run.name] = max(idle[0], needed) + self.seconds[run.role]
+            ends[run.name] = max(idle[0], needed) + known[run.role]
             heapreplace(idle, ends[run.name])
-        bound = "at most " if any(run.role in self.timed for run in runs) else ""
+        exact = self.seconds.keys() - set(self.timed)
+        bound = "at most " if any(run.role not in exact for run in runs) else ""
         return bound + minutes(max(idle))
 
 
@@ -79,7 +83,7 @@ def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor
         if result.get("state") == "finished":
             finished[run.role].append(float(result["seconds"]))
     estimates = Estimate({role: median(seconds) for role, seconds in finished.items()})
-    unknown = {run.role: run for run in runs if run.role not in finished}
+    unknown = {run.role: run for run in runs if run.role not in finished and not run.removals}
     if not unknown:
         return estimates
     base = next(run for run in folder.runs.values() if run.role == "base")
@@ -175,7 +179,7 @@ class BatchTimer(Callback):
         """
         self._starts: dict[str, list[float]] = defaultdict(list)  # of batches, by loop
         self._epochs, self._limits = 1, dict[str, int | float]()
-        for loop in ("train", "val", "test"):
+        for loop in ("train", "val", "test", "predict"):
             name = f"limit_{loop}_batches"
             self._limits[loop] = limit = getattr(trainer, name)
             if limit:
@@ -203,6 +207,7 @@ class BatchTimer(Callback):
         self._starts[str(stage.dataloader_prefix)].append(time.monotonic())
 
     on_train_batch_start = on_test_batch_start = on_validation_batch_start
+    on_predict_batch_start = on_validation_batch_start
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -221,4 +226,4 @@ class BatchTimer(Callback):
             Path(trainer.default_root_dir, _OMITTED).write_text(str(omitted))
 
     # In `fit` what validation writes is written over when training ends.
-    on_validation_end = on_test_end = on_train_end
+    on_validation_end = on_test_end = on_predict_end = on_train_end

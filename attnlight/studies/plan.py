@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
+from attnlight.data.removed_words import RANDOM
 from attnlight.storage.files import read_yaml
 from attnlight.studies.spec import Study
 
-ROLES = ("base", "uniform", "seed", "guide", "adversary")
+ROLES = ("base", "uniform", "seed", "guide", "adversary", "roar")
 _WITHOUT_PRIOR = ("uniform", "learned")  # guides that exclude the context `query_key`
 
 
@@ -23,7 +24,7 @@ class PlannedRun:
         name: Name of the run and of its folder.
         role: One of `ROLES`.
         seed: Seed of the run.
-        base: The run of its base; None for a base.
+        base: The run of its base; None for a base, and for models that are trained like one.
         guide: Source of a guided model's attention, None for other roles. `adversary` is the one
             selected on validation once all are trained.
         guide_run: The run of that attention, if the plan determines it.
@@ -31,6 +32,9 @@ class PlannedRun:
         lambda_: Weight of that term.
         head: The only uniform head.
         context: Context of a guided tagger, see `GuidedVariant`, or `query_key`.
+        removals: Steps that remove words from its corpus: run that scored it, method, and share of
+            the words.
+        scored: Methods by which the run scores the words of its own corpus.
         needs: The runs that must be done before.
         options: Options of `fit` beyond the experiment.
     """
@@ -45,6 +49,8 @@ class PlannedRun:
     lambda_: float | None = None
     head: int | None = None
     context: str | None = None
+    removals: tuple[tuple[str, str, float], ...] = ()
+    scored: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
@@ -53,7 +59,12 @@ def plan(study: Study) -> list[PlannedRun]:
     """The runs of a study, each after its dependencies."""
     first, grid = study.base.seeds[0], study.adversaries
     base = f"base-s{first}"
-    runs = [PlannedRun(f"base-s{seed}", "base", seed) for seed in study.base.seeds]
+    roar = study.roar
+    scored = {seed: tuple(m for m in roar.methods if m != RANDOM) for seed in roar.seeds}
+    runs = [
+        PlannedRun(f"base-s{seed}", "base", seed, scored=scored.get(seed, ()))
+        for seed in study.base.seeds
+    ]
     for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
         name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
         runs.append(PlannedRun(name, "uniform", seed, base, head=head))
@@ -71,11 +82,13 @@ def plan(study: Study) -> list[PlannedRun]:
             runs.append(PlannedRun(name, "adversary", seed, of_base, term=term, lambda_=weight))
     guiding = [run for run in runs if (run.base, run.term) == (base, grid.term)]
     selectable = [run.name for run in guiding if run.lambda_]
-    groups = (study.base, study.uniform, study.seeds, study.guides, grid)
+    runs += _without_words(study)
+    groups = (study.base, study.uniform, study.seeds, study.guides, grid, study.roar)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
     for place, run in enumerate(runs):
         guides = selectable if run.guide == "adversary" else [run.guide_run]
-        needs = tuple(filter(None, [run.base, *guides]))
+        scorers = [scorer for scorer, *_ in run.removals[-1:]]
+        needs = tuple(filter(None, [run.base, *guides, *scorers]))
         runs[place] = replace(run, needs=needs, options=options[run.role])
     return sorted(runs, key=lambda run: run.guide == "adversary")
 
@@ -94,6 +107,20 @@ def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
         yield PlannedRun(name, "guide", seed, base, guide, guide_run, context=tagger_context)
 
 
+def _without_words(study: Study) -> Iterator[PlannedRun]:
+    """The models trained without some words, by method, seed and ascending share."""
+    roar = study.roar
+    for method, seed in product(roar.methods, roar.seeds):
+        scorer, recursive = f"base-s{seed}", roar.recursive and method != RANDOM
+        removals: tuple[tuple[str, str, float], ...] = ()
+        for share in roar.shares:
+            name = f"roar-{method}-{100 * share:g}-s{seed}"
+            removals = (*(removals if recursive else ()), (scorer, method, share))
+            scored = (method,) if recursive and share < roar.shares[-1] else ()
+            yield PlannedRun(name, "roar", seed, removals=removals, scored=scored)
+            scorer = name if recursive else scorer
+
+
 def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
     """The runs of a shard, from 1: all bases are in the first, the others are dealt in turn."""
     bases = [run for run in runs if run.role == "base" and shard == 1]
@@ -108,6 +135,8 @@ def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     shared, hashes = [read_yaml(study.trainer), study.setup.content, tests], {}
     for run in runs:
         options = asdict(run) | {"needs": None}
+        del options["scored"]  # more methods leave a base as it is
+        options = {name: value for name, value in options.items() if value or name != "removals"}
         content = [shared, options, *([base_tests] if run.role == "base" else [])]
         text = json.dumps(content, sort_keys=True, default=str)
         hashes[run.name] = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,6 +20,15 @@ from attnlight.studies.values import Options, Seeds, Weights, read_value
 Term = Literal["kl", "js", "tvd", "released"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 Context = Literal["full", "tokens", "query_key"]
+Ranking = Literal[
+    "attention",
+    "gradient_x_attention",
+    "gradient",
+    "input_gradient",
+    "integrated_gradients",
+    "occlusion",
+    "random",
+]
 RELEASED = "released"
 
 
@@ -82,6 +91,19 @@ class Adversaries(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Roar(Group):
+    """Models trained without the words that each of `methods` ranks first (Hooker et al. 2019).
+
+    The base of the same seed ranks all words or, if `recursive`, the model of the share before those
+    that it was trained on (Madsen et al. 2022).
+    """
+
+    methods: tuple[Ranking, ...] = ()
+    shares: Weights = ()
+    recursive: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Condition(Configured):
     """Options and tests added to the study's, and what replaces the study's if it is given.
 
@@ -106,6 +128,7 @@ class StudyFile(Configured):
     seeds: Group = Group()
     guides: Guides = Guides()
     adversaries: Adversaries = Adversaries()
+    roar: Roar = Roar()
     conditions: dict[str, Condition] = field(default_factory=dict)
 
 
@@ -224,6 +247,9 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             base_options = condition.base.options if key == "base" else ()
             options = file.options + condition.options + group.options + base_options
             settings[key] = replace(group, options=options)
+    # They are trained as the bases are.
+    options = settings["base"].options + file.roar.options
+    settings["roar"] = replace(file.roar, options=options)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
     setup = read_experiment(file.experiment, settings["base"].options)
@@ -267,6 +293,7 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
     target, of_texts = study.setup.target, not study.setup.several_instances
     lambdas, first, released = grid.lambdas, (*bases, 0)[0], RELEASED in grid.lambdas
     selectable = any(lambdas.get(grid.term, ())) and grid.seeds.get(grid.term)
+    roar = study.roar
     tokens = f"is for models that classify tokens; that of {study.experiment} classifies texts"
     mistakes = {
         f"adversaries: lambdas needs a list for one of {', '.join(get_args(Term))}": (
@@ -277,6 +304,17 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         f"adversaries: lambdas: {RELEASED} {tokens}": of_texts and released,
         f"{RELEASED} is the loss of target tokens, but that of the corpus is {target}": (
             released and target != "tokens"
+        ),
+        f"roar is for models that classify texts; that of {study.experiment} classifies tokens": (
+            roar.seeds and not of_texts
+        ),
+        "roar needs seeds, methods and shares": (
+            any((roar.seeds, roar.methods, roar.shares))
+            and not all((roar.seeds, roar.methods, roar.shares))
+        ),
+        "roar: shares must be above 0 and below 1": not all(0 < s < 1 for s in roar.shares),
+        f"roar: seeds must be seeds of `base`, which has {list(bases)}": (
+            set(roar.seeds) - set(bases)
         ),
         "base: seeds is empty; a study needs a base": not bases,
         "adversaries: lambdas names no lambda of a term": not all(lambdas.values()),

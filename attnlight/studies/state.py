@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from attnlight.callbacks.base import record_name
 from attnlight.callbacks.surroundings import checkpoint_hash
+from attnlight.data.removed_words import FOLDER, SPLITS
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import require_one_corpus
@@ -66,7 +67,14 @@ class StudyFolder:
         A failed run is tried again when the study is started again.
         """
         with suppress(RecordError):
-            if self.fitted(run) and all(read_metadata(path) for path in self.records(run)):
+            if (
+                self.fitted(run)
+                and all(read_metadata(path) for path in self.records(run))
+                and all(
+                    {*run.scored} <= {*read_metadata(p).get("methods", ())}
+                    for p in self.scores(run)
+                )
+            ):
                 return "finished"
         return "failed" if self.job_result(run).get("state") == "failed" else "missing"
 
@@ -85,6 +93,11 @@ class StudyFolder:
                     kind = str(callback["class_path"]).rpartition(".")[2]
                     paths.append(self.record(run.name, stage, record_name(kind)))
         return paths
+
+    def scores(self, run: PlannedRun) -> list[Path]:
+        """Paths of the scores of words that a finished run writes, one for each split."""
+        folder = self.path / run.name / FOLDER
+        return [folder / f"{split}.parquet" for split in SPLITS if run.scored]
 
     def record(self, run: str, stage: Stage, name: str) -> Path:
         """Path of a record of a run's best epoch.
@@ -135,7 +148,7 @@ class StudyFolder:
                 )
 
     def require_one_corpus(self, runs: Iterable[PlannedRun]) -> None:
-        """Check that finished runs were tested on one corpus.
+        """Check that finished runs were tested on one corpus, but for the words removed from it.
 
         Raises:
             InputError: The corpus has changed between two of them.
@@ -144,7 +157,8 @@ class StudyFolder:
             "come from different corpora, which no table can compare: restore the corpus and delete "
             "the later run, and the same command trains it again, or give another --name"
         )
-        require_one_corpus([self.record(run.name, "test", PREDICTIONS) for run in runs], complaint)
+        whole = [run for run in runs if not run.removals]
+        require_one_corpus([self.record(run.name, "test", PREDICTIONS) for run in whole], complaint)
 
 
 @cache

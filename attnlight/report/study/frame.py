@@ -29,14 +29,26 @@ SCHEMA = 1
 FILE, ROWS = "study.json", "study.parquet"
 FINISHED = "finished"
 ROLES = ("base", "uniform", "seed", "guide", "adversary")
+ROAR = "roar"  # role of models trained without some words
 GUIDED_BY_RUNS = ("adversary", "other")  # guides that are runs of the study other than its base
 GUIDED_BY_BASE = ("base", "shuffled")
 F1, ACCURACY = "f1", "accuracy"
 INSTANCES = ("instances", "tokens")  # column that counts the predictions of a cluster
 _INTEGERS = ("label", "prediction")
-_COLUMNS = ("role", "seed", "state", "base", "guide", "context", "term", "model", "frontier")
+_COLUMNS = (
+    "role",
+    "seed",
+    "state",
+    "base",
+    "guide",
+    "context",
+    "term",
+    "model",
+    "method",
+    "frontier",
+)
 _VALIDATION = ("validation_attention_js", "validation_nll_base")
-_NUMBERS = ("head", "lam", "epoch", "epochs", "ignorant", *_VALIDATION)
+_NUMBERS = ("head", "lam", "share", "epoch", "epochs", "ignorant", *_VALIDATION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +67,7 @@ class Study:
         facts: Other facts from `study.json`: `options` (its condition), `target`, `readout`, `pos`.
         bases: The bases; runs that need a single base use the first.
         runs: One row per planned run, by name: `role`, `seed`, `base` (for a base its own name),
-            `guide`, `context`, `head`, `term`, `lam`, `state`, `epoch` (from 0), `epochs`,
+            `guide`, `context`, `head`, `term`, `lam`, `method` and `share` of removed words, `state`, `epoch` (from 0), `epochs`,
             `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
             `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
             for: its guide if that is a run, else itself), `validation_attention_js`,
@@ -158,8 +170,8 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
             raise InputError(f"{path} names a run {name!r}, which is not a folder name.")
         if name in rows:
             raise InputError(f"{path} names a run twice.")
-        if role not in ROLES:
-            raise InputError(f"{path} gives {name} the role {role!r}, not one of {ROLES}.")
+        if role not in (*ROLES, ROAR):
+            raise InputError(f"{path} gives {name} the role {role!r}, not one of {(*ROLES, ROAR)}.")
         guide, corners = entry.get("guide"), entry.get("frontier") or {"tvd": []}
         model = (entry.get("told_by") or guide) if guide in GUIDED_BY_RUNS else name
         derived = {"base": name if role == "base" else entry.get("base"), "model": model}

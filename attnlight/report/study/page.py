@@ -46,7 +46,8 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
     study = read_study(folder)
     estimates = Estimates(study)
     compared, facts = compare_groups(estimates), study.facts
-    counts = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in ROLES]
+    roles = dict.fromkeys((*ROLES, *study.runs["role"]))
+    counts = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in roles]
     head = {
         "title": study.name,
         "kind": "study",

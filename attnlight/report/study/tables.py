@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, number, to_csv
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
-from attnlight.report.study.frame import GUIDED_BY_BASE
-from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
+from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR
+from attnlight.report.study.groups import (
+    BEST,
+    IMITATION,
+    RANDOM,
+    SEEDS,
+    TRAINED,
+    UNIFORM,
+    Spec,
+    share_words,
+)
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
 
@@ -49,12 +59,14 @@ def study_tables(estimates: Estimates) -> dict[str, Table]:
     A column of the base is included if the study has its measure.
     """
     study, fields = estimates.study, _notes(estimates)
-    lines, measures = _lines(study) | _lines_by_base(estimates), {*estimates.measures}
-    measures |= {*study.measures}
+    measures = {*estimates.measures, *study.measures}
     specs = {(s.group, s.against, s.subject, s.measure): s for s in groups.specs(study)}
+    lines = _lines(study) | _lines_by_base(estimates) | {"removals": _removals(study)}
     tables = {}
     kind = "taggers" if "nll_gold" in measures else "classifiers"
     for table in texts()["tables"][kind] if measures & {"nll_gold", study.quality} else ():
+        if table["roles"] == [ROAR] and not study.planned(ROAR).size:
+            continue
         columns: dict[str, str] = {}
         for name, heading in table["columns"].items():
             names = [name.replace("quality", study.quality)]
@@ -89,7 +101,8 @@ def _cell(
     if column.startswith("less ") or line.against:
         against, measure = line.against, column
         if not against:
-            other, measure = column.removeprefix("less "), estimates.study.quality
+            other = column.removeprefix("less ")
+            measure = ACCURACY if other == RANDOM else estimates.study.quality
             against = TRAINED if other == "trained" else groups.guide_name(estimates.study, other)
         spec = specs.get((line.group, against, line.subject, measure))
         if spec is None or line.group == against:
@@ -127,6 +140,17 @@ def _lines(study: Study) -> dict[str, list[Line]]:
             label = groups.guide_name(study, guide, "name") + (f", {subject}" if context else "")
             group = groups.guide_name(study, guide)
             lines["guides"].append(Line([label], runs, group, subject=subject))
+    return lines
+
+
+def _removals(study: Study) -> list[Line]:
+    """Rows of the bases, and of the models trained without some words, by method and share."""
+    lines = [Line(["complete texts", share_words(0)], study.finished("base"))]
+    for method, path in groups.removals(study).items():
+        words = method_words(method)
+        for share, runs in path.items():
+            percent = share_words(share)
+            lines.append(Line([words, percent], runs, words, subject=percent))
     return lines
 
 
@@ -197,6 +221,8 @@ def estimates_csv(estimates: Estimates) -> str:
             by_role.append((name, base, study.finished(role, base=base)))
         for term, lam, runs in groups.cells(study, base):
             cells.append((f"adversary-{term}-{lam:g}", base, runs))
+    for method, path in groups.removals(study).items():
+        cells += [(f"roar-{method}-{100 * share:g}", first, runs) for share, runs in path.items()]
     _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
         (name, base, measure, *estimates.estimate(runs, measure)[:-1])

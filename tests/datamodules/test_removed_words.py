@@ -1,0 +1,194 @@
+"""Corpora without the words that scores rank first, against loops over lists of words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnlight.callbacks import ScoreWriter
+from attnlight.callbacks.hooks.score_writer import DELETION
+from attnlight.data.removed_words import RemovedWords
+from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
+from attnlight.records import ShardWriter, list_column, merge_shards, read_record
+from tests.bases import SMALL, Planted, classifier, trainer
+from tests.datamodules.test_marks import COLUMN, SIZES, corpus
+
+ABOUT = {"signed": {"signed": True}, "size": {"signed": False}}
+METHODS = ["attention", "gradient", "input_gradient", DELETION]
+Scores = dict[int, list[float]]
+
+
+def write_scores(
+    run: Path, data: CorpusDataModule, split: str, seed: int = 0, **about: Any
+) -> dict[str, Scores]:
+    """Write scores of the words of a split, many of them tied, and return them by method and row."""
+    texts, draw = data.dataset(split), np.random.default_rng(seed)
+    index = texts.index
+    counts = texts[range(len(texts))].attendable().sum(-1).numpy()
+    flat = {name: draw.integers(-2, 3, counts.sum()) / 4 for name in ABOUT}
+    path = run / "scores" / f"{split}.parquet"
+    shard = ShardWriter(path.with_suffix(".arrow"))
+    columns = {f"scores_{name}": list_column(values, counts) for name, values in flat.items()}
+    shard.add(np.stack([index, 0 * index], axis=1), columns)
+    shard.close()
+    metadata = {"corpus": data.fingerprint, "methods": ABOUT} | about
+    merge_shards([shard.path], path, metadata=metadata)
+    each = {name: np.split(values, np.cumsum(counts)[:-1]) for name, values in flat.items()}
+    return {
+        name: {int(row): part.tolist() for row, part in zip(index, parts, strict=True)}
+        for name, parts in each.items()
+    }
+
+
+def kept(count: int, share: float, scores: list[float], method: str, left: list[int]) -> list[int]:
+    """Places of the words that remain of `count`, of which `left` were left, by a loop."""
+    goal = min(ceil(Fraction(str(share)) * count), count - 1)
+    sizes = scores if method == "signed" else [abs(score) for score in scores]
+    by_rank = sorted(range(len(left)), key=lambda place: (-sizes[place], place))
+    first = set(by_rank[: max(0, goal - (count - len(left)))])
+    return [place for number, place in enumerate(left) if number not in first]
+
+
+def rows_of(data: CorpusDataModule, split: str, position: int) -> dict[str, Any]:
+    """What a corpus has of a text: boundary tokens are left out of `words`."""
+    texts = data.dataset(split)
+    batch = texts[[position]]
+    items = batch.attendable()[0]
+    return {
+        "index": int(batch.index[0]),
+        "label": int(batch.labels[0]),  # type: ignore[index]
+        "words": [w for w, item in zip(texts.words(position), items, strict=True) if item],
+        "ids": batch.tokens[0][items].tolist(),
+        "around": batch.tokens[0][~items].tolist(),
+        "extras": {name: values[0][items].tolist() for name, values in batch.extras.items()},
+        "query": None if batch.query is None else batch.query.tolist(),
+        "length": int(texts.lengths[position]) - int((~items).sum()),
+    }
+
+
+@pytest.mark.parametrize("method", list(ABOUT))
+@pytest.mark.parametrize(("name", "by"), [("classifier", "words"), ("pairs", "column")])
+def test_the_first_words_are_removed(
+    name: str, by: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both steps, the second of which ranks what the first left."""
+    monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", 5)
+    complete, shares, removals = corpus(name, by, tmp_path), (0.3, 0.8), list[RemovedWords]()
+    left = {
+        (split, place): list(range(len(rows_of(complete, split, place)["words"])))
+        for split, size in SIZES.items()
+        for place in range(size)
+    }
+    for step, share in enumerate(shares):
+        before = corpus(name, by, tmp_path, removed_words=removals)
+        run = tmp_path / f"run{step}"
+        scores = {split: write_scores(run, before, split, step)[method] for split in SIZES}
+        removals = [*removals, RemovedWords(share=share, method=method, scores=str(run))]
+        shortened = corpus(name, by, tmp_path, removed_words=removals)
+        assert shortened.fingerprint != before.fingerprint
+        assert shortened.tokenizer_json == complete.tokenizer_json
+        for (split, place), places in left.items():
+            whole = rows_of(complete, split, place)
+            count, of_text = len(whole["words"]), scores[split][whole["index"]]
+            stay = left[split, place] = kept(count, share, of_text, method, places)
+            assert 0 < len(stay) < count
+            expected = whole | {
+                "words": [whole["words"][n] for n in stay],
+                "ids": [whole["ids"][n] for n in stay],
+                "extras": {k: [values[n] for n in stay] for k, values in whole["extras"].items()},
+                "length": len(stay),
+            }
+            assert rows_of(shortened, split, place) == expected
+    assert {*complete.dataset("train").extras} == {COLUMN}
+    assert min(map(len, left.values())) == 1 < max(map(len, left.values()))
+
+
+def test_random_removal_is_a_function_of_seed_and_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = {}
+    for rows, share, seed in ((1000, 0.5, 0), (7, 0.5, 0), (7, 0.5, 1), (7, 0.9, 0)):
+        monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", rows)
+        removal = RemovedWords(share=share, method="random", seed=seed)
+        data = Planted(cache_dir=str(tmp_path / str(rows)), removed_words=[removal])
+        complete = Planted(cache_dir=str(tmp_path / str(rows))).dataset("train")
+        tables[rows, share, seed] = data.dataset("train").table
+        removed = complete.lengths - data.dataset("train").lengths
+        exact = [min(ceil(Fraction(str(share)) * int(n)), int(n) - 1) for n in complete.lengths]
+        assert removed.tolist() == exact
+    assert tables[1000, 0.5, 0].equals(tables[7, 0.5, 0])
+    assert not tables[7, 0.5, 0].equals(tables[7, 0.5, 1])
+    assert not tables[7, 0.5, 0].equals(tables[7, 0.9, 0])
+
+
+def test_a_model_scores_each_text_as_alone(tmp_path: Path) -> None:
+    """And removes words of the corpus that it was trained on, whatever the size of its batches."""
+    fingerprints = set()
+    for size in (1, 8):
+        data = Planted(cache_dir=str(tmp_path / "cache"), eval_batch_size=size)
+        torch.manual_seed(0)
+        task = classifier(data.spec, **SMALL, encoder="bigru", embedding_scale=2.0).double()
+        writer, run = ScoreWriter(METHODS), tmp_path / f"batches{size}"
+        for split in ("train", "validation", "test"):
+            data.predict_split = split
+            trainer(run, writer).predict(task, data, return_predictions=False)
+        found, texts = read_record(run / "scores/train.parquet").columns, data.dataset("train")
+        assert found["index"].tolist() == texts.index.tolist()
+        for place in (0, 17, 60):
+            batch = texts[[place]]
+            output = task.model.eval()(batch)
+            target = output.logits.argmax(-1)
+            assert found["prediction"][place] == int(target)
+            for label, method in writer._methods.items():
+                alone = method(task.model, batch, output, target)[0].detach()
+                np.testing.assert_allclose(found[f"scores_{label}"][place], alone, atol=1e-9)
+        removal = RemovedWords(share=0.5, method="occlusion", scores=str(run))
+        shortened = Planted(cache_dir=str(tmp_path / "cache"), removed_words=[removal])
+        fingerprints.add(str(shortened.dataset("train").table["tokens"].to_pylist()))
+    assert len(fingerprints) == 1
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "share 0": ({"share": 0.0}, r"share of removed_words is 0.0; it must be above 0 and below 1"),
+    "share 1": ({"share": 1.0}, r"share of removed_words is 1.0; it must be above 0 and below 1"),
+    "no run": ({"scores": None}, "removed_words ranks by size: set scores to the folder"),
+    "method": ({"method": "siz"}, r"train.parquet has no scores of siz, only of signed, size"),
+    "corpus": ({"corpus": "v2-0"}, "train.parquet has scores of another corpus, or of this one"),
+    "split": ({"splits": ["train", "test"]}, "validation.parquet is missing: run `attnlight pred"),
+    "texts": (
+        {"subset": {"train": 9}},
+        "train.parquet lacks texts of the split: run `.* predict .*train",
+    ),
+    "items": ({"truncate": 3}, "has scores of other items than the words of the texts"),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_scores_that_do_not_fit_are_refused(case: str, tmp_path: Path) -> None:
+    given, sentence = REFUSED[case]
+    data = corpus("classifier", "words", tmp_path)
+    scored, about = data, {name: given[name] for name in ("corpus",) if name in given}
+    if other := {name: given[name] for name in ("truncate", "subset") if name in given}:
+        scored = corpus("classifier", "words", tmp_path, **other)
+        about = {"corpus": data.fingerprint}
+    for split in given.get("splits", SIZES):
+        write_scores(tmp_path / "run", scored, split, **about)
+    options = {"share": 0.5, "method": "size", "scores": str(tmp_path / "run")}
+    options |= {name: given[name] for name in options if name in given}
+    with pytest.raises(InputError, match=sentence) as caught:
+        corpus("classifier", "words", tmp_path, removed_words=[RemovedWords(**options)]).prepare()
+    assert str(caught.value).count(". ") == 0
+
+
+@pytest.mark.parametrize("name", ["sentences", "tagger"])
+def test_sentences_and_tags_are_refused(name: str, tmp_path: Path) -> None:
+    removal = RemovedWords(share=0.5, method="random")
+    with pytest.raises(InputError, match="removed_words needs texts of words with one label"):
+        corpus(name, "words", tmp_path, removed_words=[removal]).prepare()
