@@ -275,6 +275,6 @@ def test_all_tests_are_in_all() -> None:
     # every data set gives the words of its texts.
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
-    apart |= {"StateTokenAgreement", "Texts"}
+    apart |= {"StateTokenAgreement", "Texts", "ErasedAccuracy"}
     apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
     assert names == interpretability_tests() - apart

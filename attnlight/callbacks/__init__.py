@@ -7,6 +7,7 @@ from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.decision_flip import DecisionFlip
+from attnlight.callbacks.erased_accuracy import ErasedAccuracy
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
@@ -28,6 +29,7 @@ __all__ = [
     "AttributionCost",
     "BaseDivergence",
     "DecisionFlip",
+    "ErasedAccuracy",
     "EvidenceMass",
     "Faithfulness",
     "GradientSearch",

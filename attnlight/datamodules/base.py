@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
@@ -31,9 +32,11 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
+from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import FORMAT, check_splits
 from attnlight.errors import InputError, require_at_least
+from attnlight.probing.removal import delete_tokens, replace_items
 
 Split = Literal["train", "validation", "test"]
 _VERSION = 2  # of the recipe that is hashed
@@ -55,6 +58,9 @@ class CorpusOptions:
         marks: Words by the column of `TextBatch.extras` that is 1 on tokens that are one of them and
             0 elsewhere: `{impermissible: [he, she]}`. Case and the like are those of the corpus; of
             pairs, passages are marked. Null: none.
+        erased_words: Erase words of training texts, anew in each epoch: `{texts: 0.5, share: uniform,
+            replacement: delete}`, or `{}` for these defaults. Words are the tokens that attention may
+            reach, of pairs those of the passage; where items are whole words, these. Null: none.
 
     Raises:
         InputError: A batch size is not positive, or `marks` names a reserved column.
@@ -67,6 +73,7 @@ class CorpusOptions:
     predict_split: Split = "test"
     cache_dir: str | None = None
     marks: dict[str, list[str]] | None = None
+    erased_words: ErasedWords | None = None
 
     def __post_init__(self) -> None:
         require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
@@ -113,6 +120,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.predict_split: Split = common.predict_split
         self.cache = cache_root(common.cache_dir)
         self.marks = dict(common.marks or {})
+        self.erased_words = common.erased_words
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 
@@ -168,7 +176,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.sentence_rules = None if sentences is None else SentenceRules.from_identity(sentences)
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
-        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
+        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size", "word_sampler"):
             self.__dict__.pop(cached, None)
         self._datasets.clear()
 
@@ -251,6 +259,11 @@ class CorpusDataModule(LightningDataModule, ABC):
 
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
+    @cached_property
+    def word_sampler(self) -> WordSampler:
+        """The words of the training texts, which tests draw in place of the words of a text."""
+        return WordSampler(self.tokenizer_json, self.dataset("train"))
+
     @property
     def spec(self) -> dict[str, Any]:
         """The properties of the corpus that a model needs, see `attnlight.problems.Problem`."""
@@ -308,6 +321,22 @@ class CorpusDataModule(LightningDataModule, ABC):
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, determined by seed and epoch."""
         return self._loader("train", training=True)
+
+    @override
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """The batch; in training without its `erased_words`, which depend on the epoch."""
+        if self.erased_words is None or self.trainer is None or not self.trainer.training:
+            return batch
+        words = batch.attendable()
+        items = words.any(-1) if self.whole_words else words
+        epoch = self.trainer.current_epoch
+        erased = self.erased_words.draw(items.flatten(1), batch.index, epoch, self.seed)
+        erased = erased.view(items.shape)
+        if self.whole_words:
+            erased = erased.unsqueeze(-1) & words
+        if self.erased_words.replacement == "unk":
+            return replace_items(batch, erased, "unk")
+        return delete_tokens(batch, erased)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Each validation text once; in fit on several devices, repeats fill the last batch."""

@@ -19,6 +19,7 @@ from attnlight.callbacks import (
 )
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.functional import random_rankings
+from tests.data.test_word_sampler import word_sampler
 
 NEEDS = {
     "layers": {"AttentionSinks", "HeadAblation"},
@@ -43,6 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},
     "DecisionFlip": {"draws": 2, "unopposed": True},
+    "ErasedAccuracy": {"draws": 2},
     "Faithfulness": {"methods": METHODS, "draws": 2, "normalized": True},
     "HeadAblation": {"others": True},
     "ImpermissibleMass": {"column": "evidence"},
@@ -95,6 +97,8 @@ def randomised(model: Any, seed: int) -> Any:
 
 def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
     """Give a test by hand what it takes of a run before it measures."""
+    for replaced in (test, *test.methods.values()):
+        vars(replaced).update(_words=word_sampler(), word_sampler=word_sampler())
     if isinstance(test, BaseDivergence):
         output = model(batch)
         test._outputs = FakeBase(output.weights.shape[1], output.logits.shape[1])  # type: ignore[assignment]
