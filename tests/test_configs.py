@@ -278,6 +278,6 @@ def test_all_tests_are_in_all() -> None:
     # every data set gives the words of its texts.
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
-    apart |= {"StateTokenAgreement", "Texts", "CounterfactualUse"}
+    apart |= {"StateTokenAgreement", "Texts", "CounterfactualUse", "ErasedAccuracy"}
     apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
     assert names == interpretability_tests() - apart

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.data.word_sampler import WordSampler
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 
@@ -33,7 +34,9 @@ class Attribution(ABC):
         name: Name in configurations.
         signed: Whether scores have a sign unless they are given by size.
         explains: What the scores explain.
+        resamples_words: Whether it replaces words by those of a corpus.
         split: The split whose texts are explained, which tests set; None: not known.
+        word_sampler: The words of the corpus, which tests set where it `resamples_words`.
     """
 
     name: ClassVar[str]
@@ -49,6 +52,8 @@ class Attribution(ABC):
 
     def __post_init__(self) -> None:
         self.split: Any = None
+        self.resamples_words = False
+        self.word_sampler: WordSampler | None = None
         self.label = self.label or self.name + "_by_size" * self.by_size
 
     def __call__(

@@ -11,11 +11,12 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.data.word_sampler import draw_replacements
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, left_out_logits
-from attnlight.probing.removal import Token, replaced_embeddings
+from attnlight.probing.removal import replaced_embeddings
 from attnlight.probing.row_gradients import text_blocks
 
 
@@ -29,18 +30,25 @@ class Occlusion(Attribution):
     Args:
         replacement: What replaces the item: an unknown word, padding, the zero vector (each stays in
             the mask, without features of the removed word), or nothing: `delete` shortens the text.
+            `resample` replaces each token of the item by words that the corpus has in its place
+            (`WordSampler`), and takes the mean of the log odds over these draws.
         budget: Tokens encoded at once; None: chosen by device. It changes no result.
+        resamples: Draws of `resample`, each of which costs as much as `unk`.
+        seed: Seed of these draws.
     """
 
     name = "occlusion"
     signed = True
 
-    replacement: Literal["zero", "pad", "unk", "delete"] = "unk"
+    replacement: Literal["zero", "pad", "unk", "delete", "resample"] = "unk"
     budget: int | None = None
+    resamples: int = 8
+    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(1, budget=self.budget)
+        require_at_least(1, budget=self.budget, resamples=self.resamples)
+        self.resamples_words = self.replacement == "resample"
 
     @override
     @torch.no_grad()
@@ -50,38 +58,37 @@ class Occlusion(Attribution):
         if self.replacement == "delete":
             odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
         else:
-            odds = self._replaced(self.replacement, model, batch, output, target)
+            odds = self._replaced(model, batch, output, target)
         # Not `output.logits`: under autocast they have another precision.
         return log_odds(model(batch).logits, target).unsqueeze(-1) - odds, {}
 
     def _replaced(
-        self,
-        kind: Literal["zero", Token],
-        model: AttentionModel,
-        batch: TextBatch,
-        output: AttentionOutput,
-        target: Tensor,
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Tensor:
-        """Log odds (R, N) with each item replaced; arbitrary off the mask."""
+        """Log odds (R, N) with each item replaced, mean over draws; arbitrary off the mask."""
         on_cpu = output.mask.device.type == "cpu"
         tokens = self.budget or (CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS)
         odds = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
         for part, _, rows, size in text_blocks(batch, output, tokens):
-            original, replaced = model.embed(part), replaced_embeddings(model, part, kind)
-            text = texts_of_rows(output.rows[rows])
+            original, text = model.embed(part), texts_of_rows(output.rows[rows])
             items = torch.zeros_like(output.mask[: len(part), :size])
             items = items.index_copy(0, text, output.mask[rows, :size])
             first = torch.searchsorted(text, torch.arange(len(part), device=text.device))
-            count = max(1, tokens // max(part.mask[:1].numel(), 1))
-            for chosen_items in torch.split(items.nonzero(), count):
-                texts, places = chosen_items.unbind(-1)
-                chosen = torch.arange(size, device=text.device) == places[:, None]
-                chosen = chosen.view(*chosen.shape, *[1] * (original.ndim - 2))
-                embeddings = torch.where(chosen, replaced[texts], original[texts])
-                found = model(part.select(texts), embeddings=embeddings)
-                copy = texts_of_rows(found.rows)
-                place_in_copy = torch.arange(len(copy), device=copy.device)
-                place_in_copy = place_in_copy - torch.searchsorted(copy, copy)
-                row = rows[first[texts[copy]] + place_in_copy]
-                odds[row, places[copy]] = log_odds(found.logits, target[row])
+            chunks = torch.split(items.nonzero(), max(1, tokens // max(part.mask[:1].numel(), 1)))
+            kinds = draw_replacements(
+                self.replacement, self.word_sampler, part, self.resamples, self.seed
+            )
+            for kind in kinds:
+                replaced = replaced_embeddings(model, part, kind)
+                for chosen_items in chunks:
+                    texts, places = chosen_items.unbind(-1)
+                    chosen = torch.arange(size, device=text.device) == places[:, None]
+                    chosen = chosen.view(*chosen.shape, *[1] * (original.ndim - 2))
+                    embeddings = torch.where(chosen, replaced[texts], original[texts])
+                    found = model(part.select(texts), embeddings=embeddings)
+                    copy = texts_of_rows(found.rows)
+                    place_in_copy = torch.arange(len(copy), device=copy.device)
+                    place_in_copy = place_in_copy - torch.searchsorted(copy, copy)
+                    row = rows[first[texts[copy]] + place_in_copy]
+                    odds[row, places[copy]] += log_odds(found.logits, target[row]) / len(kinds)
         return odds

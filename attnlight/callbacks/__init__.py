@@ -8,6 +8,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
 from attnlight.callbacks.counterfactual_use import CounterfactualUse
 from attnlight.callbacks.decision_flip import DecisionFlip
+from attnlight.callbacks.erased_accuracy import ErasedAccuracy
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
@@ -31,6 +32,7 @@ __all__ = [
     "BaseDivergence",
     "CounterfactualUse",
     "DecisionFlip",
+    "ErasedAccuracy",
     "EvidenceMass",
     "Faithfulness",
     "GradientSearch",

@@ -201,6 +201,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         )
         for method in self.methods.values():
             method.split = around.dataset
+            if method.resamples_words:
+                method.word_sampler = around.word_sampler
 
     def record(self, batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> None:
         """Measure a batch, and record the rows of the chosen texts."""

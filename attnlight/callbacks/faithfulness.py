@@ -14,6 +14,7 @@ from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.word_sampler import WordSampler, draw_replacements
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import (
     EXACT,
@@ -84,10 +85,14 @@ class Faithfulness(InterpretabilityTest):
         replacement: What becomes of the other items: `delete`, the text is encoded and attended to
             without them (if none remains, the logits are those of an empty context); `unk` or `pad`,
             their tokens are replaced by the unknown or by the padding token, without features of the
-            removed words; `attention`, they are erased from attention alone, the rest renormalised.
+            removed words; `resample`, each of their tokens is replaced by words that the corpus has in
+            its place (`WordSampler`), and probabilities are means over these draws; `attention`, they
+            are erased from attention alone, the rest renormalised.
         keep_opposing: Rank all items but those that speak against the prediction.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
+        resamples: Draws of `resample`, each of which costs as much as `unk`. All sets of removed items
+            of a text have the same draws.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
@@ -98,15 +103,16 @@ class Faithfulness(InterpretabilityTest):
         self,
         methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         shares: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5),
-        replacement: Replacement | Literal["attention"] = "delete",
+        replacement: Replacement | Literal["attention", "resample"] = "delete",
         normalized: bool = False,
         draws: int = 5,
         budget: int | None = None,
         keep_opposing: bool = False,
+        resamples: int = 8,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, draws=draws, budget=budget)
+        self._require_at_least(1, draws=draws, budget=budget, resamples=resamples)
         if not shares or not all(0 < share <= 1 for share in shares):
             raise InputError(
                 f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
@@ -115,7 +121,7 @@ class Faithfulness(InterpretabilityTest):
         self.replacement = replacement
         self.normalized = normalized
         self.draws = draws
-        self.budget = budget
+        self.budget, self.resamples = budget, resamples
         self.keep_opposing = keep_opposing
         named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
         self.methods = build_attributions([*named, RANDOM], self.name, least=2)
@@ -140,6 +146,7 @@ class Faithfulness(InterpretabilityTest):
         if normalized:
             self.metadata["least_difference_of_empty_text"] = LEAST
         self._rows_of_text: int | None = None
+        self._words: WordSampler | None = None
 
     @override
     def measure(
@@ -158,6 +165,7 @@ class Faithfulness(InterpretabilityTest):
         for label, method in self.methods.items():
             more: dict[str, Tensor] = {}
             occludes = isinstance(method, Occlusion) and method.replacement == self.replacement
+            occludes = occludes and self.replacement != "resample"  # whose draws may differ
             if effects is not None and occludes:  # the same removals, which take most of the time
                 scores = effects
             else:
@@ -194,7 +202,9 @@ class Faithfulness(InterpretabilityTest):
         """Log odds of a class (R,) less those without each item, (R, N) float64."""
         if self.replacement == "attention":
             return log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
-        occlusion = Occlusion(replacement=self.replacement, budget=self.budget)
+        options = {"budget": self.budget, "resamples": self.resamples, "seed": self.seed}
+        occlusion = Occlusion(replacement=self.replacement, **options)  # type: ignore[arg-type]
+        occlusion.word_sampler = self._words
         return occlusion(readout.model, batch, output, target)
 
     def _measured(
@@ -213,12 +223,14 @@ class Faithfulness(InterpretabilityTest):
         ranked = torch.stack([without, first], dim=1).view(count, -1, size)
         kept = torch.cat([ends, ranked, drawn], dim=1) | (output.mask[rows] & ~items).unsqueeze(1)
         if self.replacement == "attention":
-            logits = readout.keep(rows, kept)
+            each = [readout.keep(rows, kept)]
         else:
-            logits = subset_logits(
-                readout.model, readout.batch, output, rows, kept, self.replacement, self.budget
-            )
-        drops = probability_drops(logits, logits[:, 0], target)
+            of_words = (self._words, readout.batch, self.resamples, self.seed)
+            each = [
+                subset_logits(readout.model, readout.batch, output, rows, kept, one, self.budget)
+                for one in draw_replacements(self.replacement, *of_words)
+            ]
+        drops = torch.stack([probability_drops(one, one[:, 0], target) for one in each]).mean(0)
 
         def means(values: Tensor) -> Tensor:
             """By measure, method and share: (2, M + 1, r, S) from values of each set (r, K)."""
@@ -240,5 +252,7 @@ class Faithfulness(InterpretabilityTest):
     def begin(self, around: Surroundings) -> None:
         super().begin(around)
         assert self._recorder is not None
+        if self.replacement == "resample":
+            self._words = around.word_sampler
         count, texts = self.max_instances, max(1, len(self._recorder.instances))
         self._rows_of_text = None if count is None else max(1, count // texts)

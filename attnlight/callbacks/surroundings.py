@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -10,8 +11,11 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
+from attnlight.batch import HasTokenCounts
 from attnlight.data.digests import digests
+from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
 from attnlight.models.weights_digest import weights_digest
 from attnlight.reference.trained import TrainedModel
 
@@ -86,6 +90,25 @@ class Surroundings:
         """The split of the corpus that is read."""
         split = {"val": "validation", "test": "test"}.get(self.stage)
         return split or str(self.corpus.predict_split)
+
+    @cached_property
+    def word_sampler(self) -> WordSampler:
+        """The words of the training texts or, where they are not known, of the texts that are read.
+
+        Raises:
+            InputError: The texts or their tokenizer are not known, or hold one word alone.
+        """
+        tokenizer = getattr(getattr(self.owner, "raw", None), "tokenizer", None)
+        if isinstance(self.corpus, CorpusDataModule):
+            if "train" in self.corpus.splits:
+                return self.corpus.word_sampler
+            tokenizer = self.corpus.tokenizer_json
+        if not tokenizer or not isinstance(self.dataset, HasTokenCounts):
+            raise InputError(
+                "replacement resample needs a corpus or texts of attnlight, whose words it draws: use "
+                "`unk` or `delete`."
+            )
+        return WordSampler(tokenizer, self.dataset)
 
     def weights(self) -> str | None:
         """Digest of the weights of a network that was read from no checkpoint; None in `fit`."""

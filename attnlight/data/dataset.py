@@ -156,6 +156,11 @@ class TokenDataset(Dataset[TextBatch]):
             counts += np.bincount(labels[labels != IGNORED], minlength=classes)
         return list(map(int, counts))
 
+    def token_counts(self, size: int) -> NDArray[np.int64]:
+        """How often each of `size` ids occurs, boundary tokens included; of pairs, in passages."""
+        chunks = (chunk.flatten().to_numpy() for chunk in self.table["tokens"].chunks)
+        return sum((np.bincount(ids, minlength=size) for ids in chunks), np.zeros(size, np.int64))
+
     @property
     def shapes(self) -> NDArray[np.int32]:
         """Sizes of each text that determine the padding of a batch, for sorting by size.

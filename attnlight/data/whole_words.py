@@ -54,6 +54,11 @@ class WholeWords:
             elif number != UNK:
                 self._ends[:, number] = _ends_of(token, suffix, parsed.decoder)
 
+    @property
+    def continuing(self) -> NDArray[np.bool_]:
+        """Whether each id is a piece that continues a word, by its form alone, (V,)."""
+        return self._ends[0] == _LETTER
+
     def sizes(self, ids: NDArray[np.integer] | list[int]) -> NDArray[np.int64]:
         """Number of tokens of each word of a text, (W,), from its ids (N,)."""
         begins, ends = self._ends[:, np.asarray(ids, np.int64)]

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
@@ -33,9 +34,11 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
+from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import FORMAT, check_splits
 from attnlight.errors import InputError, require_at_least
+from attnlight.probing.removal import delete_tokens, replace_items
 
 Split = Literal["train", "validation", "test"]
 _VERSION = 2  # of the recipe that is hashed
@@ -60,6 +63,9 @@ class CorpusOptions:
         removed_words: Remove the words that a method ranks first from the texts of every split, of
             pairs from the passages: `[{scores: RUN, method: gradient, share: 0.5}]`. Each of several
             ranks what the one before left, by scores of a model of that. Null: none.
+        erased_words: Erase words of training texts, anew in each epoch: `{texts: 0.5, share: uniform,
+            replacement: delete}`, or `{}` for these defaults. Words are the tokens that attention may
+            reach, of pairs those of the passage; where items are whole words, these. Null: none.
 
     Raises:
         InputError: A batch size is not positive, or `marks` names a reserved column.
@@ -73,6 +79,7 @@ class CorpusOptions:
     cache_dir: str | None = None
     marks: dict[str, list[str]] | None = None
     removed_words: list[RemovedWords] | None = None
+    erased_words: ErasedWords | None = None
 
     def __post_init__(self) -> None:
         require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
@@ -120,6 +127,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.cache = cache_root(common.cache_dir)
         self.marks = dict(common.marks or {})
         self.removed_words = list(common.removed_words or ())
+        self.erased_words = common.erased_words
         self._prepared: Path | None = None
         self._datasets: dict[str, TokenDataset] = {}
 
@@ -175,7 +183,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.sentence_rules = None if sentences is None else SentenceRules.from_identity(sentences)
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
-        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size"):
+        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size", "word_sampler"):
             self.__dict__.pop(cached, None)
         self._datasets.clear()
 
@@ -269,6 +277,11 @@ class CorpusDataModule(LightningDataModule, ABC):
 
         return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
 
+    @cached_property
+    def word_sampler(self) -> WordSampler:
+        """The words of the training texts, which tests draw in place of the words of a text."""
+        return WordSampler(self.tokenizer_json, self.dataset("train"))
+
     @property
     def spec(self) -> dict[str, Any]:
         """The properties of the corpus that a model needs, see `attnlight.problems.Problem`."""
@@ -326,6 +339,22 @@ class CorpusDataModule(LightningDataModule, ABC):
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, determined by seed and epoch."""
         return self._loader("train", training=True)
+
+    @override
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """The batch; in training without its `erased_words`, which depend on the epoch."""
+        if self.erased_words is None or self.trainer is None or not self.trainer.training:
+            return batch
+        words = batch.attendable()
+        items = words.any(-1) if self.whole_words else words
+        epoch = self.trainer.current_epoch
+        erased = self.erased_words.draw(items.flatten(1), batch.index, epoch, self.seed)
+        erased = erased.view(items.shape)
+        if self.whole_words:
+            erased = erased.unsqueeze(-1) & words
+        if self.erased_words.replacement == "unk":
+            return replace_items(batch, erased, "unk")
+        return delete_tokens(batch, erased)
 
     def val_dataloader(self) -> DataLoader[TextBatch]:
         """Each validation text once; in fit on several devices, repeats fill the last batch."""

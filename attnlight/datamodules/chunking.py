@@ -127,6 +127,10 @@ class ChunkingDataModule(CorpusDataModule):
     ) -> None:
         super().__init__(common=common)
         require_at_least(1, max_pairs=max_pairs)
+        if common.erased_words is not None and common.erased_words.replacement == "delete":
+            raise InputError(
+                "erased_words would delete tokens whose tags are predicted: set its replacement to unk."
+            )
         self.path, self.max_pairs = corpus.path, max_pairs
         self._main_source, self._selection = Source(**vars(corpus)), selection
         self._named_sources = named_sources(self._main_source, splits, selection)

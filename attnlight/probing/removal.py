@@ -53,7 +53,28 @@ def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) ->
     )
 
 
-def replace_items(batch: TextBatch, items: Tensor, token: Token) -> TextBatch:
+def delete_tokens(batch: TextBatch, tokens: Tensor) -> TextBatch:
+    """The texts, with their labels, without some `tokens`, bool in their shape; at least one remains.
+
+    A sentence, or a whole word, of which no token remains is deleted.
+    """
+    kept, texts = batch.mask & ~tokens, torch.arange(len(batch), device=tokens.device)
+    if tokens.ndim > 2:
+        flat = TextBatch(
+            index=batch.index.repeat_interleave(tokens.shape[1]),
+            tokens=batch.tokens.flatten(0, 1),
+            mask=batch.mask.flatten(0, 1),
+            extras={name: values.flatten(0, 1) for name, values in batch.extras.items()},
+        )
+        every = torch.arange(len(flat), device=tokens.device)
+        flat, _ = keep_items(flat, every, kept.flatten(0, 1))
+        apart = flat.apply(lambda values: values.unflatten(0, tokens.shape[:2]))
+        batch = replace(batch, tokens=apart.tokens, mask=apart.mask, extras=apart.extras)
+        kept = batch.mask.any(-1)
+    return replace(keep_items(batch, texts, kept)[0], labels=batch.labels)
+
+
+def replace_items(batch: TextBatch, items: Tensor, token: Token | Tensor) -> TextBatch:
     """The batch with another token in place of those of some items, boundary tokens excepted.
 
     It stays in the mask: the model reads and attends to it. It has no features of the replaced word,
@@ -62,26 +83,29 @@ def replace_items(batch: TextBatch, items: Tensor, token: Token) -> TextBatch:
 
     Args:
         batch: B texts of N items: tokens, or sentences of tokens.
-        items: The items, (B, N) bool.
-        token: The unknown token, or padding, whose embedding is zero.
+        items: The items, (B, N) bool, or the tokens, in their shape.
+        token: The unknown token; padding, whose embedding is zero; or a token for each of the
+            batch's, in their shape.
     """
-    words = batch.attendable() & items.view(*items.shape, *[1] * (batch.tokens.ndim - 2))
+    words = batch.attendable() & items.view(*items.shape, *[1] * (batch.tokens.ndim - items.ndim))
     extras = {
         name: values if name == MARKED else values.masked_fill(words, 0)
         for name, values in batch.extras.items()
     }
-    return replace(batch, tokens=batch.tokens.masked_fill(words, _TOKENS[token]), extras=extras)
+    tokens = torch.where(words, _TOKENS[token] if isinstance(token, str) else token, batch.tokens)
+    return replace(batch, tokens=tokens, extras=extras)
 
 
 @torch.no_grad()
 def replaced_embeddings(
-    model: AttentionModel, batch: TextBatch, kind: Literal[Token, "zero"]
+    model: AttentionModel, batch: TextBatch, kind: Literal[Token, "zero"] | Tensor
 ) -> Tensor:
     """Embeddings of a batch with all words replaced, in the shape of `model.embed(batch)`.
 
-    `kind` replaces a word: the zero vector, or the embedding of padding or of an unknown word.
+    `kind` replaces a word: the zero vector, or the embedding of padding, of an unknown word, or of a
+    token that is given for each of the batch's.
     Boundary tokens keep theirs. Replaced words stay in the mask, without features (`replace_items`).
     """
-    if kind == "zero":
+    if isinstance(kind, str) and kind == "zero":
         return model.embed(batch).masked_fill(batch.attendable().unsqueeze(-1), 0.0)
     return model.embed(replace_items(batch, batch.mask.new_ones(batch.mask.shape[:2]), kind))

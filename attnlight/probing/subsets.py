@@ -24,7 +24,7 @@ def subset_logits(
     output: AttentionOutput,
     rows: Tensor,
     kept: Tensor,
-    replacement: Replacement = "delete",
+    replacement: Replacement | Tensor = "delete",
     budget: int | None = None,
 ) -> Tensor:
     """Logits of rows when only some items of their texts remain.
@@ -42,7 +42,8 @@ def subset_logits(
         kept: K sets of remaining items for each of them, (r, K, N) bool. A row that is a token must
             be among them.
         replacement: Delete the other items, so that the text is shorter, or replace their tokens by
-            the unknown or by the padding token, see `replace_items`.
+            the unknown token, by the padding token or by those of a tensor like `batch.tokens`, see
+            `replace_items`.
         budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
             and does not affect results.
 
@@ -67,7 +68,8 @@ def subset_logits(
     query_rows = torch.arange(len(rows), device=rows.device).repeat_interleave(kept.shape[1])
     logits = output.bias.double().expand(len(output.rows), -1)[rows[query_rows]]
     asked = torch.ones_like(query_rows, dtype=torch.bool)
-    if replacement == "delete":
+    delete = isinstance(replacement, str) and replacement == "delete"
+    if delete:
         asked = (output.mask[rows[query_rows]] & ~removed).any(-1)
     asked = asked.nonzero().squeeze(-1)
     if not len(asked):
@@ -79,7 +81,7 @@ def subset_logits(
     texts, removed = text[rows[query_rows[first]]], removed[first]
     places = torch.arange(text_mask.shape[1], device=rows.device)
     remaining = places <= last_places(text_mask)[texts, None]
-    if replacement == "delete":
+    if delete:
         remaining = remaining & ~removed
     lengths, order = remaining.sum(-1).sort(stable=True)
     texts, removed, remaining = texts[order], removed[order], remaining[order]
@@ -91,7 +93,10 @@ def subset_logits(
     guided = isinstance(model, HasGuide) and model.guide is not None
     for block in blocks(lengths.tolist(), budget // width):
         part, source = keep_items(batch, texts[block], remaining[block])
-        if replacement != "delete":
+        if isinstance(replacement, Tensor):
+            drawn = replacement[texts[block, None], source]
+            part = replace_items(part, removed[block].gather(1, source), drawn)
+        elif replacement != "delete":
             part = replace_items(part, removed[block].gather(1, source), replacement)
         # Rows of the shortened texts: their text in the block, and their token.
         number, token = (is_row[texts[block]] & remaining[block]).nonzero().unbind(-1)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from reprlib import repr as short
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.labels import some
@@ -50,6 +52,11 @@ class GivenTexts:
         texts = [row["text"] for row in self._rows]
         lengths = (int(count) for batch in self._batches for count in batch.mask.flatten(1).sum(-1))
         return count_cut(self._reader.raw.parsed_tokenizer, texts, lengths) or 0
+
+    def token_counts(self, size: int) -> NDArray[np.int64]:
+        """How often each of `size` ids occurs, boundary tokens included."""
+        found = torch.cat([batch.tokens[batch.mask] for batch in self._batches])
+        return found.bincount(minlength=size).cpu().numpy()
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id or whole word of a text.

@@ -14,7 +14,7 @@ _BOUNDS = {
     **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
     "share": UNIT,
     "js": (0.0, math.log(2)),
-    **dict.fromkeys(("accuracy", "agreement", "auprc", "auroc", "chance", "f1"), UNIT),
+    **dict.fromkeys(("accuracy", "agreement", "auprc", "auroc", "chance", "correct", "f1"), UNIT),
     **dict.fromkeys(("flip", "flips", "fraction", "largest", "mass", "outdone", "tvd"), UNIT),
 }
 

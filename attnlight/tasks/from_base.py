@@ -94,6 +94,12 @@ class FromBase(AttentionTask):
     @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
+            erased = getattr(self.trainer.datamodule, "erased_words", None)  # type: ignore[attr-defined]
+            if erased is not None and self._frozen is not None:
+                raise InputError(
+                    f"{type(self).__name__} is trained on a frozen model's outputs for complete texts: "
+                    "leave erased_words out of `data`."
+                )
             for reference in {self.reference, self._frozen or self.reference}:
                 reference.require_unchanged()
                 reference.require_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from attnlight.attribution import Occlusion
 from attnlight.batch import PAD, UNK, TextBatch
 from attnlight.probing.leave_one_out import left_out_logits
 from tests.attribution.scenes import SCENES, one_text, rows, scene, words
+from tests.data.test_word_sampler import word_sampler
 
 
 def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor) -> float:
@@ -21,7 +22,7 @@ def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor
     return float(logits[target] - torch.tensor(others, dtype=torch.float64).exp().sum().log())
 
 
-@pytest.mark.parametrize("kind", ["zero", "pad", "unk"])
+@pytest.mark.parametrize("kind", ["zero", "pad", "unk", "resample"])
 @pytest.mark.parametrize("name", SCENES)
 def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
     model, batch = scene(name)
@@ -31,6 +32,8 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
         target = output.logits.topk(2).indices[:, 1]
     expected = torch.zeros(output.mask.shape, dtype=torch.float64)
     choice = (output.logits > -5000).sum(-1) > 1
+    tokens_of: dict[str, Any] = {"zero": [None], "pad": [PAD], "unk": [UNK]}
+    sampler = word_sampler()
     for row, (text, number) in enumerate(rows(batch, output)):
         part = one_text(batch, text)
         embeddings = model.embed(part).detach()
@@ -38,18 +41,20 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
         for item in output.mask[row].nonzero().flatten().tolist():
             item_words = torch.zeros_like(part.mask)
             item_words[0, item] = words(part)[0, item]
-            changed = embeddings.clone()
-            if kind == "zero":
-                changed[item_words] = 0
-            else:
-                token = {"pad": PAD, "unk": UNK}[kind]
-                tokens = part.tokens.masked_fill(item_words, token)
-                extras = {name: x.masked_fill(item_words, 0) for name, x in part.extras.items()}
-                changed = model.embed(replace(part, tokens=tokens, extras=extras)).detach()
-            after = odds(model, part, int(target[row]), number, changed)
-            expected[row, item] = (before - after) * int(choice[row])
+            after = []
+            for token in tokens_of[kind] if kind in tokens_of else sampler.draw(part, 3, seed=5):
+                changed = embeddings.clone()
+                if token is None:
+                    changed[item_words] = 0
+                else:
+                    tokens = torch.where(item_words, token, part.tokens)
+                    extras = {name: x.masked_fill(item_words, 0) for name, x in part.extras.items()}
+                    changed = model.embed(replace(part, tokens=tokens, extras=extras)).detach()
+                after.append(odds(model, part, int(target[row]), number, changed))
+            expected[row, item] = (before - sum(after) / len(after)) * int(choice[row])
     for budget in (None, 1, 50):
-        method = Occlusion(replacement=kind, budget=budget)
+        method = Occlusion(replacement=kind, budget=budget, resamples=3, seed=5)
+        method.word_sampler = sampler
         found = method(model, batch, output, target)
         assert expected.abs().max() > 0.1
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

@@ -21,6 +21,7 @@ from attnlight.callbacks import (
 )
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.functional import random_rankings
+from tests.data.test_word_sampler import word_sampler
 
 NEEDS = {
     "layers": {"AttentionSinks", "HeadAblation"},
@@ -47,6 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "BaseDivergence": {"rankings": True},
     "CounterfactualUse": {"methods": METHODS},
     "DecisionFlip": {"draws": 2, "unopposed": True},
+    "ErasedAccuracy": {"draws": 2},
     "Faithfulness": {"methods": METHODS, "draws": 2, "normalized": True},
     "HeadAblation": {"others": True},
     "ImpermissibleMass": {"column": "evidence"},
@@ -111,6 +113,8 @@ def randomised(model: Any, seed: int) -> Any:
 
 def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
     """Give a test by hand what it takes of a run before it measures."""
+    for replaced in (test, *test.methods.values()):
+        vars(replaced).update(_words=word_sampler(), word_sampler=word_sampler())
     if isinstance(test, BaseDivergence):
         output = model(batch)
         test._outputs = FakeBase(output.weights.shape[1], output.logits.shape[1])  # type: ignore[assignment]

@@ -12,7 +12,9 @@ from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import random_rankings
 from tests.callbacks.token_loops import against, levels
+from tests.data.test_word_sampler import word_sampler
 
+RESAMPLES = 3
 Prediction = Callable[[frozenset[int]], float]
 _TOKENS = {"unk": UNK, "pad": PAD}
 
@@ -24,8 +26,10 @@ def one_text(batch: TextBatch, text: int) -> TextBatch:
     return batch.select(torch.tensor([text])).trim(length)
 
 
-def reduced(single: TextBatch, gone: Sequence[int], replacement: str) -> TextBatch:
-    """A text whose items at some places are deleted or replaced."""
+def reduced(
+    single: TextBatch, gone: Sequence[int], replacement: str, drawn: Any = None
+) -> TextBatch:
+    """A text whose items at some places are deleted or replaced, by tokens that may be drawn."""
     copy = single.apply(torch.clone)
     if replacement == "delete":
         left = [place for place in range(copy.tokens.shape[1]) if place not in gone]
@@ -38,7 +42,8 @@ def reduced(single: TextBatch, gone: Sequence[int], replacement: str) -> TextBat
         for number, token in enumerate(words.tolist()):
             inside = bool(copy.mask[0, place].reshape(-1)[number])
             if inside and token not in (BOS, EOS):
-                words[number] = _TOKENS[replacement]
+                own = None if drawn is None else drawn[0, place].reshape(-1)[number]
+                words[number] = own if drawn is not None else _TOKENS[replacement]
         copy.tokens[0, place] = words.reshape(copy.tokens[0, place].shape)
         for values in copy.extras.values():
             values[0, place] = 0
@@ -64,6 +69,14 @@ def predictor(
         output = model(single)
     target, position = int(output.logits[row].argmax()), int(output.rows[row, 1])
     known: dict[frozenset[int], float] = {}
+    tokens: Any = [None]
+    if replacement == "resample":
+        tokens = word_sampler().draw(single, RESAMPLES, seed=0)
+
+    def share(logits: list[float]) -> float:
+        highest = max(logits)
+        exponents = [math.exp(logit - highest) for logit in logits]
+        return exponents[target] / sum(exponents)
 
     def probability(left: frozenset[int]) -> float:
         if left in known:
@@ -75,14 +88,16 @@ def predictor(
         elif replacement == "delete" and not attended - set(gone):
             logits = output.bias.expand(len(output.rows), -1)[row].tolist()
         else:
-            with torch.no_grad():
-                found = model(reduced(single, gone, replacement))
             before = sum(place < position for place in gone) if replacement == "delete" else 0
-            (same,) = (found.rows[:, 1] == position - before).nonzero()
-            logits = found.logits[same[0]].tolist()
-        highest = max(logits)
-        exponents = [math.exp(logit - highest) for logit in logits]
-        known[left] = exponents[target] / sum(exponents)
+            several = []
+            for drawn in tokens:
+                with torch.no_grad():
+                    found = model(reduced(single, gone, replacement, drawn))
+                (same,) = (found.rows[:, 1] == position - before).nonzero()
+                several.append(share(found.logits[same[0]].tolist()))
+            known[left] = sum(several) / len(several)
+            return known[left]
+        known[left] = share(logits)
         return known[left]
 
     return probability

@@ -32,12 +32,14 @@ from tests.callbacks.every import NEEDS, built, ready
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 
 SCENES = {"bilstm": "texts", "han": "texts", "pair": "texts", "transformer": "", "heads": ""}
+RESAMPLED = {"name": "occlusion", "replacement": "resample", "resamples": 2}
 SEARCH = GradientSearch(starts=2, steps=3)
 TESTS: list[InterpretabilityTest] = [
     *built(*NEEDS.keys() - {"time"}),
     AdversarialAttention(search=SEARCH, program_instances=0),
     Faithfulness(["attention"], replacement="attention", draws=2),
     Faithfulness(["attention", "occlusion"], replacement="unk", draws=2),
+    Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=3),
     StateTokenAgreement(),
 ]
 LAYERED = ("transformer", "heads")

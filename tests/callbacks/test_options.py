@@ -31,7 +31,20 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"methods": []}, "methods of attribution_cost are .*expected 1 or more"),
     ],
     "DecisionFlip": [({"draws": 0}, f"draws of decision_flip {ONE}")],
+    "ErasedAccuracy": [
+        *(
+            ({"shares": shares}, r"shares of erased_accuracy are \[.*\]; expected whole per cent")
+            for shares in ([0.1, 0.0], [1.0], [0.125], [])
+        ),
+        ({"draws": 0}, f"draws of erased_accuracy {ONE}"),
+        ({"resamples": 0}, f"resamples of erased_accuracy {ONE}"),
+    ],
     "Faithfulness": [
+        ({"resamples": 0}, f"resamples of faithfulness {ONE}"),
+        (
+            {"methods": [{"name": "occlusion", "resamples": 0}]},
+            "resamples is 0; it must be at least 1",
+        ),
         ({"methods": ["gradeint"]}, r"'gradeint' \(did you mean 'gradient'\?\)"),
         ({"methods": [{"name": "gradient", "labl": "x"}]}, "did you mean 'label'"),
         ({"methods": ["gradient"] * 2}, "'gradient', 'gradient', 'random'.* `label` of its own"),

@@ -26,6 +26,7 @@ LINES = {
 }
 # Figures of all classes together.
 TOGETHER = ("saliency_agreement", "sanity", "attribution_cost", "head_ablation", "attention_sinks")
+TOGETHER += ("erased_accuracy",)
 
 
 @pytest.mark.parametrize("test", TESTS)

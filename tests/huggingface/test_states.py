@@ -13,12 +13,14 @@ from attnlight.__main__ import main
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.data.collate import collate_ids
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.erased_words import ErasedWords
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.pooled import TransformerEncoder
 from attnlight.probing.patches import off
+from attnlight.probing.removal import delete_tokens
 from tests.commands import CPU, QUIET
 from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS
@@ -126,7 +128,9 @@ def read(
     return output
 
 
-@pytest.mark.parametrize("change", ["token", "deletion", "embeddings", "interception", "weights"])
+@pytest.mark.parametrize(
+    "change", ["token", "deletion", "erased_words", "embeddings", "interception", "weights"]
+)
 def test_what_differs_is_computed(
     texts: TokenDataset, batches: list[TextBatch], change: str
 ) -> None:
@@ -138,6 +142,9 @@ def test_what_differs_is_computed(
             rows = zip(batch.tokens, batch.mask, strict=True)
             batch = collate_ids([row[mask].tolist()[:-1] for row, mask in rows])
             batch.index = batches[0].index
+        elif change == "erased_words":
+            erased = ErasedWords(texts=0.9).draw(batch.attendable(), batch.index, 0, 0)
+            batch = delete_tokens(batch, erased)
         elif change == "embeddings":
             return read(net, batch, embeddings=net.embed(batch) * 1.5)
         elif change == "interception":

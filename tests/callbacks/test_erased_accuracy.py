@@ -1,0 +1,162 @@
+"""Accuracy without random words against a loop over texts, and words that a corpus gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import attnlight
+from attnlight.attribution import Occlusion
+from attnlight.batch import TextBatch
+from attnlight.callbacks import ErasedAccuracy, Faithfulness
+from attnlight.data.dataset import TokenDataset
+from attnlight.errors import InputError
+from attnlight.functional import log_odds, random_rankings
+from attnlight.records import read_record
+from tests.api.test_run import planted_rows
+from tests.attribution.scenes import scene as attributed
+from tests.bases import Planted, save_base, trainer
+from tests.callbacks.faithfulness_loops import one_text, reduced
+from tests.callbacks.test_base import run_test
+from tests.callbacks.test_faithfulness import SCENES
+from tests.callbacks.token_loops import columns_of
+from tests.data.test_word_sampler import Counted, sampler_of, text, word_sampler
+from tests.models import test_classifier as flat
+
+PERCENTS, DRAWS = (10, 50, 90), 2
+
+
+def labelled(scene: str) -> tuple[Any, TextBatch]:
+    model, batch = attributed("han") if scene == "sentences" else SCENES[scene]()
+    labels = batch.index % 2
+    if "tagger" in scene:
+        labels = (batch.tokens + batch.index[:, None]) % 3
+        labels[0, 1] = -100
+    batch.labels = labels
+    return model, batch
+
+
+@pytest.mark.parametrize("replacement", ["delete", "unk", "resample"])
+@pytest.mark.parametrize("scene", ["bilstm", "sentences", "affine pairs", "residual tagger"])
+def test_equals_a_loop_over_texts_and_draws(scene: str, replacement: Any) -> None:
+    model, batch = labelled(scene)
+    shares = [percent / 100 for percent in PERCENTS]
+    test = ErasedAccuracy(shares, replacement, DRAWS, resamples=3, seed=6)
+    test._words = word_sampler()
+    found, number, changed, own = columns_of(test, model, batch), 0, 0, "tagger" in scene
+    for place in range(len(batch)):
+        single = one_text(batch, place)
+        with torch.no_grad():
+            output = model(single)
+        for row, (_, position) in enumerate(output.rows.tolist()):
+            assert single.labels is not None
+            label = int(single.labels[0, position] if own else single.labels[0])
+            items = output.mask[row : row + 1].clone()
+            items[0, position] &= not own
+            size = int(items.sum())
+            orders = random_rankings(items, output.rows[row : row + 1], DRAWS, 6)[0]
+            for percent in (0, *PERCENTS):
+                right = []
+                for order in orders:
+                    gone = order[: max(0, min(size - 1, size * percent // 100))].tolist()
+                    tokens: Any = [None]
+                    if replacement == "resample":
+                        tokens = word_sampler().draw(single, 3, seed=6)
+                    for drawn in tokens:
+                        with torch.no_grad():
+                            again = model(reduced(single, gone, replacement, drawn))
+                        before = sum(item < position for item in gone) * (replacement == "delete")
+                        (same,) = (again.rows[:, 1] == position - before).nonzero()
+                        right.append(float(again.logits[same[0]].argmax() == label))
+                expected = sum(right) / len(right) if label >= 0 else np.nan
+                name = f"correct_{percent}" if percent else "correct"
+                assert float(found[name][number]) == pytest.approx(expected, nan_ok=True), name
+                changed += expected != float(found["correct"][number])
+            assert int(found["length"][number]) == size
+            number += 1
+    assert number == len(found["correct"])
+    assert changed > 1 or (scene, replacement) == ("affine pairs", "unk")
+    assert bool(found["correct"].isnan().any()) == own
+
+
+def test_without_labels_nothing_is_correct() -> None:
+    model, batch = SCENES["bilstm"]()
+    found = columns_of(ErasedAccuracy(), model, batch)
+    assert all(found[name].isnan().all() for name in ErasedAccuracy().measures)
+
+
+def test_one_word_has_its_exact_expectation_over_the_vocabulary() -> None:
+    """Every text of one word has the mean over all words of its kind, weighted by frequency."""
+    counts = [3, 1, 4, 2, 5, 2]
+    sampler, model = sampler_of(["a", "b", "C", "D", "e", "f"], counts), flat.model("bilstm")
+    weight = {4 + place: count for place, count in enumerate(counts) if place not in (2, 3)}
+
+    def logits(token: int) -> Tensor:
+        with torch.no_grad():
+            return model(text([token])).logits
+
+    target = logits(5).argmax(-1)
+    every = torch.cat([logits(token) for token in weight])
+    share = torch.tensor([*weight.values()]) / sum(weight.values())
+    probability = float((every.softmax(-1)[:, target[0]] * share).sum())
+    odds = float((log_odds(every, target.expand(len(every))) * share).sum())
+    batch = text([5]).select(torch.zeros(300, dtype=torch.long))
+    batch.index, targets = torch.arange(300), target.expand(300)
+    method = Occlusion(replacement="resample", resamples=20)
+    method.word_sampler = sampler
+    found = float(method(model, batch, model(batch), targets).mean())
+    spread = float(log_odds(every, target.expand(len(every))).std()) / 6000**0.5
+    assert spread > 1e-4
+    assert found == pytest.approx(float(log_odds(logits(5), target)) - odds, abs=4 * spread)
+    test = Faithfulness(["attention"], replacement="resample", resamples=20)
+    test._words = sampler
+    fall = float(columns_of(test, model, batch)["comprehensiveness_attention"].mean())
+    spread = float(every.softmax(-1)[:, target[0]].std()) / 6000**0.5
+    expected = float(logits(5).softmax(-1)[0, target[0]]) - probability
+    assert fall == pytest.approx(expected, abs=4 * spread)
+    assert abs(expected) > 10 * spread
+
+
+RESAMPLED: list[Any] = [
+    Faithfulness(["attention", {"name": "occlusion", "replacement": "resample", "resamples": 2}], replacement="resample", resamples=2, draws=2),
+    ErasedAccuracy(replacement="resample", resamples=2),
+]  # fmt: skip
+
+
+def test_a_corpus_gives_its_training_words_and_texts_their_own(tmp_path: Path) -> None:
+    checkpoint = save_base(tmp_path / "best.ckpt", Planted())
+    task, data, rows = planted_rows(checkpoint)
+    drawn: list[int] = []
+
+    def counted(texts: TokenDataset, size: int) -> Any:
+        drawn.append(len(texts))
+        return Counted({4: 1, 5: 2}).token_counts(size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.data.dataset.TokenDataset.token_counts", counted)
+        trainer(tmp_path, *RESAMPLED).test(task, data, verbose=False)
+    assert drawn == [61]  # the training split, once for all tests
+    for name in ("faithfulness", "erased_accuracy"):
+        record = read_record(tmp_path / f"records/test/{name}.parquet")
+        assert record.metadata["settings"]["replacement"] == "resample"
+    results = attnlight.run(checkpoint, rows, [*RESAMPLED])
+    found = results.table("erased_accuracy")
+    assert len(found) == 23
+    assert found["correct_50"].between(0, 1).all()
+
+
+def test_resampling_without_words_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    checkpoint = save_base(tmp_path / "best.ckpt", Planted())
+    word = planted_rows(checkpoint)[2][0][0].split()[0]
+    with pytest.raises(InputError, match="needs a corpus or texts of attnlight"):
+        run_test(tmp_path, RESAMPLED[1])
+    with pytest.raises(InputError, match="at least two different words"):
+        attnlight.run(checkpoint, [f"{word} {word}"], [RESAMPLED[1]])
+    method = {"name": "occlusion", "replacement": "resample"}
+    with pytest.raises(InputError, match="which only tests know: use `unk`"):
+        attnlight.explain(checkpoint, word, methods=[method])
