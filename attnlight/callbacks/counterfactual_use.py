@@ -136,7 +136,7 @@ class CounterfactualUse(InterpretabilityTest):
     ) -> Mapping[str, Any]:
         split, model, device = self._split, readout.model, output.mask.device
         at = np.searchsorted(split.index, batch.index.cpu().numpy())
-        of = split.edit_of[at]
+        of = np.full(len(batch), -1) if split.edit_of is None else split.edit_of[at]
         rows = np.flatnonzero(of >= 0)
         undefined = torch.full((len(batch),), torch.nan, dtype=torch.float64, device=device)
         columns: dict[str, Any] = dict.fromkeys((*self.measures, "original"), undefined)
@@ -205,10 +205,8 @@ class CounterfactualUse(InterpretabilityTest):
         if isinstance(model, HasGuide) and model.guide is not None:
             undefined = torch.full(edited.shape, torch.nan, dtype=torch.float64)
             return undefined.to(edited.device), undefined.to(edited.device)
-        logits = single_edit_logits(model, text.batch, other.batch, blocks, self.budget)
-        with torch.no_grad():  # under autocast the logits of the output have another precision
-            whole = log_odds(model(text.batch).logits, target)
-        effects = whole[:, None] - log_odds(logits, target)
+        whole, logits = single_edit_logits(model, text.batch, other.batch, blocks, self.budget)
+        effects = log_odds(whole, target)[:, None] - log_odds(logits, target)
         turned = (logits.argmax(-1) != target[:, None]).double()
         return effects, turned.masked_fill(effects.isnan(), torch.nan)
 

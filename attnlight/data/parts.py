@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import Keys, also_in, story_keys, text_keys
-from attnlight.data.edits import EditColumns, pair_edits
+from attnlight.data.edits import EditColumns, pair_edits, require_pairs
 from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
@@ -180,11 +180,8 @@ def select_splits(
                 part.rows, part.originals, part.labels, keys[split], trained
             )
             counts[split] |= pairs
-    if edits and edits.edit_of and not any("pairs" in split for split in counts.values()):
-        raise InputError(
-            f"edit_of: {edits.edit_of} joins no text to an edit of it in the splits "
-            f"{', '.join(edits.splits)}: name the column that both share, or other edits_in"
-        )
+    if edits and edits.edit_of:
+        require_pairs([split.get("pairs", {}) for split in counts.values()], edits)
     return parts, counts
 
 

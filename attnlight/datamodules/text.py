@@ -275,5 +275,6 @@ class TextDataModule(CorpusDataModule):
                 extras += added
         reader = DocumentReader(rows, source, extras, joint, self.line_breaks, remove)
         part = open_documents(reader, labels, self.rules, self.selection)
-        part.originals = read_originals(rows, source, self.edits)
+        if source.path == self.path or self.edits.edit_of in rows.column_names:
+            part.originals = read_originals(rows, source, self.edits)
         return classes, part

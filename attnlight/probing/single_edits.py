@@ -55,10 +55,10 @@ def single_edit_logits(
     other: TextBatch,
     blocks: Blocks,
     budget: int | None = None,
-) -> Tensor:
-    """Logits of texts after each of their edits alone, (P, K, C) float64.
+) -> tuple[Tensor, Tensor]:
+    """Logits (P, C) of texts, and after each of their edits alone, (P, K, C), float64.
 
-    They are NaN for blocks that are no edits, and where no item would remain.
+    The latter are NaN for blocks that are no edits, and where no item would remain.
 
     Args:
         model: A model of one row per text, in evaluation mode.
@@ -81,16 +81,13 @@ def single_edit_logits(
     if budget is None:
         budget = CPU_TOKENS if own.device.type == "cpu" else ACCELERATOR_TOKENS
     width = both.mask[0].numel()
-    found = []
-    for part in torch.split(remain, max(1, budget // max(1, width))):
+    whole = model(batch).logits.double()  # under autocast those of an output have another precision
+    logits = whole.new_full((*edited.shape, whole.shape[-1]), torch.nan)
+    for part in torch.split(remain, max(1, budget // max(1, width))) if len(remain) else ():
         longest = int(real[part].sum(-1).max())
         copies = take_items(both, text[part], order[part, :longest], real[part, :longest])
-        found.append(model(copies).logits.double())
-    classes = found[0].shape[-1] if found else 2
-    logits = own.new_full((*edited.shape, classes), torch.nan, dtype=torch.float64)
-    if found:
-        logits[text[remain], block[remain]] = torch.cat(found)
-    return logits
+        logits[text[part], block[part]] = model(copies).logits.double()
+    return whole, logits
 
 
 def _beside(first: TextBatch, second: TextBatch) -> TextBatch:

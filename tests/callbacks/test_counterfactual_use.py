@@ -216,6 +216,24 @@ def test_a_model_that_attends_to_others_and_uses_one_of_two_edits() -> None:
     assert found["auprc_used_attention"] < found["auprc_attention"]
 
 
+def test_edits_of_queries_leave_what_is_of_edited_items_undefined() -> None:
+    model, batch = scene("pair")
+    batch = batch.select(torch.tensor([0, 0, 1, 1]))
+    batch.index, batch.labels = torch.arange(4), torch.arange(4) % 2
+    assert batch.query is not None
+    batch.query[1::2] = batch.query[1::2].roll(1, dims=1)
+    output = model(batch)
+    output.logits[1::2] = output.logits[::2].flip(1)  # pairs turn
+    test = CounterfactualUse(METHODS)
+    test._split = FakeSplit(batch)
+    found = test.measure(batch, output, model)  # type: ignore[arg-type]
+    assert (found["turns"][1::2] == 1).all()
+    assert (found["edits"][1::2] == 0).all()
+    for name in ("auprc_attention", "edit_share", "largest_effect", "turning_edits"):
+        assert found[name].isnan().all(), name
+    assert not found["moved_attention_turns"][1::2].isnan().any()
+
+
 def test_edits_that_are_not_read_turn_nothing() -> None:
     found = on_pair(Lookup({10: 3.0}, {20: 2.0}), [20, 10, 21], [20, 11, 21])
     assert found["turns"] == 0

@@ -83,7 +83,7 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         return rows | getattr(erased, test)(random, n)
     rows |= {name: random.random(n, dtype=np.float32) for name in MEASURES[test]}
     if test == "counterfactual_use":
-        rows["original"] = np.where(rows["index"] % 2, rows["index"] - 1.0, np.nan)
+        rows["original"] = np.where(rows["index"] % 2, np.nan, rows["index"] + 1.0)
     if test == "attribution_cost":
         rows["batch"] = rows["index"] % 7
     if test == "state_token_agreement":
