@@ -10,7 +10,6 @@ from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
-from attnlight.callbacks.hooks.score_writer import ScoreWriter
 from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.measured_use import MeasuredUse
@@ -41,7 +40,6 @@ __all__ = [
     "Predictions",
     "SaliencyAgreement",
     "Sanity",
-    "ScoreWriter",
     "SingleErasure",
     "StateTokenAgreement",
     "Texts",
