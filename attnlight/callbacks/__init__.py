@@ -12,7 +12,6 @@ from attnlight.callbacks.erased_accuracy import ErasedAccuracy
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
-from attnlight.callbacks.hooks.score_writer import ScoreWriter
 from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.measured_use import MeasuredUse
@@ -45,7 +44,6 @@ __all__ = [
     "Predictions",
     "SaliencyAgreement",
     "Sanity",
-    "ScoreWriter",
     "SingleErasure",
     "StateTokenAgreement",
     "Texts",

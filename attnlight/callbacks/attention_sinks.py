@@ -71,7 +71,7 @@ class AttentionSinks(InterpretabilityTest):
         model = layered(around.model, self.name)
         self.metadata = {"tie": TIE, "layers": len(model.attention_layers)}
         corpus = around.corpus
-        if isinstance(corpus, CorpusDataModule) and around.stage != "predict":
+        if isinstance(corpus, CorpusDataModule):
             self._punctuation = punctuation(corpus)
         self._name_measures()
 

@@ -44,7 +44,7 @@ _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]
 
 
 class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
-    """A test that runs on validation epochs and at test time.
+    """A test that runs on validation epochs, at test time, and on the split that `predict` reads.
 
     A subclass measures a batch; this class decides when and on which instances, writes one row per
     instance, merges the ranks, logs each measure's mean and interval as `<stage>/<test>/<measure>`,
@@ -252,8 +252,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        loop = {"validate": trainer.validate_loop, "test": trainer.test_loop}.get(stage)
-        if self.needs_gradients and loop is not None and loop.inference_mode:
+        loops = trainer.validate_loop, trainer.test_loop, trainer.predict_loop
+        if self.needs_gradients and stage != "fit" and any(loop.inference_mode for loop in loops):
             raise InputError(f"{self.name} takes gradients: set trainer.inference_mode to false.")
         require_distinct(attached_tests(trainer))
         self.prepare(trainer_surroundings(trainer, pl_module))
@@ -299,6 +299,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
+    on_predict_epoch_start = on_validation_epoch_start
+    on_predict_batch_end = on_validation_batch_end
+
+    @override
+    def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.finish(attached_tests(trainer))  # `predict` has no metrics and no figures
 
     def plain_metadata(self) -> dict[str, Any]:
         """`metadata` as read back from JSON.

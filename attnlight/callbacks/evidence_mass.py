@@ -107,7 +107,7 @@ class EvidenceMass(InterpretabilityTest):
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
             if self.swap:
                 self._names = class_tokens(corpus, f"swap of {self.name}")
-        elif self.swap and around.stage != "predict":
+        elif self.swap:
             raise InputError(
                 f"swap of {self.name} takes the names of classes from a corpus of "
                 "attnlight.datamodules: run `attnlight test` on one, or give it as the datamodule."

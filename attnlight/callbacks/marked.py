@@ -32,6 +32,6 @@ def marking_column(test: str, names: Sequence[str], available: Sequence[str]) ->
 
 def tested_split(around: Surroundings) -> TokenDataset | None:
     """The split that is tested, if the corpus is of `datamodules`."""
-    if around.stage == "predict" or not isinstance(around.corpus, CorpusDataModule):
+    if not isinstance(around.corpus, CorpusDataModule):
         return None
     return around.corpus.dataset(around.split)

@@ -86,8 +86,7 @@ class MeasuredUse(InterpretabilityTest):
                 f"{self.name} needs the counterfactuals of words, which only PlantedEvidence without "
                 "sentences has: run `attnlight test` on it, or give it as the datamodule."
             )
-        if around.stage != "predict":
-            self._alternatives = counterfactuals(corpus)
+        self._alternatives = counterfactuals(corpus)
 
     @override
     def measure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from attnlight.data.dataset import TAGS, TokenDataset, rewrite_split
 from attnlight.data.digests import digests
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import share_counts
-from attnlight.functional.ranking import first_items, random_rankings, ranking
-from attnlight.records import SCORES, list_column, read_record
+from attnlight.functional.ranking import first_items, ranking
+from attnlight.records import SCORES, kept_scores, list_column, read_record
 
-RANDOM = "random"
-FOLDER = "scores"  # of a run: one record for each split
-SPLITS = ("train", "validation", "test")
+RECORD = "saliency_agreement"
+# Folder of the record of each split in `records`.
+STAGES = {"train": "predict-train", "validation": "val", "test": "test"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,93 +33,62 @@ class RemovedWords:
     A signed method ranks by signed score, any other by size; ties go to the word further left.
 
     Args:
+        scores: Folder of a run with records of `SaliencyAgreement` of every split, with scores.
+        method: Label of the scores.
         share: Share of the words of the complete text, above 0 and below 1. Their number is rounded
             up, but one word always remains.
-        method: Label of the scores, or `random`: a random order, a function of seed and row.
-        scores: Folder of the run whose `scores` has a record of each split, as `ScoreWriter` writes it.
-        seed: Seed of `random`.
 
     Raises:
-        InputError: The share is out of range, or a method other than `random` has no `scores`.
+        InputError: The share is out of range.
     """
 
-    share: float
+    scores: str
     method: str
-    scores: str | None = None
-    seed: int = 0
+    share: float
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise InputError(
                 f"share of removed_words is {self.share}; it must be above 0 and below 1."
             )
-        if self.scores is None and self.method != RANDOM:
-            raise InputError(
-                f"removed_words ranks by {self.method}: set scores to the folder of the run that "
-                "`attnlight predict` scored."
-            )
+
+    def path(self, split: str) -> Path:
+        """The record of a split."""
+        return Path(self.scores, "records", STAGES[split], f"{RECORD}.parquet")
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines what is removed, as plain JSON."""
-        known = {"share": self.share, "method": self.method}
-        if self.method == RANDOM:
-            return known | {"seed": self.seed}
-        folder = Path(str(self.scores), FOLDER)
-        files = [folder / f"{split}.parquet" for split in SPLITS]
-        return known | {"scores": digests(folder, filter(Path.is_file, files))}
+        files = digests(Path(self.scores), filter(Path.is_file, map(self.path, STAGES)))
+        return asdict(self) | {"scores": list(files.values())}
 
-    def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> Sequence[Any]:
-        """Scores of the words of each text, by which they are ranked, in the order of `index`.
+    def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> list[NDArray[np.floating]]:
+        """Scores of the words of each text of a split, by which they are ranked.
 
         Args:
-            split: The split of the texts.
+            split: The split.
             corpus: Fingerprint of the corpus that must have been scored.
-            index: Dataset rows of all texts of the split, (n,).
+            index: Dataset rows of the texts, (n,).
 
         Raises:
             InputError: The record is missing, of another corpus, or lacks the method or a text.
         """
-        if self.method == RANDOM:
-            return index
-        path = Path(str(self.scores), FOLDER, f"{split}.parquet")
-        place = f"removed_words: {path}"
-        again = (
-            f"run `attnlight predict {self.scores} --data.predict_split {split} "
-            "--trainer.callbacks+=attnlight.callbacks.ScoreWriter`."
-        )
-        if not path.is_file():
-            raise InputError(f"{place} is missing: {again}")
-        record = read_record(path)
-        methods = dict(record.metadata.get("methods", {}))
+        path, name = self.path(split), SCORES + self.method
+        if self.method not in (known := kept_scores(path)):
+            raise InputError(f"{path} has no scores of {self.method}, only of {', '.join(known)}.")
+        record = read_record(path, ["index", name])
         if record.metadata.get("corpus") != corpus:
             raise InputError(
-                f"{place} has scores of another corpus, or of this one with other options: name a run "
-                "that was trained on this corpus, with the same options of `data`."
+                f"{path} has scores of another corpus, or of this one with other options: name a run "
+                "that was trained and scored on this corpus with these options of `data`."
             )
-        if self.method not in methods:
-            known = ", ".join(methods)
-            raise InputError(f"{place} has no scores of {self.method}, only of {known}.")
-        known_rows = record.columns["index"]
-        if not np.isin(index, known_rows).all():
-            raise InputError(f"{place} lacks texts of the split: {again}")
-        scores = record.columns[SCORES + self.method][np.searchsorted(known_rows, index)]
-        return scores if methods[self.method]["signed"] else [np.abs(row) for row in scores]
-
-    def order(self, index: Tensor, words: Tensor, scores: Sequence[Any]) -> Tensor:
-        """Words (B, N) bool of texts with dataset rows (B,) by rank, (B, N), as of `ranking`.
-
-        Raises:
-            InputError: A text has another number of scores than of words.
-        """
-        if self.method == RANDOM:
-            rows = torch.stack([index, torch.zeros_like(index)], dim=1)
-            return random_rankings(words, rows, 1, self.seed).squeeze(1)
-        if list(map(len, scores)) != words.sum(-1).tolist():
+        signed = record.metadata["methods"][self.method]["signed"]
+        scores = dict(zip(*record.columns.values(), strict=True))
+        if lacking := len({*index.tolist()} - scores.keys()):
             raise InputError(
-                f"removed_words: {self.scores} has scores of other items than the words of the texts."
+                f"{path} lacks {lacking:,} texts of the {split} split: score all of them, without "
+                "limits of batches or instances."
             )
-        flat = torch.from_numpy(np.concatenate(scores).astype(np.float64))
-        return ranking(flat.new_zeros(words.shape).masked_scatter(words, flat), words)
+        return [scores[row] if signed else np.abs(scores[row]) for row in index.tolist()]
 
 
 def remove_words(
@@ -134,7 +102,7 @@ def remove_words(
         folder: The prepared corpus.
         corpus_name: Its name in messages.
         removals: What to remove, each from what the one before left.
-        fingerprints: Fingerprint of the corpus that each was scored on.
+        fingerprints: Fingerprint of the corpus that must have been scored for each.
 
     Raises:
         InputError: The texts are not words with one label, or scores do not fit them.
@@ -158,25 +126,28 @@ def _remaining(
     texts: TokenDataset,
     places: range,
     removals: Sequence[RemovedWords],
-    scores: Sequence[Sequence[Any]],
+    scores: Sequence[Sequence[NDArray[np.floating]]],
 ) -> dict[str, Any]:
-    """Columns of texts without the removed words; `scores` are those of all texts by removal."""
+    """Columns of some texts without the removed words; `scores` are those of all texts by removal."""
     batch, names = texts[places], texts.table.column_names
     left = words = batch.attendable()
     counts = words.sum(-1)
     for removal, by_text in zip(removals, scores, strict=True):
-        order = removal.order(batch.index, left, by_text[places.start : places.stop])
+        chosen = by_text[places.start : places.stop]
+        if list(map(len, chosen)) != left.sum(-1).tolist():
+            raise InputError(f"{removal.scores} has scores of other items than words.")
+        values = torch.zeros(left.shape, dtype=torch.float64)
+        values[left] = torch.from_numpy(np.concatenate(chosen).astype(np.float64))
         removed = share_counts(counts, [removal.share])[:, 0].minimum(counts - 1)
-        left = left & ~first_items(order, removed - counts + left.sum(-1))
+        first = first_items(ranking(values, left), removed - counts + left.sum(-1))
+        left = left & ~first
     kept = batch.mask & (left | ~words)
     lengths = kept.sum(-1).numpy()
     aligned = {"tokens": batch.tokens, **batch.extras}
-    columns: dict[str, Any] = {
-        name: list_column(values[kept].numpy(), lengths) for name, values in aligned.items()
-    }
+    columns = {name: list_column(part[kept].numpy(), lengths) for name, part in aligned.items()}
+    columns["length"] = lengths
     if {"words", "text"} & {*names}:
         forms = zip(map(texts.words, places), left.tolist(), strict=True)
         remaining = [list(compress(*row)) for row in forms]
         columns |= {"words": remaining, "text": list(map(" ".join, remaining))}
-    columns |= {"length": lengths}
     return {name: values for name, values in columns.items() if name in names}

@@ -32,5 +32,7 @@ def _command(path: Path) -> str:
     run, (stage, _, corpus) = path.parents[2], path.parent.name.partition("-")
     verb = {"val": "validate"}.get(stage, stage)
     place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
+    if verb == "predict":  # whose folder names a split in place of a corpus
+        place = [str(run), f"--data.predict_split={corpus}"]
     tests = ["--tests", path.stem, "--trainer.callbacks.keep_scores=true"]
     return shlex.join(["attnlight", verb, *place, *tests])

@@ -35,7 +35,6 @@ PRODUCTS = (
     "wandb_id",
     "predictions*.parquet",
     "records",
-    "scores",
     "figures",
     "logs",
     "report",

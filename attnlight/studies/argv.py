@@ -1,4 +1,4 @@
-"""The command lines of a run: `fit` and `test`, for problems of many instances also `validate`."""
+"""The command lines of a run: `fit`, `test`, and for some `validate` and `predict`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from attnlight.callbacks.hooks.score_writer import DELETION
-from attnlight.data.removed_words import SPLITS
-from attnlight.studies.plan import PlannedRun
+from attnlight.data.removed_words import RECORD
+from attnlight.studies.plan import RANDOM, PlannedRun
 from attnlight.studies.spec import RELEASED, Study
 
-Stage = Literal["val", "test"]
+Stage = Literal["val", "test", "predict-train"]
 PREDICTIONS, DIVERGENCE = "predictions", "base_divergence"
 CALLBACKS = {
+    RECORD: "attnlight.callbacks.SaliencyAgreement",
     PREDICTIONS: "attnlight.callbacks.Predictions",
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
-SCORE_WRITER = "attnlight.callbacks.ScoreWriter"
+_VERBS = {"val": "validate", "predict-train": "predict"}
+_METHODS = {"occlusion": {"replacement": "delete"}}
 VARIANTS = {"uniform": "Uniform", "seed": "Seed", "guide": "Guided", "adversary": "Adversarial"}
 BEST = "best.ckpt"
 
@@ -29,14 +30,16 @@ def evaluations(
     """The evaluations of a trained run: test files by split, and records that every one writes.
 
     `fit` records the validation split, unless an instance is a part of a text: several rows per text
-    and epoch would take too much space.
+    and epoch would take too much space. If the words of all splits are scored, each is evaluated.
     """
-    validation: dict[Stage, tuple[Path, ...]] = {}
-    if study.setup.several_instances:
-        validation["val"] = study.tests
     tests = (*study.tests, *(study.base.tests if run.role == "base" else ()))
+    splits: dict[Stage, tuple[Path, ...]] = {"test": tests}
+    if study.setup.several_instances or run.scored:
+        splits = {"val": study.tests, "test": tests}
     names = (PREDICTIONS,) if run.base is None else (PREDICTIONS, DIVERGENCE)
-    return validation | {"test": tests}, names
+    if run.scored:
+        return splits | {"predict-train": ()}, (*names, RECORD)
+    return splits, names
 
 
 def fit_command(
@@ -60,7 +63,7 @@ def fit_command(
         "released": "true" if run.term == RELEASED else None,
     }
     removed = [
-        {"scores": str(folder / scorer), "method": method, "share": share, "seed": run.seed}
+        {"scores": str(folder / scorer), "method": method, "share": share}
         for scorer, method, share in run.removals
     ]
     splits, names = evaluations(study, run)
@@ -84,34 +87,23 @@ def fit_command(
 
 
 def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[list[str]]:
-    """The arguments of `attnlight` that evaluate a trained run.
-
-    They are `validate` if needed, `test`, and a `predict` of each split whose words are scored.
-    """
+    """The arguments of `attnlight` that evaluate a trained run on each split of `evaluations`."""
     run_folder, (splits, names) = folder / run.name, evaluations(study, run)
     # The study draws the figures of a tagger.
     shared: dict[str, bool] = {"figures": False} if study.setup.several_instances else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
+    seeded = _METHODS | {RANDOM: {"seed": run.seed}}
+    methods = [{"name": name, **seeded.get(name, {})} for name in run.scored]
+    options[RECORD] = {"methods": methods, "keep_scores": True, "figures": False}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
-    methods = [DELETION if name == DELETION["name"] else name for name in run.scored]
-    writer = {"class_path": SCORE_WRITER, "init_args": {"methods": methods}}
-    tested = [
+    return [
         [
-            "validate" if stage == "val" else "test",
+            _VERBS.get(stage, stage),
             *chain.from_iterable(("-c", str(path)) for path in (run_folder / "fit.yaml", *tests)),
             *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
             f"--trainer.callbacks+={json.dumps(attached)}",
+            *(["--data.predict_split=train"] if stage == "predict-train" else []),
             f"--ckpt_path={run_folder / BEST}",
         ]
         for stage, tests in splits.items()
-    ]
-    return tested + [
-        [
-            "predict",
-            *("-c", str(run_folder / "fit.yaml")),
-            f"--data.predict_split={split}",
-            f"--trainer.callbacks+={json.dumps(writer)}",
-            f"--ckpt_path={run_folder / BEST}",
-        ]
-        for split in (SPLITS if methods else ())
     ]

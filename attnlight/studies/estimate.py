@@ -55,18 +55,17 @@ class Estimate:
 
     def words(self, runs: Sequence[PlannedRun], jobs: int = 1) -> str:
         """How long runs take, in words, so many `jobs` at a time, each run after those it needs."""
-        # A model trained without some words takes as long as a base at most.
-        known = {"roar": self.seconds["base"]} if "base" in self.seconds else {}
-        known |= self.seconds
-        if any(run.role not in known for run in runs):
+        roles = {run.name: run.role for run in runs}
+        if "roar" not in self.seconds:  # of no more words than a base, which scores them, too
+            roles = {name: "base" if role == "roar" else role for name, role in roles.items()}
+        if set(roles.values()) - self.seconds.keys():
             return "unknown"
         idle, ends = [0.0] * jobs, dict[str, float]()
         for run in runs:
             needed = max((ends.get(name, 0.0) for name in run.needs), default=0.0)
-            ends[run.name] = max(idle[0], needed) + known[run.role]
+            ends[run.name] = max(idle[0], needed) + self.seconds[roles[run.name]]
             heapreplace(idle, ends[run.name])
-        exact = self.seconds.keys() - set(self.timed)
-        bound = "at most " if any(run.role not in exact for run in runs) else ""
+        bound = "at most " if set(roles.values()) & {*self.timed} else ""
         return bound + minutes(max(idle))
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
-from attnlight.data.removed_words import RANDOM
 from attnlight.storage.files import read_yaml
 from attnlight.studies.spec import Study
 
 ROLES = ("base", "uniform", "seed", "guide", "adversary", "roar")
+RANDOM = "random"
 _WITHOUT_PRIOR = ("uniform", "learned")  # guides that exclude the context `query_key`
 
 
@@ -34,7 +34,7 @@ class PlannedRun:
         context: Context of a guided tagger, see `GuidedVariant`, or `query_key`.
         removals: Steps that remove words from its corpus: run that scored it, method, and share of
             the words.
-        scored: Methods by which the run scores the words of its own corpus.
+        scored: Methods by which the run scores the words of all splits of its corpus.
         needs: The runs that must be done before.
         options: Options of `fit` beyond the experiment.
     """
@@ -59,8 +59,7 @@ def plan(study: Study) -> list[PlannedRun]:
     """The runs of a study, each after its dependencies."""
     first, grid = study.base.seeds[0], study.adversaries
     base = f"base-s{first}"
-    roar = study.roar
-    scored = {seed: tuple(m for m in roar.methods if m != RANDOM) for seed in roar.seeds}
+    scored = dict.fromkeys(study.roar.seeds, (*study.roar.methods, RANDOM))
     runs = [
         PlannedRun(f"base-s{seed}", "base", seed, scored=scored.get(seed, ()))
         for seed in study.base.seeds
@@ -110,15 +109,18 @@ def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
 def _without_words(study: Study) -> Iterator[PlannedRun]:
     """The models trained without some words, by method, seed and ascending share."""
     roar = study.roar
-    for method, seed in product(roar.methods, roar.seeds):
-        scorer, recursive = f"base-s{seed}", roar.recursive and method != RANDOM
-        removals: tuple[tuple[str, str, float], ...] = ()
+    for method, seed in product((*roar.methods, RANDOM), roar.seeds):
+        scorer, removals = f"base-s{seed}", tuple[tuple[str, str, float], ...]()
         for share in roar.shares:
             name = f"roar-{method}-{100 * share:g}-s{seed}"
-            removals = (*(removals if recursive else ()), (scorer, method, share))
-            scored = (method,) if recursive and share < roar.shares[-1] else ()
+            step = (scorer, method, share)
+            if not roar.recursive:
+                yield PlannedRun(name, "roar", seed, removals=(step,))
+                continue
+            scorer, removals = name, (*removals, step)
+            every = ("attention", method, RANDOM)  # the first, so that two can be compared
+            scored = tuple(dict.fromkeys(every)) if share < roar.shares[-1] else ()
             yield PlannedRun(name, "roar", seed, removals=removals, scored=scored)
-            scorer = name if recursive else scorer
 
 
 def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:

@@ -20,15 +20,7 @@ from attnlight.studies.values import Options, Seeds, Weights, read_value
 Term = Literal["kl", "js", "tvd", "released"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 Context = Literal["full", "tokens", "query_key"]
-Ranking = Literal[
-    "attention",
-    "gradient_x_attention",
-    "gradient",
-    "input_gradient",
-    "integrated_gradients",
-    "occlusion",
-    "random",
-]
+Ranking = Literal["attention", "gradient", "input_gradient", "integrated_gradients", "occlusion"]
 RELEASED = "released"
 
 
@@ -92,13 +84,13 @@ class Adversaries(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class Roar(Group):
-    """Models trained without the words that each of `methods` ranks first (Hooker et al. 2019).
+    """Models trained without the words that each of `methods` ranks first, and without random ones.
 
     The base of the same seed ranks all words or, if `recursive`, the model of the share before those
-    that it was trained on (Madsen et al. 2022).
+    that it was trained on.
     """
 
-    methods: tuple[Ranking, ...] = ()
+    methods: tuple[Ranking, ...] = get_args(Ranking)
     shares: Weights = ()
     recursive: bool = False
 
@@ -308,13 +300,9 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         f"roar is for models that classify texts; that of {study.experiment} classifies tokens": (
             roar.seeds and not of_texts
         ),
-        "roar needs seeds, methods and shares": (
-            any((roar.seeds, roar.methods, roar.shares))
-            and not all((roar.seeds, roar.methods, roar.shares))
-        ),
         "roar: shares must be above 0 and below 1": not all(0 < s < 1 for s in roar.shares),
-        f"roar: seeds must be seeds of `base`, which has {list(bases)}": (
-            set(roar.seeds) - set(bases)
+        f"roar needs seeds of `base`, which has {list(bases)}, and shares": (
+            bool(roar.seeds) != bool(roar.shares) or set(roar.seeds) - set(bases)
         ),
         "base: seeds is empty; a study needs a base": not bases,
         "adversaries: lambdas names no lambda of a term": not all(lambdas.values()),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from attnlight.callbacks.base import record_name
 from attnlight.callbacks.surroundings import checkpoint_hash
-from attnlight.data.removed_words import FOLDER, SPLITS
+from attnlight.data.removed_words import RECORD
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import require_one_corpus
@@ -67,14 +67,9 @@ class StudyFolder:
         A failed run is tried again when the study is started again.
         """
         with suppress(RecordError):
-            if (
-                self.fitted(run)
-                and all(read_metadata(path) for path in self.records(run))
-                and all(
-                    {*run.scored} <= {*read_metadata(p).get("methods", ())}
-                    for p in self.scores(run)
-                )
-            ):
+            known = [read_metadata(p) for p in self.records(run)] if self.fitted(run) else []
+            scored = (about["methods"] for about in known if about.get("test") == RECORD)
+            if known and all({*run.scored} <= {*methods} for methods in scored):
                 return "finished"
         return "failed" if self.job_result(run).get("state") == "failed" else "missing"
 
@@ -94,21 +89,15 @@ class StudyFolder:
                     paths.append(self.record(run.name, stage, record_name(kind)))
         return paths
 
-    def scores(self, run: PlannedRun) -> list[Path]:
-        """Paths of the scores of words that a finished run writes, one for each split."""
-        folder = self.path / run.name / FOLDER
-        return [folder / f"{split}.parquet" for split in SPLITS if run.scored]
-
     def record(self, run: str, stage: Stage, name: str) -> Path:
         """Path of a record of a run's best epoch.
 
-        `fit` numbers records of validation by epoch; `validate`, which a study runs if an instance
-        is a part of a text, does not.
+        `fit` numbers records of validation by epoch; `validate`, which a study runs for some, does not.
 
         Raises:
             InputError: The checkpoint, from which the epoch is read, cannot be read.
         """
-        if stage == "val" and not self.study.setup.several_instances:
+        if stage == "val" and stage not in evaluations(self.study, self.runs[run])[0]:
             name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
         return self.path / run / "records" / stage / f"{name}.parquet"
 
@@ -148,7 +137,7 @@ class StudyFolder:
                 )
 
     def require_one_corpus(self, runs: Iterable[PlannedRun]) -> None:
-        """Check that finished runs were tested on one corpus, but for the words removed from it.
+        """Check that finished runs were tested on one corpus, or on what removals left of it.
 
         Raises:
             InputError: The corpus has changed between two of them.

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.callbacks import ScoreWriter
-from attnlight.callbacks.hooks.score_writer import DELETION
-from attnlight.data.removed_words import RemovedWords
+from attnlight.callbacks import SaliencyAgreement
+from attnlight.data.removed_words import STAGES, RemovedWords
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import ShardWriter, list_column, merge_shards, read_record
@@ -21,7 +20,12 @@ from tests.bases import SMALL, Planted, classifier, trainer
 from tests.datamodules.test_marks import COLUMN, SIZES, corpus
 
 ABOUT = {"signed": {"signed": True}, "size": {"signed": False}}
-METHODS = ["attention", "gradient", "input_gradient", DELETION]
+METHODS: list[str | dict[str, Any]] = [
+    "gradient",
+    {"name": "occlusion", "replacement": "delete"},
+    "random",
+    {"name": "random", "seed": 1, "label": "other"},
+]
 Scores = dict[int, list[float]]
 
 
@@ -33,7 +37,7 @@ def write_scores(
     index = texts.index
     counts = texts[range(len(texts))].attendable().sum(-1).numpy()
     flat = {name: draw.integers(-2, 3, counts.sum()) / 4 for name in ABOUT}
-    path = run / "scores" / f"{split}.parquet"
+    path = run / "records" / STAGES[split] / "saliency_agreement.parquet"
     shard = ShardWriter(path.with_suffix(".arrow"))
     columns = {f"scores_{name}": list_column(values, counts) for name, values in flat.items()}
     shard.add(np.stack([index, 0 * index], axis=1), columns)
@@ -110,63 +114,49 @@ def test_the_first_words_are_removed(
     assert min(map(len, left.values())) == 1 < max(map(len, left.values()))
 
 
-def test_random_removal_is_a_function_of_seed_and_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = {}
-    for rows, share, seed in ((1000, 0.5, 0), (7, 0.5, 0), (7, 0.5, 1), (7, 0.9, 0)):
-        monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", rows)
-        removal = RemovedWords(share=share, method="random", seed=seed)
-        data = Planted(cache_dir=str(tmp_path / str(rows)), removed_words=[removal])
-        complete = Planted(cache_dir=str(tmp_path / str(rows))).dataset("train")
-        tables[rows, share, seed] = data.dataset("train").table
-        removed = complete.lengths - data.dataset("train").lengths
-        exact = [min(ceil(Fraction(str(share)) * int(n)), int(n) - 1) for n in complete.lengths]
-        assert removed.tolist() == exact
-    assert tables[1000, 0.5, 0].equals(tables[7, 0.5, 0])
-    assert not tables[7, 0.5, 0].equals(tables[7, 0.5, 1])
-    assert not tables[7, 0.5, 0].equals(tables[7, 0.9, 0])
-
-
-def test_a_model_scores_each_text_as_alone(tmp_path: Path) -> None:
-    """And removes words of the corpus that it was trained on, whatever the size of its batches."""
-    fingerprints = set()
+def test_a_model_scores_each_text_as_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And removes the same words whatever the sizes of batches, also those of a random order."""
+    tokens = dict[tuple[str, int], Any]()
     for size in (1, 8):
-        data = Planted(cache_dir=str(tmp_path / "cache"), eval_batch_size=size)
+        monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", 3 * size)
+        data = Planted(cache_dir=str(tmp_path / f"cache{size}"), eval_batch_size=size)
         torch.manual_seed(0)
         task = classifier(data.spec, **SMALL, encoder="bigru", embedding_scale=2.0).double()
-        writer, run = ScoreWriter(METHODS), tmp_path / f"batches{size}"
-        for split in ("train", "validation", "test"):
-            data.predict_split = split
-            trainer(run, writer).predict(task, data, return_predictions=False)
-        found, texts = read_record(run / "scores/train.parquet").columns, data.dataset("train")
+        test, run = SaliencyAgreement(METHODS, keep_scores=True, figures=False), tmp_path / "run"
+        trainer(run, test).predict(task, data, return_predictions=False)
+        assert (run / "records/predict-test/saliency_agreement.parquet").is_file()
+        data.predict_split = "train"
+        trainer(run, test).predict(task, data, return_predictions=False)
+        trainer(run, test).validate(task, data, verbose=False)
+        trainer(run, test).test(task, data, verbose=False)
+        found = read_record(run / "records/predict-train/saliency_agreement.parquet").columns
+        texts = data.dataset("train")
         assert found["index"].tolist() == texts.index.tolist()
         for place in (0, 17, 60):
             batch = texts[[place]]
             output = task.model.eval()(batch)
-            target = output.logits.argmax(-1)
-            assert found["prediction"][place] == int(target)
-            for label, method in writer._methods.items():
-                alone = method(task.model, batch, output, target)[0].detach()
+            for label, method in test.methods.items():
+                alone = method(task.model, batch, output, output.logits.argmax(-1))[0].detach()
                 np.testing.assert_allclose(found[f"scores_{label}"][place], alone, atol=1e-9)
-        removal = RemovedWords(share=0.5, method="occlusion", scores=str(run))
-        shortened = Planted(cache_dir=str(tmp_path / "cache"), removed_words=[removal])
-        fingerprints.add(str(shortened.dataset("train").table["tokens"].to_pylist()))
-    assert len(fingerprints) == 1
+        for method, share in (("occlusion", 0.5), ("random", 0.5), ("random", 0.9), ("other", 0.5)):
+            removal = RemovedWords(share=share, method=method, scores=str(run))
+            shortened = Planted(cache_dir=str(tmp_path / "cache"), removed_words=[removal])
+            left = shortened.dataset("train").lengths
+            counts = [len(kept(n, share, [0.0] * n, "", list(range(n)))) for n in texts.lengths]
+            assert left.tolist() == counts
+            ids = shortened.dataset("train").table["tokens"].to_pylist()
+            assert tokens.setdefault((method, share), ids) == ids
+    assert tokens["random", 0.5] != tokens["other", 0.5], "of another seed"
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "share 0": ({"share": 0.0}, r"share of removed_words is 0.0; it must be above 0 and below 1"),
-    "share 1": ({"share": 1.0}, r"share of removed_words is 1.0; it must be above 0 and below 1"),
-    "no run": ({"scores": None}, "removed_words ranks by size: set scores to the folder"),
-    "method": ({"method": "siz"}, r"train.parquet has no scores of siz, only of signed, size"),
-    "corpus": ({"corpus": "v2-0"}, "train.parquet has scores of another corpus, or of this one"),
-    "split": ({"splits": ["train", "test"]}, "validation.parquet is missing: run `attnlight pred"),
-    "texts": (
-        {"subset": {"train": 9}},
-        "train.parquet lacks texts of the split: run `.* predict .*train",
-    ),
-    "items": ({"truncate": 3}, "has scores of other items than the words of the texts"),
+    "share 0": ({"share": 0.0}, "share of removed_words is 0.0; it must be above 0 and below 1"),
+    "share 1": ({"share": 1.0}, "share of removed_words is 1.0; it must be above 0 and below 1"),
+    "method": ({"method": "siz"}, "agreement.parquet has no scores of siz, only of signed, size"),
+    "corpus": ({"corpus": "v2-0"}, "parquet has scores of another corpus, or of this one with"),
+    "split": ({"splits": ["test"]}, "no .*parquet: run `.* predict .*--data.predict_split=train"),
+    "texts": ({"subset": {"train": 9}}, "agreement.parquet lacks 15 texts of the train split"),
+    "items": ({"truncate": 3}, "has scores of other items than words"),
 }
 
 
@@ -189,6 +179,6 @@ def test_scores_that_do_not_fit_are_refused(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sentences", "tagger"])
 def test_sentences_and_tags_are_refused(name: str, tmp_path: Path) -> None:
-    removal = RemovedWords(share=0.5, method="random")
+    removal = RemovedWords(share=0.5, method="size", scores="run")
     with pytest.raises(InputError, match="removed_words needs texts of words with one label"):
         corpus(name, "words", tmp_path, removed_words=[removal]).prepare()

@@ -30,7 +30,8 @@ class EpochRecorder:
             with their originals; None: all.
         seed: Seed of that choice.
         metadata: Plain values stored in the file.
-        target: The file to write; None: `records/<stage>/<name>.parquet`.
+        target: The file to write; None: `records/<stage>/<name>.parquet`, of
+            `predict` in `records/predict-<split>`.
 
     Attributes:
         around: Who runs it.
@@ -52,7 +53,8 @@ class EpochRecorder:
     ) -> None:
         self.around = around
         if target is None:
-            target = Path("records", around.stage + around.suffix, f"{name}.parquet")
+            split = f"-{around.split}" if around.stage == "predict" else ""
+            target = Path("records", around.stage + split + around.suffix, f"{name}.parquet")
         else:
             target = target.with_stem(target.stem + around.suffix)
         self.path = around.folder / target

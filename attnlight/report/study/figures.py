@@ -15,7 +15,7 @@ from attnlight.figures.violins import violins_by_max_attention
 from attnlight.report.study import changepoints, groups, series
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, TVD, Estimates
 from attnlight.report.study.frame import ACCURACY
-from attnlight.report.study.groups import BEST, CONTROL, RANDOM, SEEDS, TRAINED, UNIFORM
+from attnlight.report.study.groups import BEST, CONTROL, SEEDS, TRAINED, UNIFORM
 from attnlight.report.study.texts import capital, text
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[
             yield "ranking", draw_ranking(estimates, base, term, changepoint), by_term
     if not bounded:
         yield "guides", draw_guides(estimates), words
-    yield "roar", draw_removals(estimates), words
+    if curves := groups.removals(study):
+        yield "roar", draw_removals(estimates, curves), words
 
 
 def draw_figure5(estimates: Estimates, base: str) -> Figure | None:
@@ -189,22 +190,17 @@ def draw_guides(estimates: Estimates) -> Figure | None:
     return figure
 
 
-def draw_removals(estimates: Estimates) -> Figure | None:
-    """Accuracy by share of removed words, a curve for each method; None if no words were removed."""
-    study, by_method = estimates.study, groups.removals(estimates.study)
-    if not any(len(runs) for path in by_method.values() for runs in path.values()):
-        return None
-    bases, styles = study.finished("base"), zip(PALETTE, "osD^vP", strict=True)
+def draw_removals(estimates: Estimates, curves: Mapping[str, Mapping[float, Runs]]) -> Figure:
+    """Accuracy by share of removed words, with a curve of each method."""
+    styles = zip(PALETTE, "osD^vP", strict=True)
     with series.panels(3.6, 1, names=2) as (figure, (axes,)):
-        for method, path in by_method.items():
-            color, marker = (INK, "X") if method == RANDOM else next(styles)
-            curve = {0.0: bases, **{share: runs for share, runs in path.items() if len(runs)}}
-            found = [estimates.estimate(runs, ACCURACY) for runs in curve.values()]
-            low, mean, high = ([getattr(f, n) for f in found] for n in ("low", "mean", "high"))
-            x = [100 * share for share in curve]
-            axes.fill_between(x, low, high, color=color, alpha=0.13, lw=0)
-            style: dict[str, Any] = {"color": color, "marker": marker, "ms": 5, "mec": "white"}
-            axes.plot(x, mean, label=method_words(method), **style)
+        for (method, path), (color, marker) in zip(curves.items(), styles, strict=False):
+            x = [100 * share for share in path]
+            means = np.array([estimates.estimate(runs, ACCURACY)[:4] for runs in path.values()])
+            color, dashes = (INK, "--") if method == "random" else (color, "-")
+            axes.fill_between(x, means[:, 2], means[:, 3], color=color, alpha=0.13, lw=0)
+            style: dict[str, Any] = {"color": color, "marker": marker, "mec": "white", "ls": dashes}
+            axes.plot(x, means[:, 0], label=method_words(method), **style)
         axes.set(xlabel="Words removed from each text (%)", ylabel="Accuracy after retraining")
     return figure
 

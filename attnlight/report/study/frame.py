@@ -35,18 +35,7 @@ GUIDED_BY_BASE = ("base", "shuffled")
 F1, ACCURACY = "f1", "accuracy"
 INSTANCES = ("instances", "tokens")  # column that counts the predictions of a cluster
 _INTEGERS = ("label", "prediction")
-_COLUMNS = (
-    "role",
-    "seed",
-    "state",
-    "base",
-    "guide",
-    "context",
-    "term",
-    "model",
-    "method",
-    "frontier",
-)
+_COLUMNS = ("role", "seed", "state", "base", "guide", "context", "term", "model", "frontier")
 _VALIDATION = ("validation_attention_js", "validation_nll_base")
 _NUMBERS = ("head", "lam", "share", "epoch", "epochs", "ignorant", *_VALIDATION)
 
@@ -67,8 +56,8 @@ class Study:
         facts: Other facts from `study.json`: `options` (its condition), `target`, `readout`, `pos`.
         bases: The bases; runs that need a single base use the first.
         runs: One row per planned run, by name: `role`, `seed`, `base` (for a base its own name),
-            `guide`, `context`, `head`, `term`, `lam`, `method` and `share` of removed words, `state`, `epoch` (from 0), `epochs`,
-            `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
+            `guide`, `context`, `head`, `term`, `lam`, `method` and `share` (of removed words), `state`,
+            `epoch` (from 0), `epochs`, `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
             `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
             for: its guide if that is a run, else itself), `validation_attention_js`,
             `validation_nll_base`, `collapsed` (the loss is not finite or above `threshold`), and for a
@@ -171,7 +160,7 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
         if name in rows:
             raise InputError(f"{path} names a run twice.")
         if role not in (*ROLES, ROAR):
-            raise InputError(f"{path} gives {name} the role {role!r}, not one of {(*ROLES, ROAR)}.")
+            raise InputError(f"{path} gives {name} the role {role!r}, not one of {ROLES}.")
         guide, corners = entry.get("guide"), entry.get("frontier") or {"tvd": []}
         model = (entry.get("told_by") or guide) if guide in GUIDED_BY_RUNS else name
         derived = {"base": name if role == "base" else entry.get("base"), "model": model}
@@ -182,7 +171,7 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
     if not any(row["state"] == FINISHED for row in rows.values()):
         raise InputError(f"{path} names no finished run: run `attnlight study` first.")
     frame = pd.json_normalize(list(rows.values()), sep="_").set_index(pd.Index(rows, name="run"))
-    frame = frame.reindex(columns=[*_COLUMNS, *_NUMBERS])
+    frame = frame.reindex(columns=[*_COLUMNS, "method", *_NUMBERS])
     return _mark_collapses(frame.astype(dict.fromkeys(_NUMBERS, float)))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnlight.figures.methods import method_words
 from attnlight.report.study.estimates import JS, TAU, TVD
 from attnlight.report.study.frame import ACCURACY, FINISHED, ROAR, ROLES, Study
 from attnlight.report.study.texts import text, texts
@@ -20,7 +19,7 @@ KL = "kl"
 TRAINED, UNIFORM, SEEDS = "trained attention", "uniform attention", "other seeds"
 BEST, CONTROL = "the best adversary", "λ = 0"
 IMITATION = "imitation without a divergence term (λ = 0)"
-TABLE, RANDOM = "table", "random"
+TABLE = "table"
 _OF_MODELS = ("base", "adversary", "other")  # guides whose attention a model learned
 _MAX_NAMED = 5  # unfinished runs listed by name; the others are counted
 
@@ -49,7 +48,7 @@ class Spec(NamedTuple):
 
 def specs(study: Study) -> list[Spec]:
     """Every comparison of a study; tables and sentences report these differences only."""
-    return [*_specs(study), *_guide_specs(study), *_removal_specs(study)]
+    return [*_specs(study), *_guide_specs(study)]
 
 
 def _specs(study: Study) -> Iterator[Spec]:
@@ -94,16 +93,6 @@ def _guide_specs(study: Study) -> Iterator[Spec]:
                 elif guide in runs_by_guide and guide in _OF_MODELS and other == "shuffled":
                     question = "informs"
                 yield Spec(question, *sides[guide], *sides[other], study.quality, subject)
-
-
-def _removal_specs(study: Study) -> Iterator[Spec]:
-    """Models trained without the first words of a method compared with words removed at random."""
-    by_method = removals(study)
-    for method, path in by_method.items():
-        for share, runs in path.items() if method != RANDOM else ():
-            random = by_method.get(RANDOM, {}).get(share, runs.iloc[:0])
-            names, subject = (method_words(method), runs, RANDOM, random), share_words(share)
-            yield Spec(TABLE, *names, ACCURACY, subject)
 
 
 def named_groups(study: Study, base: str | None = None) -> dict[str, Runs]:
@@ -217,17 +206,12 @@ def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
 
 
 def removals(study: Study) -> dict[str, dict[float, Runs]]:
-    """The finished models trained without some words, by method and then by share, ascending."""
-    planned = study.planned(ROAR)
+    """The finished models trained without some words by method and share, the bases at share 0."""
+    bases, finished = study.finished("base"), study.finished(ROAR)
     return {
-        method: {share: one[one["state"] == FINISHED] for share, one in runs.groupby("share")}
-        for method, runs in planned.groupby("method", sort=False)
+        method: {0.0: bases, **dict(iter(runs.groupby("share")))}
+        for method, runs in finished.groupby("method", sort=False)
     }
-
-
-def share_words(share: float) -> str:
-    """A share of words in per cent."""
-    return f"{100 * share:g} %"
 
 
 def term_name(term: str, lam: float | None = None) -> str:

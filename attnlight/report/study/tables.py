@@ -11,16 +11,7 @@ from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
 from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR
-from attnlight.report.study.groups import (
-    BEST,
-    IMITATION,
-    RANDOM,
-    SEEDS,
-    TRAINED,
-    UNIFORM,
-    Spec,
-    share_words,
-)
+from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
 
@@ -59,13 +50,13 @@ def study_tables(estimates: Estimates) -> dict[str, Table]:
     A column of the base is included if the study has its measure.
     """
     study, fields = estimates.study, _notes(estimates)
-    measures = {*estimates.measures, *study.measures}
+    lines, measures = _lines(study) | _lines_by_base(estimates), {*estimates.measures}
+    measures |= {*study.measures}
     specs = {(s.group, s.against, s.subject, s.measure): s for s in groups.specs(study)}
-    lines = _lines(study) | _lines_by_base(estimates) | {"removals": _removals(study)}
     tables = {}
     kind = "taggers" if "nll_gold" in measures else "classifiers"
     for table in texts()["tables"][kind] if measures & {"nll_gold", study.quality} else ():
-        if table["roles"] == [ROAR] and not study.planned(ROAR).size:
+        if table["roles"] == [ROAR] and not len(study.planned(ROAR)):
             continue
         columns: dict[str, str] = {}
         for name, heading in table["columns"].items():
@@ -101,8 +92,7 @@ def _cell(
     if column.startswith("less ") or line.against:
         against, measure = line.against, column
         if not against:
-            other = column.removeprefix("less ")
-            measure = ACCURACY if other == RANDOM else estimates.study.quality
+            other, measure = column.removeprefix("less "), estimates.study.quality
             against = TRAINED if other == "trained" else groups.guide_name(estimates.study, other)
         spec = specs.get((line.group, against, line.subject, measure))
         if spec is None or line.group == against:
@@ -143,17 +133,6 @@ def _lines(study: Study) -> dict[str, list[Line]]:
     return lines
 
 
-def _removals(study: Study) -> list[Line]:
-    """Rows of the bases, and of the models trained without some words, by method and share."""
-    lines = [Line(["complete texts", share_words(0)], study.finished("base"))]
-    for method, path in groups.removals(study).items():
-        words = method_words(method)
-        for share, runs in path.items():
-            percent = share_words(share)
-            lines.append(Line([words, percent], runs, words, subject=percent))
-    return lines
-
-
 def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
     """Rows of each base: other seeds, adversaries by lambda, changepoints of their losses."""
     study = estimates.study
@@ -188,6 +167,14 @@ def _lines_by_base(estimates: Estimates) -> dict[str, list[Line]]:
                     cells |= dict(zip(("tau up to it", "tau beyond"), taus, strict=True))
             labels = [changepoint.points, base, LOSSES[changepoint.measure]]
             lines["bends"].append(Line(labels, changepoint.runs, cells=cells))
+    bases, by_method = study.finished("base"), groups.removals(study)
+    lines["removals"] = [Line(["nothing", "0 %"], bases, cells={"less random": DASH})]
+    for method, (_, *path) in ((name, curve.items()) for name, curve in by_method.items()):
+        for share, runs in path:
+            random = by_method.get("random", {}).get(share, runs.iloc[:0])
+            less = DASH if random is runs else estimates.estimate(runs, ACCURACY, random)
+            labels = [method_words(method), f"{100 * share:g} %"]
+            lines["removals"].append(Line(labels, runs, cells={"less random": str(less)}))
     return lines
 
 
@@ -222,7 +209,7 @@ def estimates_csv(estimates: Estimates) -> str:
         for term, lam, runs in groups.cells(study, base):
             cells.append((f"adversary-{term}-{lam:g}", base, runs))
     for method, path in groups.removals(study).items():
-        cells += [(f"roar-{method}-{100 * share:g}", first, runs) for share, runs in path.items()]
+        cells += [(f"{ROAR}-{method}-{share:g}", first, runs) for share, runs in path.items()]
     _, *others = ((key, first, runs) for key, _, runs in groups.models(study) if key != "seeds")
     rows = [
         (name, base, measure, *estimates.estimate(runs, measure)[:-1])
