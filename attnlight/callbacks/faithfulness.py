@@ -37,6 +37,8 @@ MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
     "sufficiency": ("lower is better", (-1.0, 1.0)),
     "normalized_comprehensiveness": ("higher is better", (0.0, 1.0)),
     "normalized_sufficiency": ("higher is better", (0.0, 1.0)),
+    "resampled_comprehensiveness": ("higher is better", (-1.0, 1.0)),
+    "resampled_sufficiency": ("lower is better", (-1.0, 1.0)),
 }
 # Items of the sets that are treated at once (rows x sets x items).
 _ITEMS = 1 << 25
@@ -60,6 +62,8 @@ class Faithfulness(InterpretabilityTest):
       (Carton et al. 2020): with e the probability of p less that of the empty text, and d each of the
       differences above, d / e and 1 - d / e, clipped to [0, 1]; higher is better for both. Undefined
       where the empty text lowers the probability by less than 1e-5.
+    * `resampled_comprehensiveness_<method>` and `resampled_sufficiency_<method>`, where chosen: the
+      first two with words resampled, whatever the `replacement` is.
     * `<measure>_<method>_at` (R, S): the measure at each share.
     * `excess_<measure>_<method>`: the measure less that of `random`; better in the same direction.
 
@@ -91,6 +95,7 @@ class Faithfulness(InterpretabilityTest):
         keep_opposing: Rank all items but those that speak against the prediction.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
+        resampled: Also record the measures with `resample` beside those with `replacement`.
         resamples: Draws of `resample`, each of which costs as much as `unk`. All sets of removed items
             of a text have the same draws.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
@@ -108,6 +113,7 @@ class Faithfulness(InterpretabilityTest):
         draws: int = 5,
         budget: int | None = None,
         keep_opposing: bool = False,
+        resampled: bool = False,
         resamples: int = 8,
         **options: Any,  # noqa: ANN401
     ) -> None:
@@ -119,14 +125,15 @@ class Faithfulness(InterpretabilityTest):
             )
         self.shares = list(shares)
         self.replacement = replacement
-        self.normalized = normalized
+        self.normalized, self.resampled = normalized, resampled
         self.draws = draws
         self.budget, self.resamples = budget, resamples
         self.keep_opposing = keep_opposing
         named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
         self.methods = build_attributions([*named, RANDOM], self.name, least=2)
         del self.methods[RANDOM]  # its expectation is computed here
-        self._names = [name for name in MEASURES if normalized or "normalized" not in name]
+        left_out = {"normalized": not normalized, "resampled": not resampled}
+        self._names = [name for name in MEASURES if not left_out.get(name.partition("_")[0])]
         self.measures = (
             *(f"{name}_{label}" for name in self._names for label in [*self.methods, RANDOM]),
             *(f"excess_{name}_{label}" for name in self._names for label in self.methods),
@@ -183,7 +190,12 @@ class Faithfulness(InterpretabilityTest):
             defined = (chosen & items.any(-1)).nonzero().squeeze(-1)
             for rows in torch.split(defined, size) if len(defined) else ():
                 part = torch.stack([order[rows] for order in orders], dim=1)
-                values[:, :, rows] = self._measured(readout, rows, items[rows], part, target[rows])
+                part_of_rows = rows, items[rows], part, target[rows]
+                measured = self._measured(readout, *part_of_rows, self.replacement)
+                if self.resampled:
+                    again = self._measured(readout, *part_of_rows, "resample")[:2]
+                    measured = torch.cat([measured, again])
+                values[:, :, rows] = measured
         values[:, :-1].masked_fill_(torch.stack(unknown).unsqueeze(-1), torch.nan)
         labels = [*self.methods, RANDOM]
         for name, of_methods in zip(self._names, values, strict=True):
@@ -208,7 +220,13 @@ class Faithfulness(InterpretabilityTest):
         return occlusion(readout.model, batch, output, target)
 
     def _measured(
-        self, readout: Readout, rows: Tensor, items: Tensor, orders: Tensor, target: Tensor
+        self,
+        readout: Readout,
+        rows: Tensor,
+        items: Tensor,
+        orders: Tensor,
+        target: Tensor,
+        replacement: Replacement | Literal["attention", "resample"],
     ) -> Tensor:
         """Measures of rows (r,), by measure, by method and then random, (measures, M + 1, r, S).
 
@@ -222,13 +240,13 @@ class Faithfulness(InterpretabilityTest):
         ends = torch.stack([items, torch.zeros_like(items)], dim=1)  # everything, and nothing
         ranked = torch.stack([without, first], dim=1).view(count, -1, size)
         kept = torch.cat([ends, ranked, drawn], dim=1) | (output.mask[rows] & ~items).unsqueeze(1)
-        if self.replacement == "attention":
+        if replacement == "attention":
             each = [readout.keep(rows, kept)]
         else:
             of_words = (self._words, readout.batch, self.resamples, self.seed)
             each = [
                 subset_logits(readout.model, readout.batch, output, rows, kept, one, self.budget)
-                for one in draw_replacements(self.replacement, *of_words)
+                for one in draw_replacements(replacement, *of_words)
             ]
         drops = torch.stack([probability_drops(one, one[:, 0], target) for one in each]).mean(0)
 
@@ -252,7 +270,7 @@ class Faithfulness(InterpretabilityTest):
     def begin(self, around: Surroundings) -> None:
         super().begin(around)
         assert self._recorder is not None
-        if self.replacement == "resample":
+        if self.resampled or self.replacement == "resample":
             self._words = around.word_sampler
         count, texts = self.max_instances, max(1, len(self._recorder.instances))
         self._rows_of_text = None if count is None else max(1, count // texts)

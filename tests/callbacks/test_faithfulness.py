@@ -241,3 +241,24 @@ def test_at_most_so_many_tokens(tmp_path: Path) -> None:
     assert len(measured[12]) == 8
     assert measured[2] <= measured[12] <= measured[1000]
     assert len(measured[1000]) == 6 + 4 + 9 + 3
+
+
+@pytest.mark.parametrize("replacement", ["delete", "attention"])
+def test_resampled_measures_are_those_of_that_replacement(replacement: Any) -> None:
+    model, batch = SCENES["bilstm"]()
+    found = []
+    for options in ({"replacement": replacement, "resampled": True}, {"replacement": "resample"}):
+        test = Faithfulness(["attention", "gradient"], draws=3, resamples=RESAMPLES, **options)  # type: ignore[arg-type]
+        test._words = word_sampler()
+        found.append(columns_of(test, model, batch))
+    plain = columns_of(
+        Faithfulness(["attention", "gradient"], replacement=replacement, draws=3), model, batch
+    )
+    both, resampled = found
+    for name, values in resampled.items():
+        excess = name.startswith("excess_")
+        other = f"{'excess_' * excess}resampled_{name.removeprefix('excess_')}"
+        if other in both:
+            torch.testing.assert_close(both[other], values, equal_nan=True, rtol=0, atol=1e-9)
+            torch.testing.assert_close(both[name], plain[name], equal_nan=True, rtol=0, atol=1e-9)
+    assert sum("resampled" in name for name in both) == 16
