@@ -33,6 +33,7 @@ import torch
 from build_results import put
 from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
+from results_page import NAMES
 from results_page.known_answers import Checkpoints, archive_checkpoints, deciders, planned
 from results_page.known_answers_cards import archive_cards, card_blocks
 from results_page.known_answers_tables import draw_scores, trained_blocks
@@ -63,14 +64,7 @@ METHODS = [  # of the package, not those that a program has defined beside them
     for name, kind in ATTRIBUTIONS.items()
     if kind.__module__.startswith("attnlight.") and name not in ("external", "rollout")
 ]
-# Measures of each attribution method, and their names on the page.
-MEASURES = {
-    "comprehensiveness": "comprehensiveness ↑",
-    "excess_comprehensiveness": "comprehensiveness less that of random ↑",
-    "sufficiency": "sufficiency ↓",
-    "excess_sufficiency": "sufficiency less that of random ↓",
-    "auprc": "AUPRC of the signal ↑",
-}
+MEASURES: dict[str, str] = NAMES["known_answers_tables"]["measures"]  # of attribution methods
 EFFECT = 0.9  # minimum area under the ROC curve over texts for a measure to tell D from F
 _NUMBER = re.compile(r"-?\d+\.\d{4}")
 _ROUNDING = 5e-4

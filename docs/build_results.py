@@ -25,23 +25,20 @@ import difflib
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from operator import eq
 from pathlib import Path
 
 import yaml
 from results_page import (
     cards,
+    cells,
     claims,
-    importance,
     minilm,
-    pairs,
     papers,
-    planted,
-    predictions,
     pruthi,
-    saliency,
+    read_data,
     sentences,
     sentences_methods,
     sentences_studies,
@@ -53,7 +50,7 @@ from results_page.archive_runs import archive_folders, archive_runs
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
 from results_page.packed import pack, unpack, unpacked
-from results_page.tables import Row, table
+from results_page.tables import table
 
 from attnlight.errors import InputError
 from attnlight.figures.style import figure_bytes
@@ -69,49 +66,16 @@ PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
-# Each table's rows, and the number of its columns that are aligned left.
-TABLES: dict[str, tuple[Callable[[Archive], Iterable[Row]], int]] = {
-    "accuracy": (predictions.accuracy, 2),
-    "seeds": (predictions.runs, 1),
-    "epochs": (partial(predictions.runs, last=True), 1),
-    "permutation": (predictions.permutation, 1),
-    "bins": (predictions.bins, 3),
-    "planted": (planted.accuracy, 1),
-    "evidence": (planted.evidence, 3),
-    "minimal": (planted.minimal, 1),
-    "tau": (importance.correlation, 3),
-    "adversary": (importance.adversaries, 4),
-    "reliability": (importance.reliability, 3),
-    "arms": (importance.arms, 2),
-    "tau_epochs": (importance.by_epoch, 3),
-    "scale": (importance.by_scale, 1),
-    "chunking": (predictions.chunking, 2),
-    "serrano_accuracy": (serrano.accuracy, 2),
-    "several_classes": (serrano.several_classes, 2),
-    "pairs_runs": (pairs.spent, 4),
-    "pairs": (pairs.readings, 4),
-    "pairs_shuffled": (pairs.shuffled, 3),
-    "pairs_evidence": (pairs.evidence, 4),
-    "pairs_reasons": (pairs.reasons, 4),
-    "snli_size": (pairs.sizes, 1),
-    "texts_runs": (partial(pairs.spent, models=pairs.TEXT_MODELS), 4),
-    "texts": (pairs.text_readings, 3),
-    "saliency_runs": (partial(pairs.spent, models=saliency.MODELS), 2),
-    "saliency_faithfulness": (saliency.faithfulness, 2),
-    "saliency_truth": (saliency.truth, 1),
-    "saliency_right": (saliency.right_and_faithful, 3),
-    "saliency_plausibility": (saliency.plausibility, 2),
-    "saliency_states": (saliency.states, 2),
-    "saliency_cost": (saliency.cost, 1),
-    "saliency_complete": (saliency.completeness, 2),
-    "saliency_sanity": (saliency.sanity, 3),
-    "pruthi": (pruthi.deception, 3),
-    "minilm_accuracy": (minilm.accuracy, 1),
-    "minilm_jain_wallace": (minilm.jain_wallace, 1),
-    "minilm_serrano_smith": (minilm.serrano_smith, 1),
-    "minilm_control": (minilm.control, 1),
-    "pruthi_reasons": (pruthi.reasons, 5),
-}
+TABLES = read_data("tables")
+
+
+def build_table(archive: Archive, name: str) -> str:
+    """A table of `tables.yaml`."""
+    spec = TABLES[name]
+    module, _, attribute = spec.get("rows", spec.get("models")).partition(".")
+    found = getattr(import_module(f"results_page.{module}"), attribute)
+    rows = found(archive) if "rows" in spec else cells.by_model(archive, found, spec["columns"])
+    return table(rows, spec["left"])
 
 
 def blocks(records: Path, runs: Path) -> dict[str, str]:
@@ -126,7 +90,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     """
     published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
     archive = Archive(runs, published)
-    content = {name: table(rows(archive), left) for name, (rows, left) in TABLES.items()}
+    content = {name: build_table(archive, name) for name in TABLES}
     content |= claims.serrano_tables(serrano.read_models(archive), published)
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))

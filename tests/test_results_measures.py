@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+from torchmetrics.functional.classification import binary_auroc
 
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import page, write_kept
@@ -25,23 +25,6 @@ def resampled_rows(n: int) -> list[NDArray[np.intp]]:
 
 
 class TestMeasures:
-    @pytest.mark.parametrize("levels", [2, 5, 10_000])
-    def test_average_precision(self, levels: int) -> None:
-        rng = np.random.default_rng(levels)
-        for size in (1, 2, 7, 40):
-            score = rng.integers(1, levels + 1, size) / levels
-            relevant = rng.random(size) < 0.3
-            relevant[rng.integers(size)] = True
-            value = measures.average_precision(score, relevant)
-            theirs = binary_average_precision(torch.tensor(score), torch.tensor(relevant).int())
-            assert value == pytest.approx(float(theirs), abs=1e-6)
-
-    def test_ties_up_to_rounding_get_the_base_rate(self) -> None:
-        relevant = np.array([True, False, False, True, False])
-        rounded = 0.2 + np.array([2e-8, 1e-8, 0, -1e-8, 1e-9])
-        assert measures.average_precision(rounded, relevant) == pytest.approx(0.4)
-        assert np.isnan(measures.average_precision(np.ones(3), np.zeros(3, bool)))
-
     def test_auroc_as_it_is_and_resampled(self) -> None:
         random = np.random.default_rng(0)
         label, scores = random.integers(0, 2, 60), random.integers(0, 20, (2, 60)) / 20

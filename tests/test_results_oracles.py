@@ -128,7 +128,7 @@ class TestRuns:
             assert saved["root"] == "checkpoints"
 
     def test_planted_texts_are_those_of_the_configuration(self) -> None:
-        for name in planted.NAMES:
+        for name in planted.MODELS:
             run = runs(name)[0]
             data = yaml.safe_load((run / "fit.yaml").read_text())["data"]["init_args"]
             fields = PlantedSpec.__dataclass_fields__
@@ -159,7 +159,7 @@ def rows_of_means() -> Iterator[tuple[str, str, tuple[str, ...], str, str, str]]
             yield "pairs", "median TVD", words, name, shuffled, "median_tvd"
         if name in pairs.BABI:
             yield "pairs_evidence", "AUPRC", (*words, "all"), name, "evidence_mass", "auprc"
-    for name, words in (predictions.TEXT | planted.NAMES).items():
+    for name, words in (predictions.TEXT | planted.MODELS).items():
         yield "permutation", "flip rate", (words,), name, shuffled, "flip_rate"
         if name != "imdb_bilstm":
             yield "permutation", "maximum attention", (words,), name, shuffled, "max_attention"
@@ -237,7 +237,7 @@ def test_evidence_is_torchmetrics_average_precision() -> None:
                 scores, relevant = torch.tensor(heads[0].copy()), torch.tensor(signs.copy() != 0)
                 if relevant.any():
                     areas.append(float(binary_average_precision(scores, relevant.int())))
-        cell = TABLES.cell("evidence", "AUPRC of the model's", planted.NAMES[name], "all")
+        cell = TABLES.cell("evidence", "AUPRC of the model's", planted.MODELS[name], "all")
         assert cell.value == pytest.approx(np.mean(areas), abs=6e-4 + tied)
 
 

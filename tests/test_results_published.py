@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.kept import BLOCKS, DOCS
@@ -89,17 +88,3 @@ def test_runs_are_configured_and_readings_exist() -> None:
     assert {run for run, _ in pairs} - {ALL} - known == PLANNED
     for table, _, column in (x.partition(": ") for run, x in pairs if run not in PLANNED):
         assert not column or f"| {column}" in BLOCKS[table].splitlines()[0], (table, column)
-
-
-@pytest.mark.parametrize(
-    ("figure", "known"),
-    [
-        ("0.34 ± 0.21 (0.48)", True),
-        ("<1e-6", True),
-        ("10 of 16", True),
-        ("63 %", False),
-        ("–", False),  # noqa: RUF001
-    ],
-)
-def test_what_is_a_figure(figure: str, known: bool) -> None:
-    assert bool(FIGURE.fullmatch(figure)) == known

@@ -13,17 +13,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
-from results_page import importance, minilm, pairs, planted, saliency, serrano, studies
+from results_page import importance, minilm, pairs, planted, read_data, saliency, serrano, studies
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
 KEYS = ("index", "position", "prediction")
-_ARCHIVED = yaml.safe_load(Path(__file__).with_name("archived.yaml").read_text("utf-8"))
 # Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
 # digit changes. In all others quantiles, ties or digits do.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
@@ -35,7 +33,7 @@ def needed(name: str) -> dict[str, list[str]]:
     """By each test that the pages read of an experiment the columns, as regular expressions."""
     return {
         test: [*KEYS, *columns.split()]
-        for test, by_name in _ARCHIVED.items()
+        for test, by_name in read_data("archived").items()
         for pattern, columns in by_name.items()
         if re.fullmatch(pattern, name)
     }

@@ -6,26 +6,12 @@ import json
 from pathlib import Path
 
 from attnlight.errors import InputError
+from results_page import NAMES
 from results_page.tables import number, table
 
 FOLDER = "cards"  # below docs/results, a file for each model
-# Models in the order of the table; others follow by the name of their file.
-MODELS = {
-    "sst_bilstm": "SST, BiLSTM",
-    "sst_cnn": "SST, CNN",
-    "sst_average": "SST, average",
-    "imdb_bilstm": "IMDb, BiLSTM",
-    "planted_bilstm": "planted, BiLSTM",
-    "planted_none": "planted, no encoder",
-    "babi_1_bilstm": "bAbI 1, BiLSTM",
-}
-LINES = {
-    "ranks": "does it rank by importance?",
-    "smallest_set": "does it find the smallest deciding set?",
-    "uniqueness": "is it the only attention that would do?",
-    "notices": "would the tests notice a misleading model?",
-    "words": "do states stand for their words?",
-}
+MODELS: dict[str, str] = NAMES["cards"]["models"]
+LINES: dict[str, str] = NAMES["cards"]["lines"]
 
 
 def card_table(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -12,22 +12,8 @@ from numpy.typing import NDArray
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
-from results_page.measures import resampled_auroc
-from results_page.tables import DASH, Row, column_mean, interval, over_seeds
-
-Cell = Callable[[Experiment], object]
-
-
-def by_model(
-    archive: Archive, models: Mapping[str, Row], cells: Mapping[str, Cell]
-) -> Iterator[Row]:
-    """A row for each archived model: its words, then a cell for each heading.
-
-    Cells of tests of a part of the split are of that part.
-    """
-    for name, words in models.items():
-        if name in archive:
-            yield {**words, **{heading: cell(archive[name]) for heading, cell in cells.items()}}
+from results_page.measures import resampled_auroc, resampled_quantile
+from results_page.tables import DASH, Row, column_mean, interval, mean_over_seeds, over_seeds
 
 
 @lru_cache(maxsize=8)
@@ -48,20 +34,10 @@ def measured(experiment: Experiment, measure: str) -> Resampled:
     return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
 
 
-def quality(measure: str) -> Cell:
-    """Mean and standard deviation of a measure over seeds, with the interval."""
-    return lambda runs: over_seeds(measured(runs, measure))
-
-
 def epochs(runs: Experiment) -> str:
     """The epoch chosen of each seed, of all its epochs."""
     ends = zip(runs.chosen, runs.curves.groupby("seed").size(), strict=True)
     return " / ".join(f"{epoch + 1} of {count}" for epoch, count in ends)
-
-
-def cell(test: str, column: str, form: Callable[..., object], *options: object) -> Cell:
-    """A column of a test in some form, such as `mean_over_seeds`."""
-    return lambda runs: form(columns(runs, test)[column], *options)
 
 
 def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 3) -> str:
@@ -70,3 +46,29 @@ def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 3) -> 
     return (
         DASH if np.isnan(values).all() else interval(column_mean({column: values}, column), places)
     )
+
+
+FORMS: dict[str, Callable[..., object]] = {
+    "seeds": lambda runs: len(runs.seeds),
+    "texts": lambda runs, test: len(columns(runs, test)["index"]),
+    "epochs": epochs,
+    "quality": lambda runs, measure: over_seeds(measured(runs, measure)),
+    "published": lambda runs, place: runs.published[place].get(runs.name),
+    "mean": lambda runs, test, column: mean_of(columns(runs, test), column),
+    "median": lambda runs, test, column: over_seeds(
+        resampled_quantile(columns(runs, test)[column])
+    ),
+    "with deviation": lambda runs, test, column: mean_over_seeds(columns(runs, test)[column]),
+}
+
+
+def by_model(
+    archive: Archive, models: Mapping[str, Row], cells: Mapping[str, Sequence[str]]
+) -> Iterator[Row]:
+    """A row for each archived model: its words, then a cell by heading, as `tables.yaml` gives it.
+
+    Cells of tests of a part of the split are of that part.
+    """
+    for name in (name for name in models if name in archive):
+        row = {heading: FORMS[form](archive[name], *of) for heading, (form, *of) in cells.items()}
+        yield models[name] | row

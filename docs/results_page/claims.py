@@ -15,12 +15,12 @@ from attnlight.figures.erasure import ALL, ORDERS, SCORES, WORDS
 from attnlight.figures.tables import percent, probability
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
+from results_page import read_data
 from results_page.measures import median_interval
 from results_page.serrano import NEVER, Case, cases
 from results_page.tables import DASH, Row, interval, table
 
 PUBLISHED = Path(__file__).parents[1] / "results/published.yaml"
-SPECS = Path(__file__).parent / "serrano.yaml"
 HOLDS, OPEN, FAILS = "holds", "open", "does not"
 # Which ends of a claim's range are closed, by the key that gives the bound.
 _CLOSED = {"above": "right", "at_least": "both", "below": "left", "at_most": "both"}
@@ -100,7 +100,7 @@ def cell(case: Case, form: str, key: str) -> str:
 def serrano_tables(models: Mapping[str, Case], published: Mapping[str, Any]) -> dict[str, str]:
     """The tables of erasures and of the claims about them, by the name of their place."""
     by_kind, tables, rows = cases(models), {}, []
-    for place, spec in yaml.safe_load(SPECS.read_text(encoding="utf-8")).items():
+    for place, spec in read_data("serrano").items():
         shown = case_rows(by_kind[spec["of"]], spec, published.get(place, {}))
         tables[place] = table(shown, 3 if spec.get("both_ways") else 2)
     for key, claim in CLAIMS.items():  # how often each holds, here and in the paper

@@ -8,33 +8,24 @@ from pathlib import Path
 import numpy as np
 
 from attnlight.figures.style import PALETTE, figure_bytes, styled
+from results_page import NAMES
 from results_page.findings import Cell, Tables
 
-# What is compared in each figure: columns of `tau` with their names, rankings, and methods.
-_TAU = {
-    "tau with gradient": "attention and gradient",
-    "tau with leave-one-out": "attention and leave-one-out",
-    "tau of the two importances": "gradient and leave-one-out",
-}
-_REMOVED = ("attention", "gradient", "gradient × attention", "minimum")  # noqa: RUF001
-_METHODS = (
-    *("attention", "gradient", "gradient × input"),  # noqa: RUF001
-    *("integrated gradients", "occlusion", "LRP"),
-)
+_COMPARED = NAMES["figures"]
 
 
 def draw_tables(tables: Tables, folder: Path) -> None:
     """Write the figures of Jain & Wallace, of Serrano & Smith, and of attribution methods."""
     rows = tables.rows("tau")
-    tau = {series: _column(rows, column, 3) for column, series in _TAU.items()}
+    tau = {series: _column(rows, column, 3) for column, series in _COMPARED["tau"].items()}
     draw(tau, "Kendall's tau", folder / "jain_wallace.png")
     rows = tables.rows("serrano_fraction", "left out")
-    removed = {series: _column(rows, series) for series in _REMOVED}
+    removed = {series: _column(rows, series) for series in _COMPARED["removed"]}
     words = "Mean share of items removed until the decision flips"
     draw(removed, words, folder / "serrano_smith.png")
     faithful = {
         series: _column(tables.rows("saliency_faithfulness", series), "comprehensiveness")
-        for series in _METHODS
+        for series in _COMPARED["methods"]
     }
     draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
 

@@ -6,26 +6,13 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlight.errors import InputError
+from results_page import NAMES
 
-# Studies of classifiers in the order of the page.
-STUDIES = {
-    "wiegreffe_pinter_sst": "SST with random vectors",
-    "wiegreffe_pinter_sst_vectors": "SST with trained vectors",
-    "wiegreffe_pinter_sst_phrases": "SST with phrases",
-    "wiegreffe_pinter_20_newsgroups_sports": "20 Newsgroups",
-    "wiegreffe_pinter_imdb": "IMDb",
-}
-_ANSWERS = {
-    "Attention is needed here": "shown to be needed",
-    "Attention is not needed here": "shown not to be needed",
-    "Attention is not shown to be needed here": "not shown to be needed",
-}
 _TEXTS = Path(__file__).with_name("findings.md")
 _REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
 NO_INTERVAL = "(no interval)"  # of a difference with a side of two seeds
@@ -138,12 +125,16 @@ class Tables(dict[str, str]):
     def answer(self, study: str) -> str:
         """The answer of a study's first verdict on attention, or that there are too few seeds."""
         match = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
-        return _ANSWERS.get(match[1] if match else "", "without enough seeds to say")
+        return str(
+            NAMES["findings"]["answers"].get(
+                match[1] if match else "", "without enough seeds to say"
+            )
+        )
 
     def needed(self) -> str:
         """On which corpora of classification attention is needed."""
         by_answer: dict[str, list[str]] = {}
-        for study, words in STUDIES.items():
+        for study, words in NAMES["findings"]["studies"].items():
             by_answer.setdefault(self.answer(study), []).append(words)
         needed = "; ".join(
             f"{answer} on {' and '.join(filter(None, [', '.join(most), last]))}"
@@ -152,56 +143,44 @@ class Tables(dict[str, str]):
         return f"Over the studies of classification attention is {needed}."
 
 
+class Sentence(NamedTuple):
+    """A sentence of a place: its key, and its text, or a mark that fails the check."""
+
+    place: str
+    key: str
+    text: str
+
+
 class Cells(dict[str, list[Cell]]):
     """The cells that `findings.md` names for the sentences of a place.
 
     An item has the cells of all rows, an attribute that of the first.
     """
 
+    def __init__(self, tables: Tables, place: str) -> None:
+        content = _TEXTS.read_text("utf-8").partition(f"\n## {place}\n")[2].partition("\n## ")[0]
+        self.place = place
+        self.texts = dict(re.findall(r"^(\w+): ((?:\S.*\n?)+)", content, re.MULTILINE))
+        for row in Tables({place: content}).rows(place) if "| cell |" in content else ():
+            words = filter(None, row["row"].split("; "))
+            self[row["cell"]] = tables.figures(row["table"], row["column"], *words)
+
     def __getattr__(self, name: str) -> Cell:
         return self[name][0]
 
+    def say(self, key: str, holds: bool = True, /, **fields: object) -> Sentence:
+        """A sentence, whether the tables support it, and what it shows beside the cells.
 
-class Sentence(NamedTuple):
-    """A sentence of a place: the key of its text, whether the tables support it, and its fields.
-
-    The cells of its place are fields, too: one cell, or the list of those of several rows.
-    """
-
-    key: str
-    holds: bool
-    fields: Mapping[str, object]
+        A cell is shown by its name; of several rows all cells are a list.
+        """
+        cells = {name: found[0] if len(found) == 1 else found for name, found in self.items()}
+        text = " ".join(self.texts[key].split()).format(**{**cells, **fields})
+        text = " ".join(text.split())  # a field may be empty
+        return Sentence(self.place, key, text if holds else f"<!-- refused: {text} -->")
 
 
 Sentences = Iterator[Sentence]
-Places = tuple[Callable[[Tables, Cells], Sentences], ...]  # each named as its place
-
-
-def say(key: str, holds: bool = True, /, **fields: object) -> Sentence:
-    """A sentence whose text has these fields."""
-    return Sentence(key, holds, fields)
-
-
-@cache
-def read_texts() -> dict[str, str]:
-    """The cells and the texts of the sentences of each place."""
-    _, *parts = re.split(r"^## (\w+)\n", _TEXTS.read_text("utf-8"), flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def written(tables: Tables, of: Callable[[Tables, Cells], Sentences]) -> Iterator[tuple[str, str]]:
-    """Key and text of each sentence; one that is not supported is a mark that fails the check."""
-    part = read_texts()[of.__name__]
-    cells = Cells()
-    for row in Tables({"": part}).rows("") if "| cell |" in part else ():
-        words = filter(None, row["row"].split("; "))
-        cells[row["cell"]] = tables.figures(row["table"], row["column"], *words)
-    one_or_all = {name: found[0] if len(found) == 1 else found for name, found in cells.items()}
-    texts = dict(re.findall(r"^(\w+): ((?:\S.*\n)+)", part, re.MULTILINE))
-    for key, holds, fields in of(tables, cells):
-        text = " ".join(texts[key].split()).format(**{**one_or_all, **fields})
-        text = " ".join(text.split())  # a field may be empty
-        yield key, text if holds else f"<!-- refused: {text} -->"
+Places = tuple[Callable[[Tables], Sentences], ...]
 
 
 def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
@@ -211,18 +190,20 @@ def findings(blocks: Mapping[str, str], places: Places) -> dict[str, str]:
         blocks: The tables and the studies' verdicts, by the name of their place.
         places: The functions of their sentences.
     """
-    tables, paragraphs = Tables(blocks), {}
-    for of in places:
-        items: list[str] = []
-        for _, text in written(tables, of):
-            begins = re.match(r"(<!-- refused: )?\*\*", text)
-            items += [""] * bool(begins or of.__name__.endswith("findings") or not items)
-            items[-1] = f"{items[-1]} {text}".strip()
-        mark = "* " if of.__name__.endswith("s") else ""
+    known = re.findall(r"^## (\w+)$", _TEXTS.read_text("utf-8"), re.MULTILINE)
+    found: dict[str, list[str]] = {x: [] for x in known if x != "reasons"}  # these are in tables
+    for place, _, text in (said for of in places for said in of(Tables(blocks))):
+        items = found[place]
+        begins = re.match(r"(<!-- refused: )?\*\*", text)
+        items += [""] * bool(begins or place.endswith("findings") or not items)
+        items[-1] = f"{items[-1]} {text}".strip()
+    paragraphs = {}
+    for place, items in found.items():
+        mark = "* " if place.endswith("s") else ""
         lines = (
             textwrap.fill(mark + x, subsequent_indent=" " * len(mark), **_WRAPPED) for x in items
         )
-        paragraphs[of.__name__] = "".join(f"{line}\n" for line in lines)
+        paragraphs[place] = "".join(f"{line}\n" for line in lines)
     return paragraphs
 
 

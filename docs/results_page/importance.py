@@ -18,6 +18,7 @@ from attnlight.records.parquet import read_table
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import difference_of_groups, seeds_then_instances
 from attnlight.statistics.agreement import mean_over_pairs
+from results_page import NAMES
 from results_page.archive import Archive
 from results_page.tables import (
     CLASSES,
@@ -30,48 +31,20 @@ from results_page.tables import (
 )
 
 _SIGNIFICANT = 0.05
-# Tau between two scores, and its key in published.yaml.
-PAIRS = {
-    "attention, gradient": ("tau_attention_input_gradient", "gradient"),
-    "attention, leave-one-out": ("tau_attention_loo", "loo"),
-    "gradient, leave-one-out": ("tau_input_gradient_loo", "gradient_loo"),
-}
+_NAMES = NAMES["importance"]
+PAIRS: dict[str, list[str]] = _NAMES["pairs"]
 JS = ("worst_js", "worst_share", "search_js")
 AGREEMENT = "reliability.parquet"  # beside the archived runs of an experiment
-WITH_ITSELF = {  # columns of the file that `attnlight reliability` writes, and their names
-    "tau_attention": "attention with itself, across seeds",
-    "tau_input_gradient": "gradient with itself, across seeds",
-    "tau_loo": "leave-one-out with itself, across seeds",
-    "tau_shuffled_attention": "attention with another seed's, shuffled",
-}
-_RANDOM, _TRAINED = "random vectors, N(0, 0.1²)", "vectors trained on IMDb and SST"
-# The experiments with a BiLSTM and with the average encoder.
-ARMS = {
-    _RANDOM: ("sst_bilstm", "sst_average"),
-    _TRAINED: ("sst_bilstm_vectors", "sst_average_vectors"),
-}
-# Experiments with vectors initialised from N(0, 0.1²); with suffix _scale_0.3, from N(0, 0.3²).
-SCALED = {
-    "sst_bilstm": "BiLSTM",
-    "sst_average": "average",
-    "sst_average_scaled_dot": "average, scaled dot",
-}
+WITH_ITSELF: dict[str, str] = _NAMES["with_itself"]
+ARMS: dict[str, list[str]] = _NAMES["arms"]
+SCALED: dict[str, str] = _NAMES["scaled"]
 WIDER = "_scale_0.3"
-# Arm and encoder of each experiment with a table of tau by epoch.
-_EPOCHS = {
-    "sst_bilstm": (_RANDOM, "BiLSTM"),
-    "sst_average": (_RANDOM, "average"),
-    "sst_bilstm_vectors": (_TRAINED, "BiLSTM"),
-    "sst_average_vectors": (_TRAINED, "average"),
-    "sst_average_scaled_dot": (_RANDOM, "average, scaled dot"),
-    f"sst_average_scaled_dot{WIDER}": ("random vectors, N(0, 0.3²)", "average, scaled dot"),
-}
 # Names of Jain & Wallace's experiments on the page.
 MODELS = {
     f"{c}_{e}{end}": {"corpus": corpus, "encoder": encoder, "attention": attention}
-    for c, corpus in {"sst": "SST", "imdb": "IMDb"}.items()
-    for end, attention in {"": "additive", "_scaled_dot": "scaled dot"}.items()
-    for e, encoder in {"bilstm": "BiLSTM", "cnn": "CNN", "average": "average"}.items()
+    for c, corpus in _NAMES["corpora"].items()
+    for end, attention in _NAMES["attentions"].items()
+    for e, encoder in _NAMES["encoders"].items()
 }
 
 
@@ -194,7 +167,7 @@ def arms(archive: Archive) -> Iterator[Row]:
 
 def by_epoch(archive: Archive) -> Iterator[Row]:
     """Tau on validation by epoch of training, mean over the seeds that reached the epoch."""
-    for name, words in _EPOCHS.items():
+    for name, words in _NAMES["epochs"].items():
         for place, column in enumerate(("input_gradient", "loo")):
             curve = f"importance_correlation/tau_attention_{column}"
             arm, encoder = ("", "") if place else words

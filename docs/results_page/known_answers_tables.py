@@ -9,6 +9,7 @@ import numpy as np
 
 from attnlight.figures import describe
 from attnlight.figures.style import styled
+from results_page import NAMES
 from results_page.known_answers import (
     ALARMS,
     KINDS,
@@ -23,15 +24,7 @@ from results_page.tables import DASH, Row, interval, number, table
 
 HALF = 0.5  # share of a kind that a test which notices it must exceed
 _WORDS = {"correct": "accuracy", "entropy": "entropy of attention"}  # of controls
-_SHOWN = {  # measures beside both labels
-    "states": LABELS["states"],
-    "words": LABELS["words"],
-    "tau of the two uses": "measured_use/tau_states_words",
-    "AUPRC": "measured_use/auprc",
-    "swaps that flip": "measured_use/swap_flips",
-    "entropy": "measured_use/entropy",
-    "accuracy": "measured_use/correct",
-}
+_SHOWN: dict[str, str] = NAMES["known_answers_tables"]["shown"]  # beside both labels
 
 
 def named(measure: str) -> dict[str, str]:

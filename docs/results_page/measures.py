@@ -12,7 +12,6 @@ from attnlight.statistics.bootstrap import CONFIDENCE, resampled_counts
 from attnlight.statistics.seed_bootstrap import Resampled
 
 Values = NDArray[np.floating]
-TIE = 1e-5  # tolerance of ties, relative to the largest score: rounding must not order items
 
 
 def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
@@ -125,28 +124,6 @@ def normalized_ranks(values: Values, weights: Values) -> Values:
     places = np.empty(len(values), np.int64)
     places[order] = np.cumsum(first) - 1
     return middle[:, places]
-
-
-def average_precision(score: Values, relevant: NDArray[np.bool_]) -> float:
-    """Area under the precision-recall curve, sum of (recall gained) x precision over thresholds.
-
-    Items with tied scores pass the threshold together, so that a constant score gets the base rate
-    in any order of the items.
-
-    Args:
-        score: Score of each item, (N,).
-        relevant: Mask of the relevant items, (N,).
-
-    Returns:
-        The area in (0, 1]; NaN if no item is relevant.
-    """
-    if not relevant.any():
-        return float("nan")
-    order = np.argsort(-score, kind="stable")
-    steps = -np.diff(score[order]) > TIE * np.abs(score).max()
-    ends = np.flatnonzero(np.append(steps, True))
-    hits = np.cumsum(relevant[order])[ends]
-    return float((np.diff(hits, prepend=0) * hits / (ends + 1)).sum() / hits[-1])
 
 
 def median_interval(values: Values) -> tuple[float, float]:

@@ -3,75 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.figures import erasure
-from attnlight.figures.erasure import SCORES, WORDS
+from attnlight.figures.erasure import SCORES
 from attnlight.statistics import seeds_then_instances
-from results_page import cells
+from results_page import NAMES, cells
 from results_page.archive import Archive, Experiment
 from results_page.tables import Row, interval
 
-MODELS = {
-    "minilm-bilstm": "BiLSTM",
-    "minilm_pooled": "attention above MiniLM, frozen",
-    "minilm-tuned": "attention above MiniLM, fine-tuned",
-    "minilm_last": "last layer of MiniLM, fine-tuned",
-}
+_NAMES = NAMES["minilm"]
+MODELS: dict[str, str] = _NAMES["models"]
 STUDIES = ("minilm_pooled", "minilm_last")  # archived whole, too
 # Places of tables that the study of the last layer, which has adversaries alone, leaves empty.
 LEFT_OUT = tuple(
     f"minilm_last_{name}" for name in ("table2", "table3", "table4", "seeds", "verdict")
 )
 _ABLATIONS = ("uniform", "shuffled", "off")
-_PARTS = {"last": "last layer", "all": "all layers", "head": "one head, mean"}
-_MOVED = {"tvd": "TVD", "flip_rate": "decisions flipped"}
 _RANKINGS = (*SCORES, "random_first", "minimal")
-_TAUS = {
-    "tau with gradient": "tau_attention_input_gradient",
-    "tau with leave-one-out": "tau_attention_loo",
-    "tau of the two importances": "tau_input_gradient_loo",
-}
-_by_model = partial(
-    cells.by_model, models={name: {"model": words} for name, words in MODELS.items()}
-)
-accuracy = partial(
-    _by_model,
-    cells={
-        "seeds": lambda runs: len(runs.seeds),
-        "test texts": cells.cell("predictions", "index", len),
-        "epoch chosen": cells.epochs,
-        "accuracy": cells.quality("accuracy"),
-        "F1 of positive": cells.quality("f1"),
-    },
-)
-_READINGS = {x: ("importance_correlation", column) for x, column in _TAUS.items()} | {
-    "median TVD, shuffled": ("attention_permutation", "median_tvd"),
-    "decisions flipped, shuffled": ("attention_permutation", "flip_rate"),
-    "worst JS": ("adversarial_attention", "worst_js"),
-    "of what is possible": ("adversarial_attention", "worst_share"),
-}
+WORDS: dict[str, Row] = {name: {"model": words} for name, words in MODELS.items()}
 
 
 def _mean(runs: Experiment, test: str, column: str) -> str:
     return cells.mean_of(cells.columns(runs, test), column)
-
-
-# Tau of attention with each importance, shuffled attention, and worst-case attention.
-jain_wallace = partial(
-    _by_model,
-    cells={
-        "seeds": lambda runs: len(runs.seeds),
-        "texts": cells.cell("importance_correlation", "index", len),
-        **{
-            heading: partial(_mean, test=test, column=column)
-            for heading, (test, column) in _READINGS.items()
-        },
-    },
-)
 
 
 def serrano_smith(archive: Archive) -> Iterator[Row]:
@@ -83,13 +39,15 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
         runs, fractions = archive[name], {}
         found: Row = {"model": words, "seeds": len(runs.seeds)}
         for x in SCORES:
-            found[f"first item, {WORDS[x]}"] = _mean(runs, "single_erasure", f"flip_top_{x}")
+            found[f"first item, {erasure.WORDS[x]}"] = _mean(
+                runs, "single_erasure", f"flip_top_{x}"
+            )
         for ranking in _RANKINGS:
             fractions[ranking] = _removed(runs, "removed_fraction", ranking, "one")
-            found[f"removed, {WORDS[ranking]}"] = cells.mean_of(fractions, ranking)
+            found[f"removed, {erasure.WORDS[ranking]}"] = cells.mean_of(fractions, ranking)
             if ranking in SCORES:
                 never = {"flips": _removed(runs, "never_flips", ranking, "column")}
-                found[f"never, {WORDS[ranking]}"] = cells.mean_of(never, "flips")
+                found[f"never, {erasure.WORDS[ranking]}"] = cells.mean_of(never, "flips")
         less = seeds_then_instances(fractions["attention"] - fractions["gradient"], bounds=(-1, 1))
         yield found | {"removed, attention less gradient": interval(less, 3)}
 
@@ -108,8 +66,8 @@ def control(archive: Archive) -> Iterator[Row]:
     columns = archive["minilm_last"].test("head_ablation", partial=True)
     for ablation in _ABLATIONS:
         row: dict[str, object] = {"attention becomes": ablation, "texts": len(columns["index"])}
-        for measure, heading in _MOVED.items():
-            for part, where in _PARTS.items():
+        for measure, heading in _NAMES["moved"].items():
+            for part, where in _NAMES["parts"].items():
                 name = f"{measure}_{part}_{ablation}"
                 row[f"{heading}, {where}"] = cells.mean_of(columns, name)
         less = {"less": columns[f"tvd_all_{ablation}"] - columns[f"tvd_last_{ablation}"]}

@@ -26,25 +26,11 @@ import pyarrow.parquet as pq
 from attnlight.errors import InputError
 from attnlight.records.parquet import open_writer, read_table
 from attnlight.storage.files import replacing
+from results_page import NAMES
 
 KEYS = ("index", "position", "prediction")  # alike in all records of a run
 FOLDER, FILES = "folder", "files"
-# The page of a folder by the start of its path, which is the name of its file.
-PAGES = {
-    "jain_wallace_": "pairs",
-    "saliency-": "saliency",
-    "pruthi_": "pruthi",
-    "minilm": "minilm",
-    "studies/minilm": "minilm",
-    "planted": "planted",
-    "conll2000_": "chunking",
-    "studies/chunking": "chunking",
-    "studies/exclusivity": "chunking",
-    "studies/": "wiegreffe_pinter",
-    "sst_": "jain_wallace",
-    "imdb_": "jain_wallace",
-    "": "serrano_smith",
-}
+PAGES: dict[str, str] = NAMES["packed"]
 _DISTINCT = 2**12  # a column of fewer values is a dictionary
 _SUFFIX = ".parquet"
 

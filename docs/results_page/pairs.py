@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from attnlight.report.measure_bounds import measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
-from results_page import cells
+from results_page import NAMES
 from results_page.archive import Archive, Experiment, planned
 from results_page.cells import measured
 from results_page.importance import PAIRS, significant
@@ -31,38 +32,16 @@ _NAME = re.compile(
     r"(babi_\d|snli|20_newsgroups_sports|ag_news_pair)_(bilstm|cnn|average)_(additive|scaled_dot)"
     r"_?(affine|released)?(\d+)?"
 )
-_WORDS = {
-    "bilstm": "BiLSTM",
-    "cnn": "CNN",
-    "scaled_dot": "scaled dot",
-    "snli": "SNLI",
-    "20_newsgroups_sports": "20 Newsgroups",
-    "ag_news_pair": "AG News",
-    **{f"babi_{task}": f"bAbI {task}" for task in (1, 2, 3)},
-}
+_NAMES = NAMES["pairs"]
+_WORDS: dict[str, str] = _NAMES["words"]
 AS_RELEASED = ", prepared as released"
-# Training texts at hand: questions of bAbI, pairs of SNLI, posts and articles but for validation.
-_SIZES = dict.fromkeys(("babi_1", "babi_2", "babi_3"), 10_000) | {"snli": 21_601}
-_SIZES |= {"20_newsgroups_sports": 847, "ag_news_pair": 9_120}
+_SIZES: dict[str, int] = _NAMES["sizes"]
 P_VALUES = tuple(column.replace("tau", "p", 1) for column, _ in PAIRS.values())
 _TAUS = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
 _LIMITS = measure_bounds("js")
-# Columns of the records by heading: worst-case attention, and attention on the supporting sentences.
-JS = {"worst JS": "worst_js", "upper bound": "upper_js", "JS of the search": "search_js"}
-EVIDENCE = {"mass": "mass", "chance": "chance", "top item in evidence": "top_in_evidence"}
-EVIDENCE |= {"AUPRC": "auprc", "chance AUPRC": "chance_auprc"}
-SENTENCES = {"top sentence in evidence": "top_sentence_in_evidence"}
-SENTENCES |= {"chance, sentences": "chance_sentence"}
+JS: dict[str, str] = _NAMES["js"]
 PROVEN = "proven"
-# The test and the column of each reading that is compared with attention on the facts.
-READINGS = {
-    _TAUS[0]: ("importance_correlation", "tau_attention_input_gradient"),
-    _TAUS[1]: ("importance_correlation", "tau_attention_loo"),
-    "median TVD": ("attention_permutation", "median_tvd"),
-    "worst JS": ("adversarial_attention", "worst_js"),
-    "removed by attention": ("decision_flip", "removed_fraction_attention"),
-    "minimal flip set": ("decision_flip", "removed_fraction_minimal"),
-}
+READINGS: dict[str, list[str]] = _NAMES["readings"]
 _FEWEST = 5  # models over which a correlation is given: with 4 no p-value is below 0.08
 
 
@@ -119,6 +98,9 @@ def spent(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterato
         }
         row = {**model.words, "trained on": model.size, "seeds": f"{len(runs)} of {model.seeds}"}
         yield row | {heading: " / ".join(each) or None for heading, each in of_runs.items()}
+
+
+spent_on_texts = partial(spent, models=TEXT_MODELS)
 
 
 def archived(archive: Archive, names: Iterable[str]) -> Iterator[tuple[str, Row]]:
@@ -209,7 +191,9 @@ def evidence(archive: Archive) -> Iterator[Row]:
     """
     models = [(row, archive[x].test("evidence_mass")) for x, row in archived(archive, BABI)]
     recorded = {column for _, columns in models for column in columns}
-    headings = EVIDENCE | {name: x for name, x in SENTENCES.items() if x in recorded}
+    headings: dict[str, str] = _NAMES["evidence"] | {
+        name: x for name, x in _NAMES["sentences"].items() if x in recorded
+    }
     for row, columns in models:
         proven = columns[PROVEN]
         for questions, members in {"all": np.full(proven.shape, True), PROVEN: proven == 1}.items():
@@ -266,8 +250,8 @@ def sizes(archive: Archive) -> Iterator[Row]:
             yield {
                 "training pairs": MODELS[name].size,
                 "seeds": row["seeds"],
-                "accuracy": cells.quality("accuracy")(archive[name]),
-                "macro F1": cells.quality("f1")(archive[name]),
+                "accuracy": over_seeds(measured(archive[name], "accuracy")),
+                "macro F1": over_seeds(measured(archive[name], "f1")),
             }
     whole = archive.published["pairs"]["snli_bilstm_additive"]["accuracy"]
     yield {"training pairs": "549,367, published", "seeds": 1, "accuracy": whole, "macro F1": None}

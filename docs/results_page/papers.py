@@ -14,7 +14,7 @@ import yaml
 from attnlight.report.study.verdict import MIN_MODELS
 from attnlight.statistics.bootstrap import MeanInterval
 from results_page.claims import FAILS, HOLDS, OPEN, claimed_range, verdict
-from results_page.findings import Cell, Tables, written
+from results_page.findings import Cell, Tables
 from results_page.sentences import reasons
 from results_page.tables import DASH, Row, table
 
@@ -49,7 +49,7 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     """
     papers = yaml.safe_load(path.read_text(encoding="utf-8"))
     known = any("reason" in claim for claims in papers.values() for claim in claims)
-    said = dict(written(tables, reasons)) if known else {}
+    said = {x.key: x.text for x in reasons(tables)} if known else {}
     found = {}
     for place, claims in papers.items():
         rows: list[Row] = []

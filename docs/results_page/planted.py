@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import comb
 from typing import Any
 
@@ -10,25 +10,22 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.functional import minimal_flip_set
+from attnlight.functional.average_precision import average_precision
+from results_page import NAMES
 from results_page.archive import Archive
-from results_page.measures import average_precision
 from results_page.tables import Row, mean_over_seeds
 
-NAMES = {
-    "planted_bilstm": "planted, BiLSTM",
-    "planted_none": "planted, no encoder",
-    "planted_negation_bilstm": "planted with negation, BiLSTM",
-    "planted_negation_none": "planted with negation, no encoder",
-}
-MINIMAL = {"planted_4class_none": "planted, 4 classes, no encoder"}
+MODELS: dict[str, str] = NAMES["planted"]["models"]
+MINIMAL: dict[str, str] = NAMES["planted"]["minimal"]
 # Columns of the predictions that the page needs.
 _COLUMNS = ("index", "label", "tokens", "attention", "evidence")
-PREDICTED: dict[str, tuple[str, ...]] = dict.fromkeys(NAMES, _COLUMNS)
+PREDICTED: dict[str, tuple[str, ...]] = dict.fromkeys(MODELS, _COLUMNS)
 PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
-EVIDENCE = {"for or against the label": np.not_equal, "for the label": np.greater}
+EVIDENCE = {"for or against the label": torch.ne, "for the label": torch.gt}
 _NEGATED = r"(?:^| )not\d+ (?:good|bad)\d+(?:$| )"  # a keyword after a negator (`PlantedEvidence`)
 
 
@@ -40,7 +37,7 @@ def groups(tokens: pd.Series) -> dict[str, NDArray[np.bool_]]:
 
 def accuracy(archive: Archive) -> Iterator[Row]:
     """Accuracy on all texts, on texts without negation and on texts with it."""
-    for name, words in NAMES.items():
+    for name, words in MODELS.items():
         columns = archive[name].test("predictions")
         right = columns["prediction"] == columns["label"]
         masks = groups(archive[name].predicted()["tokens"][: right.shape[1]])
@@ -51,27 +48,34 @@ def accuracy(archive: Archive) -> Iterator[Row]:
         yield row | dict(zip(masks, means, strict=True))
 
 
+def padded(rows: Iterable[Any]) -> torch.Tensor:
+    """Lists of numbers as one tensor, (n, N), 0 off the lists."""
+    return pad_sequence([torch.tensor(np.array(row)) for row in rows], batch_first=True)
+
+
 def evidence(archive: Archive) -> Iterator[Row]:
     """Average precision of attention with its base rate and that of uniform attention."""
-    for name, words in NAMES.items():
+    for name, words in MODELS.items():
         texts, seeds = archive[name].predicted(), len(archive[name].seeds)
         masks = groups(texts["tokens"][: len(texts) // seeds])
-        scores = [np.array(heads[0]) for heads in texts["attention"]]
+        weights = padded([heads[0] for heads in texts["attention"]])
+        signs, mask = padded(texts["evidence"]), padded(texts["evidence"].map(np.ones_like)) > 0
         for kind, compare in EVIDENCE.items():
-            relevant = [compare(signs, 0) for signs in texts["evidence"]]
-            precision = np.reshape([*map(average_precision, scores, relevant)], (seeds, -1))
-            rates = np.reshape([*map(np.mean, relevant)], (seeds, -1))[0]
+            relevant = compare(signs, 0) & mask
+            precision = average_precision(weights, relevant, mask).numpy().reshape(seeds, -1)
+            rates = (relevant.sum(-1) / mask.sum(-1).double()).numpy().reshape(seeds, -1)[0]
+            # Equal weights tie, so they get the base rate if there is evidence.
+            uniform = np.where(rates > 0, rates, np.nan)
             for group in GROUPS if masks["negated"].any() else GROUPS[:1]:
-                mask = masks[group]
+                chosen = masks[group]
                 yield {
                     "corpus and model": words,
                     "evidence": kind,
                     "texts": group,
-                    "n": mask.sum(),
-                    "base rate": rates[mask].mean(),
-                    # Equal weights tie, so they get the base rate if there is evidence.
-                    "AUPRC of uniform attention": np.where(rates > 0, rates, np.nan)[mask].mean(),
-                    "AUPRC of the model's attention": mean_over_seeds(precision[:, mask]),
+                    "n": chosen.sum(),
+                    "base rate": rates[chosen].mean(),
+                    "AUPRC of uniform attention": uniform[chosen].mean(),
+                    "AUPRC of the model's attention": mean_over_seeds(precision[:, chosen]),
                 }
 
 

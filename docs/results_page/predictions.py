@@ -11,36 +11,15 @@ from attnlight.problems import problem_class
 from attnlight.records import read_metadata
 from attnlight.statistics.bootstrap import resampled_ratios
 from attnlight.statistics.seed_bootstrap import Resampled
-from results_page import cells
+from results_page import NAMES, cells, planted
 from results_page.archive import Archive, Experiment
-from results_page.measures import resampled_quantile
-from results_page.planted import NAMES
-from results_page.tables import BINS, CLASSES, Row, mean_over_seeds, over_seeds
+from results_page.tables import BINS, CLASSES, Row, over_seeds
 
-TEXT = {
-    "sst_bilstm": "SST, sentences",
-    "sst_phrases_bilstm": "SST, with phrases",
-    "imdb_bilstm": "IMDb, 7 to 399 words",
-}
-MEASURES = {"accuracy": "accuracy", "f1": "F1 of the positive class", "auroc": "AUROC"}
-# Curves on validation, and their names on the page.
-_CURVES = {
-    "accuracy": "accuracy",
-    "auroc": "AUROC",
-    "predictions/max_attention": "maximum attention",
-    "attention_permutation/median_tvd": "median TVD",
-    "attention_permutation/flip_rate": "flip rate",
-}
+_NAMES = NAMES["predictions"]
+TEXT: dict[str, str] = _NAMES["texts"]
+MEASURES: dict[str, str] = _NAMES["measures"]
 _EDGES = (0.25, 0.5, 0.75)  # of `BINS`
-_FEW, _POS = "words, four suffixes, case", "words, four suffixes, case, POS tags"
-# Model and input features of each tagger.
-TAGGERS = {
-    "conll2000_study": ("`study`: the released encoder", _POS),
-    "conll2000_study_no_pos": ("`study`", _FEW),
-    "conll2000_residual": ("`residual`: affine, with the token's own path", _POS),
-    "conll2000_text": ("`text`: affine, heads alone", _POS),
-    "conll2000_bilstm": ("BiLSTM below `residual`", f"{_FEW}, characters, POS tags"),
-}
+TAGGERS: dict[str, list[str]] = _NAMES["taggers"]
 _SHUFFLED = "attention_permutation"
 
 
@@ -50,7 +29,7 @@ def accuracy(archive: Archive) -> Iterator[Row]:
     for name, corpus in TEXT.items():
         texts, runs = np.bincount(archive[name].test("predictions")["label"]), archive[name]
         ours = {"texts": texts, "seeds": len(runs.seeds)}
-        ours |= {measure: cells.quality(measure)(runs) for measure in MEASURES}
+        ours |= {measure: over_seeds(cells.measured(runs, measure)) for measure in MEASURES}
         theirs = archive.published["accuracy"].get(name, {})
         for source, figures in {"here": ours, **theirs}.items():
             yield {
@@ -76,7 +55,7 @@ def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
             row = {"corpus": "" if place else corpus, "seed": seed}
             if last:
                 row["epoch, chosen / last"] = f"{epoch + 1} / {len(curves)}"
-                for curve, words in _CURVES.items():
+                for curve, words in _NAMES["curves"].items():
                     row[f"{words}, chosen"] = curves.at[epoch, curve]
                     row[f"last#{words}"] = curves[curve].iat[-1]
             else:
@@ -88,19 +67,9 @@ def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
             yield row
 
 
-permutation = partial(
-    cells.by_model,
-    models={name: {"corpus": words} for name, words in (TEXT | NAMES).items()},
-    cells={
-        "texts": cells.cell(_SHUFFLED, "index", len),
-        "maximum attention, mean": cells.cell(_SHUFFLED, "max_attention", mean_over_seeds),
-        "median TVD, median over texts": cells.cell(
-            _SHUFFLED, "median_tvd", lambda tvd: over_seeds(resampled_quantile(tvd))
-        ),
-        "median TVD, mean over texts": cells.cell(_SHUFFLED, "median_tvd", mean_over_seeds),
-        "flip rate, mean": cells.cell(_SHUFFLED, "flip_rate", mean_over_seeds),
-    },
-)
+epochs = partial(runs, last=True)
+# Models whose attention is shuffled.
+SHUFFLED: dict[str, Row] = {x: {"corpus": words} for x, words in (TEXT | planted.MODELS).items()}
 
 
 def bins(archive: Archive) -> Iterator[Row]:

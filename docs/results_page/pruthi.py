@@ -12,6 +12,7 @@ from attnlight.figures.style import MUTED, PALETTE, canvas
 from attnlight.figures.tables import estimate
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means
+from results_page import NAMES
 from results_page.archive import Archive, planned
 from results_page.cells import measured
 from results_page.tables import Row, column_mean, over_seeds
@@ -19,11 +20,11 @@ from results_page.tables import Row, column_mean, over_seeds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CORPORA = {"pronoun": "pronoun", "occupation": "occupation", "sst_wiki": "SST-Wiki"}
+_NAMES = NAMES["pruthi"]
+CORPORA: dict[str, str] = _NAMES["corpora"]
 _REASONS = "reasons"  # the study of the cells that are missed, in settings of the released code
-_ENCODERS = {"none": "embedding", "bilstm": "BiLSTM"}
+_ENCODERS: dict[str, str] = _NAMES["encoders"]
 REMOVED = "removed"
-ERASED = {"deleted": "accuracy_delete", "unknown": "accuracy_unk", "padding": "accuracy_pad"}
 # A cell is missed if its accuracy or its mass is further than this from the published one.
 _TOLERANCES = {"accuracy": 0.02, "mass": 0.05}
 
@@ -84,7 +85,7 @@ def deception(archive: Archive) -> Iterator[Row]:
             row["largest seed"] = f"{mass.max():.2g}"
             row["published#mass"] = published["mass"]
             row["chance"] = float(defined_mean(columns["chance"])[0])
-            row |= {x: over_seeds(resampled_means(columns[y])) for x, y in ERASED.items()}
+            row |= {x: over_seeds(resampled_means(columns[y])) for x, y in _NAMES["erased"].items()}
             means["mass"] = float(mass.mean())
         misses = []
         for measure, ours in means.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,58 +17,41 @@ from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
+from results_page import NAMES, pairs
 from results_page.archive import Archive, planned
-from results_page.pairs import Condition
 from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
 SANITY = "records/test/sanity.parquet"
 _NAME = re.compile(r"(.+?)_(bilstm|cnn|average|none|han)(?:_affine)?")
-_CORPORA = {
-    "planted": "planted",
-    "planted_negation": "planted with negation",
-    "sst": "SST",
-    "hatexplain": "HateXplain",
-    "ag_news": "AG News",
-    "babi_1": "bAbI 1",
-    "20_newsgroups": "20 Newsgroups",
-    "conll2000": "CoNLL-2000",
-    "yelp_human_attention": "Yelp",
-    "imdb": "IMDb",
-    "movie_rationales": "movie reviews",
-}
+_NAMES = NAMES["saliency"]
 _EVIDENCE = ("planted", "planted_negation", "babi_1")  # the truth is known and nobody marked it
-_ENCODERS = {"bilstm": "BiLSTM", "cnn": "CNN", "average": "average", "none": "none", "han": "HAN"}
 METHODS = {label: words for label, words in methods.METHODS.items() if label != "external"}
 _ATTENTION, _RANDOM = "attention", "random"
 # Where the readout is affine its values are those of gradient x attention, which stands for both.
 _TWICE = "attention_contribution"
 FAITHFUL = {"comprehensiveness": 1, "sufficiency": -1}  # and whether higher or lower is better
-_PLAUSIBLE = {"auprc": "AUPRC", "token_f1": "token F1", "iou_f1": "IoU F1"}
-_STATES = {
-    "tau_erasure_deletion": "tau of erasure and deletion",
-    "hidden_token_attribution": "hidden token attribution",
-    "own_token_largest": "own token largest",
-    "chance": "chance",
-}
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
 
 
-def conditions() -> Iterator[tuple[str, Condition]]:
+def conditions() -> Iterator[tuple[str, pairs.Condition]]:
     """The conditions of the study, with the name of the folder of their runs."""
     for name, given in planned(STUDY):
         parts = _NAME.fullmatch(name)
         assert parts is not None, name
         data = given.get("options", {}).get("data", {})
         size = data.get("train_size", data.get("subset", {}).get("train", "all"))
-        words = {"corpus": _CORPORA[parts[1]], "encoder": _ENCODERS[parts[2]]}
-        yield f"{STUDY}-{name}", Condition(words, len(given["base"]["seeds"]), size)
+        words = {"corpus": _NAMES["corpora"][parts[1]], "encoder": _NAMES["encoders"][parts[2]]}
+        yield f"{STUDY}-{name}", pairs.Condition(words, len(given["base"]["seeds"]), size)
 
 
 MODELS = dict(conditions())
 _KNOWN = [x for x in MODELS if x.startswith(tuple(f"{STUDY}-{corpus}_" for corpus in _EVIDENCE))]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
+
+
+spent = partial(pairs.spent, models=MODELS)
 
 
 def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -209,10 +193,16 @@ def plausibility(archive: Archive) -> Iterator[Row]:
     for _, row, columns in (x for x in tested(archive, "plausibility") if x[0] not in _KNOWN):
         marked = int((~np.isnan(columns["chance_auprc"][0])).sum())
         for label, words in (METHODS | people).items():
-            names = {x: f"{label}_{x}" if label in people else f"{x}_{label}" for x in _PLAUSIBLE}
+            names = {
+                x: f"{label}_{x}" if label in people else f"{x}_{label}"
+                for x in _NAMES["plausible"]
+            }
             if names["auprc"] not in columns or np.isnan(columns[names["auprc"]]).all():
                 continue
-            cells = {heading: column_mean(columns, names[x]) for x, heading in _PLAUSIBLE.items()}
+            cells = {
+                heading: column_mean(columns, names[x])
+                for x, heading in _NAMES["plausible"].items()
+            }
             less = columns[names["auprc"]] - columns[f"auprc_{_ATTENTION}"]
             own = None if label == _ATTENTION else seeds_then_instances(less, bounds=(-1, 1))
             found = {**row, "texts": marked, "explanation": words, **cells}
@@ -224,7 +214,10 @@ def states(archive: Archive) -> Iterator[Row]:
     for _, row, columns in tested(archive, "state_token_agreement"):
         items = "sentences" if row["encoder"] == "HAN" else "tokens"
         clusters = columns["index"]
-        cells = {heading: column_mean(columns, name, clusters) for name, heading in _STATES.items()}
+        cells = {
+            heading: column_mean(columns, name, clusters)
+            for name, heading in _NAMES["states"].items()
+        }
         yield {**row, "items": items, "texts": len(np.unique(clusters)), **cells}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from results_page.findings import Cell, Cells, Places, Sentences, Tables, say
+from results_page.findings import Cell, Cells, Places, Sentences, Tables
 from results_page.tables import DASH
 
 Rows = list[dict[str, str]]
@@ -29,89 +29,84 @@ def published_medians(t: Tables) -> list[str]:
     return sorted(x for x in found if x != DASH)
 
 
-def answers(t: Tables, c: Cells) -> Sentences:
+def answers(t: Tables) -> Sentences:
     """The six answers of the front page."""
-    yield say("agree", c.both.low > max(c.low.high, c.loo.high) and c.high.low > c.low.high)
+    c = Cells(t, "answers")
+    yield c.say("agree", c.both.low > max(c.low.high, c.loo.high) and c.high.low > c.low.high)
     random, vectors = c["itself"]
     holds = random.open and vectors.above and not c["gradient"][-1].low > c.low.high
-    yield say("seeds", holds)
+    yield c.say("seeds", holds)
     published = published_medians(t)
     holds = c.sst.high < 0.05 and c.imdb.range[1] < min(0.1, c.planted.low) and c.babi.low > 0.6
-    yield say("shuffled", holds, published=(published[0], published[-1]))
+    yield c.say("shuffled", holds, published=(published[0], published[-1]))
     values = [100 * x.value for x in c["shares"]]
     holds = min(x.range[0] for x in c["shares"]) > 0.8
-    yield say("replaced", holds, least=min(values), most=max(values))
+    yield c.say("replaced", holds, least=min(values), most=max(values))
     holds = c.uniform_imdb.below and c.uniform_sst.open and c.uniform_news.open
-    yield say("needed", holds and c.chunks.below and c.chunks.high < c.uniform_imdb.low)
-    yield say("another", c.beyond.above and c.price.open)
+    yield c.say("needed", holds and c.chunks.below and c.chunks.high < c.uniform_imdb.low)
+    yield c.say("another", c.beyond.above and c.price.open)
     holds = c.mass.value < 0.0001 and c.hidden.low > 0.99 and c.without.high < 0.8
-    yield say("hidden", holds)
+    yield c.say("hidden", holds)
     holds = c.seeds.low > random.high and not c.seeds.low > vectors.high and c.chunks.below
-    yield say("tagging", holds)
-    yield say("exclusive", all(x.open for x in c["settings"]), count=len(c["settings"]))
+    yield c.say("tagging", holds)
+    yield c.say("exclusive", all(x.open for x in c["settings"]), count=len(c["settings"]))
     holds = c.alone.value > 0.99 and c.mixed.high < 0.5 and c.right.value > 0.99
-    yield say("conclude", holds)
+    yield c.say("conclude", holds)
     (claim,) = t.rows("claims_saliency", "Integrated…")
     count = claim["here"].partition(" (")[0]
-    yield say("faithful", claim["outcome"] == "agrees" and c.faithful.above, count=count)
-    yield say("card")
+    yield c.say("faithful", claim["outcome"] == "agrees" and c.faithful.above, count=count)
+    yield c.say("card")
 
 
-def cards_finding(t: Tables, c: Cells) -> Sentences:
-    """The cards beside the methods."""
+def cards_and_planted(t: Tables) -> Sentences:
+    """The cards beside the methods, and attention against planted evidence."""
+    c = Cells(t, "cards_finding")
     (claim,) = t.rows("claims_saliency", "Integrated…")
     first = [row["does it rank by importance?"] for row in t.rows("cards")]
     holds = claim["outcome"] == "agrees" and c.card.low > 1 and c.less.above
     fields = {"count": claim["here"].partition(" (")[0], "all": len(first)}
-    yield say("cards", holds, yes=sum(x.startswith("yes") for x in first), **fields)
-
-
-def planted_finding(t: Tables, c: Cells) -> Sentences:
-    """Attention against planted evidence."""
+    yield c.say("cards", holds, yes=sum(x.startswith("yes") for x in first), **fields)
+    c = Cells(t, "planted_finding")
     holds = c.first.value > 0.99 and c.first.low > c.second.high and c.right.value > 0.99
-    yield say("first", holds)
+    yield c.say("first", holds)
     both = zip(c["auprc"], c["uniform"], strict=True)
-    yield say(
+    yield c.say(
         "negation", all(x.value <= y.value + 0.005 for x, y in both) and c.negated.value > 0.95
     )
 
 
-def epochs_finding(t: Tables, c: Cells) -> Sentences:
-    """Jain & Wallace's readings at the epoch chosen and at the last one."""
+def jain_wallace(t: Tables) -> Sentences:
+    """Jain & Wallace's readings by epoch, encoder, vectors and scale."""
+    c = Cells(t, "epochs_finding")
     lower = {"last 2": "AUROC, chosen", "maximum attention, chosen": "last 3"}
     lower["median TVD, chosen"] = "last 4"
     rows = [row for row in t.rows("epochs") if row["corpus"] != "SST, with phrases"]
-    yield say(
+    yield c.say(
         "matters", all(float(row[x]) < float(row[y]) for row in rows for x, y in lower.items())
     )
-    yield say("means")
-
-
-def arms_finding(t: Tables, c: Cells) -> Sentences:
-    """Tau by encoder and vectors."""
+    yield c.say("means")
+    c = Cells(t, "arms_finding")
     rows = [row for row in t.rows("arms") if row["tau between"].startswith("attention, ")]
-    yield say("more", all(Cell(row["difference"]).above for row in rows))
+    yield c.say("more", all(Cell(row["difference"]).above for row in rows))
     (random, vectors), (before, trained) = c["itself"], c["gradient"]
-    yield say("seeds", random.open and vectors.above and not trained.low > before.high)
-
-
-def scaled_dot_finding(t: Tables, c: Cells) -> Sentences:
-    """Tau of the average encoder with scaled dot, by epoch and scale."""
+    yield c.say("seeds", random.open and vectors.above and not trained.low > before.high)
+    c = Cells(t, "scaled_dot_finding")
     model = "average, scaled dot"
-    yield say("sign", c.tau.range[1] < 0 < c.published.value)
+    yield c.say("sign", c.tau.range[1] < 0 < c.published.value)
     narrow, wide = (
         [Cell(text).value for text in [*row.values()][3:] if text]
         for row in t.rows("tau_epochs", model, "input gradient")
     )
     small, large = (t.rows("scale", model, x)[0]["epochs chosen"] for x in ("0.1", "0.3"))
     holds = narrow[0] < 0 < narrow[-1] and narrow == sorted(narrow) and small == "1 / 1"
-    yield say("epoch", holds, first=narrow[0], last=narrow[-1], count=len(narrow))
+    yield c.say("epoch", holds, first=narrow[0], last=narrow[-1], count=len(narrow))
     holds = c.wide.above and all(a < b for a, b in zip(narrow, wide, strict=False))
-    yield say("scale", holds, chosen=large, first=wide[0], last=wide[-1])
+    yield c.say("scale", holds, chosen=large, first=wide[0], last=wide[-1])
 
 
-def serrano_finding(t: Tables, c: Cells) -> Sentences:
+def serrano(t: Tables) -> Sentences:
     """The claims of Serrano & Smith."""
+    c = Cells(t, "serrano_finding")
     starts = {
         "ratio": "with an encoder the gradient flips…",
         "half": "with an encoder the gradient finds…",
@@ -128,47 +123,45 @@ def serrano_finding(t: Tables, c: Cells) -> Sentences:
         supported = holds * of < stated * cases
         if key in ("ratio", "product"):
             supported = holds >= cases - (key == "ratio")
-        yield say(key, supported, **row)
+        yield c.say(key, supported, **row)
     bare = [row for row in t.rows("serrano_sooner") if row["model"].endswith("noenc")]
     par, out = found["par"], found["out"]
-    yield say("par", par["holds"] == par["cases"] and min(Cell(x["ratio"]).low for x in bare) > 1)
+    yield c.say("par", par["holds"] == par["cases"] and min(Cell(x["ratio"]).low for x in bare) > 1)
     others = [row for row in t.rows("serrano_lighter") if row["corpus"] != "Yelp"]
     (one,) = t.rows("serrano_claims", out["claim"], "as 1")
     holds = not any("holds" in row["claim"] + row["claim 2"] for row in others)
-    yield say("lighter", holds, out=out, one=one)
+    yield c.say("lighter", holds, out=out, one=one)
 
 
-def reasons(t: Tables, c: Cells) -> Sentences:
+def reasons(t: Tables) -> Sentences:
     """What was tested of the differences from the papers' claims."""
-    yield say("other_seeds", c.itself.low < c.gradient.low)
-    yield say("scale")
+    c = Cells(t, "reasons")
+    yield c.say("other_seeds", c.itself.low < c.gradient.low)
+    yield c.say("scale")
     medians = published_medians(t)
-    yield say("medians", above=sum(float(x) > 0.1 for x in medians), count=len(medians))
-    yield say("search")
+    yield c.say("medians", above=sum(float(x) > 0.1 for x in medians), count=len(medians))
+    yield c.say("search")
     rows = t.rows("serrano_sooner")
     same = sorted(Cell(r["as soon"]).value for r in rows if r["claim: over half"] != DASH)
-    yield say("ties", least=same[0], most=same[-1])
+    yield c.say("ties", least=same[0], most=same[-1])
     bare = [Cell(row["ratio"]) for row in rows if row["model"].endswith("noenc")]
-    yield say("wide", sooner=sum(x.low > 1 for x in bare), count=len(bare))
+    yield c.say("wide", sooner=sum(x.low > 1 for x in bare), count=len(bare))
     yelp = [row["claim"] for row in t.rows("serrano_lighter", "Yelp", "left out")]
-    yield say("corpus", holds=yelp.count("holds"), count=len(yelp))
-    yield say("not_vectors", c.vectors.open)
-    yield say("almost_uniform", c.uniform.value < 0.005)
-    yield say("which_base")
-    yield say("not_seeds", c.beyond.above)
-    yield say("imitation")
-    yield say("kink")
-    yield say("probes")
-    yield say("factor", min(x.range[0] for x in c["products"]) > 0)
-    yield say("seed")
+    yield c.say("corpus", holds=yelp.count("holds"), count=len(yelp))
+    yield c.say("not_vectors", c.vectors.open)
+    yield c.say("almost_uniform", c.uniform.value < 0.005)
+    yield c.say("which_base")
+    yield c.say("not_seeds", c.beyond.above)
+    yield c.say("imitation")
+    yield c.say("kink")
+    yield c.say("probes")
+    yield c.say("factor", min(x.range[0] for x in c["products"]) > 0)
+    yield c.say("seed")
 
 
 PLACES: Places = (
     answers,
-    cards_finding,
-    planted_finding,
-    epochs_finding,
-    arms_finding,
-    scaled_dot_finding,
-    serrano_finding,
+    cards_and_planted,
+    jain_wallace,
+    serrano,
 )

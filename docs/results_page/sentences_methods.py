@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from results_page.findings import Cell, Cells, Places, Sentences, Tables, say
+from results_page import NAMES
+from results_page.findings import Cell, Cells, Places, Sentences, Tables
 from results_page.sentences import Rows, grouped, near
 from results_page.tables import BINS, DASH, Row
 
 # Words of each reading where it goes with attention on the facts, and whether it is high there.
-READINGS = {
-    "tau attention-gradient": ("a high tau attention-gradient", True),
-    "tau attention-LOO": ("a high tau attention-LOO", True),
-    "median TVD": ("a high median TVD under shuffling", True),
-    "worst JS": ("a low worst JS", False),
-    "removed by attention": ("a small fraction removed by attention", False),
-    "minimal flip set": ("a small minimal flip set", False),
-}
+READINGS: dict[str, tuple[str, bool]] = NAMES["sentences_methods"]["readings"]
 
 
-def texts_findings(t: Tables, c: Cells) -> Sentences:
-    """Jain & Wallace's readings on texts beside the published ones."""
+def archived_runs(t: Tables) -> Sentences:
+    """Jain & Wallace's readings on texts, and how many runs there are."""
+    c = Cells(t, "texts_findings")
     tau = ("tau attention-gradient", "tau attention-LOO", "tau gradient-LOO")
     most = {"accuracy": 0.02} | dict.fromkeys(tau, 0.1)
     for place, (measure, limit) in enumerate(most.items(), start=1):
@@ -26,32 +21,20 @@ def texts_findings(t: Tables, c: Cells) -> Sentences:
         known = [row for row in t.rows("texts") if row.get(theirs, DASH) != DASH]
         if known:
             found = near(known, measure, theirs, limit)
-            yield say("near", measure=measure, most=limit, near=found, known=len(known))
+            yield c.say("near", measure=measure, most=limit, near=found, known=len(known))
+    for kind in ("pairs", "saliency"):
+        c = Cells(t, f"{kind}_open_finding")
+        empty, rows = sum(x.value == 0 for x in c["seeds"]), len(c["seeds"])
+        without = f"; {empty} of the {rows} conditions have none yet" if empty else ""
+        archived, planned = (sum(x.counts[place] for x in c["seeds"]) for place in (0, 1))
+        yield c.say("archived", archived=archived, planned=planned, without=without)
 
 
-def archived(rows: list[Cell]) -> dict[str, int]:
-    """How many runs are archived and planned, of cells with these two numbers."""
-    found, planned = (sum(x.counts[place] for x in rows) for place in (0, 1))
-    return {"archived": found, "planned": planned}
-
-
-def pairs_open_finding(t: Tables, c: Cells) -> Sentences:
-    """How many runs there are on pairs."""
-    rows = t.figures("pairs_runs", "seeds")
-    empty = sum(x.value == 0 for x in rows)
-    without = f"; {empty} of the {len(rows)} conditions have none yet" if empty else ""
-    yield say("archived", without=without, **archived(rows))
-
-
-def saliency_open_finding(t: Tables, c: Cells) -> Sentences:
-    """How many runs there are of attribution methods."""
-    yield say("archived", **archived(t.figures("saliency_runs", "seeds")))
-
-
-def pairs_findings(t: Tables, c: Cells) -> Sentences:
+def pairs(t: Tables) -> Sentences:
     """Questions and inference."""
+    c = Cells(t, "pairs_findings")
     least = min(c["right"], key=lambda cell: cell.value)
-    yield say("right", least.value >= 0.99, least=least.number, count=len(c["right"]))
+    yield c.say("right", least.value >= 0.99, least=least.number, count=len(c["right"]))
     for encoder in ("CNN", "average"):
         rows = [row for row in t.rows("pairs", encoder) if row["corpus"].startswith("bAbI 1")]
         each = [
@@ -61,36 +44,36 @@ def pairs_findings(t: Tables, c: Cells) -> Sentences:
         ]
         found = near(rows, "accuracy", "published", 0.03)
         fields = {"encoder": encoder, "near": found, "count": len(rows)}
-        yield say("accuracy", each="; by ".join(each), **fields)
-    yield say("second", published=t.rows("pairs", "bAbI 2", "additive")[0]["published"])
+        yield c.say("accuracy", each="; by ".join(each), **fields)
+    yield c.say("second", published=t.rows("pairs", "bAbI 2", "additive")[0]["published"])
     *sizes, whole = t.rows("snli_size")
     each = [
         f"{Cell(row['accuracy']).number} from {row['training pairs']} training pairs"
         for row in sizes
     ]
-    yield say("sizes", each=", ".join(each), whole=whole["accuracy"])
+    yield c.say("sizes", each=", ".join(each), whole=whole["accuracy"])
     known = t.rows("pairs", "tanh")
     gradient = near(known, "tau attention-gradient", "published 2", 0.1)
     loo = near(known, "tau attention-LOO", "published 3", 0.1)
-    yield say("near", known=len(known), gradient=gradient, loo=loo)
+    yield c.say("near", known=len(known), gradient=gradient, loo=loo)
     rows = t.rows("pairs_shuffled", "SNLI")
     theirs = sorted((row[name] for row in rows for name in BINS), key=float)
     fields = {"least": theirs[0], "most": theirs[-1], "published": rows[0]["published accuracy"]}
-    yield say("shuffled", c.ours.high < float(theirs[0]), **fields)
+    yield c.say("shuffled", c.ours.high < float(theirs[0]), **fields)
     missed = sorted(c["missed"], key=lambda cell: cell.value)
     fields = {"above": sum(x.above for x in missed), "count": len(missed)}
-    yield say("search", least=missed[0].number, most=missed[-1].number, **fields)
+    yield c.say("search", least=missed[0].number, most=missed[-1].number, **fields)
     rows = t.rows("pairs_evidence", "all")
     above = sum(Cell(row["mass"]).low > float(row["chance"]) for row in rows)
     proven = sorted((Cell(row["share proven"]) for row in rows), key=lambda cell: cell.value)
     fields = {"least": proven[0].number, "most": proven[-1].number}
-    yield say("mass", above=above, count=len(rows), **fields)
+    yield c.say("mass", above=above, count=len(rows), **fields)
     top = min(x.value for x in c["top"])
-    yield say("top", top >= 0.95, top=top)
-    yield from _reasons(t)
+    yield c.say("top", top >= 0.95, top=top)
+    yield from _reasons(t, c)
 
 
-def _reasons(t: Tables) -> Sentences:
+def _reasons(t: Tables, c: Cells) -> Sentences:
     """Whether readings go with attention on the facts."""
     always, most = [], 0.0
     for reading, (words, high) in READINGS.items():
@@ -107,9 +90,9 @@ def _reasons(t: Tables) -> Sentences:
         fields: Row = {"count": len(fixed), "s": "s" if len(fixed) > 1 else ""}
         fields["correlations"] = f"{ends} {max(values):.2f}"
         fields["Words"] = words[0].upper() + words[1:]
-        yield say("goes", fixed=goes[0], plain=goes[1], **fields)
+        yield c.say("goes", fixed=goes[0], plain=goes[1], **fields)
     verb = "go" if len(always) > 1 else "goes"
-    yield say("always", readings=f"{' and '.join(always) or 'no reading'} {verb}", most=most)
+    yield c.say("always", readings=f"{' and '.join(always) or 'no reading'} {verb}", most=most)
     for row in (x for x in t.rows("pairs_reasons") if x["encoder"].startswith("over ")):
         found = {name: text.partition(" (p = ") for name, text in row.items() if " (p = " in text}
         shown = [f"{x} ({tau})" for x, (tau, _, p) in found.items() if float(p[:-1]) <= 0.05]
@@ -118,15 +101,16 @@ def _reasons(t: Tables) -> Sentences:
             words = f"is correlated at p of at most 0.05 with the mean of {', '.join(shown)}, "
             words += "without correction for the number of readings"
         models = row["encoder"].replace("over ", "Over ")
-        yield say("over", Models=models, corpus=row["corpus"], is_correlated=words)
+        yield c.say("over", Models=models, corpus=row["corpus"], is_correlated=words)
 
 
-def saliency_findings(t: Tables, c: Cells) -> Sentences:
+def saliency(t: Tables) -> Sentences:
     """Attribution methods compared."""
+    c = Cells(t, "saliency_findings")
     for models in grouped(t.rows("saliency_faithfulness"), "corpus", "encoder"):
         words = {column: models[0][column] for column in ("corpus", "encoder", "seeds")}
         first, second = _best(models, "comprehensiveness", "p"), _best(models, "sufficiency", "p 2")
-        yield say("faithful", first=first, second=second, **words)
+        yield c.say("faithful", first=first, second=second, **words)
     for row in t.rows("saliency_right", "all"):
         columns = ("Kendall's tau", "Spearman", "AUPRC lost")
         tau, rho, lost = (Cell(row[column]) for column in columns)
@@ -136,8 +120,8 @@ def saliency_findings(t: Tables, c: Cells) -> Sentences:
         answer = "Yes" if goes == "goes with" else "No"
         answer = answer if enough else "Not shown before there are three encoders and nine runs"
         fields = {"answer": answer, "goes": goes, "tau": tau, "rho": rho, "lost": lost}
-        yield say("right", **{**row, **fields})
-    yield from _plausible(t)
+        yield c.say("right", **{**row, **fields})
+    yield from _plausible(t, c)
     names = ("tau of erasure and deletion", "hidden token attribution", "chance")
     each = [
         "{}, {}: {} and {} (chance {})".format(
@@ -145,20 +129,20 @@ def saliency_findings(t: Tables, c: Cells) -> Sentences:
         )
         for row in t.rows("saliency_states")
     ]
-    yield say("states", each="; ".join(each))
+    yield c.say("states", each="; ".join(each))
     costs = t.rows("saliency_cost")
     for name in [*costs[0]][1:]:
         each = [f"{row['method']} {Cell(row[name]).number}" for row in costs]
-        yield say("cost", model=name.partition(";")[0], each=", ".join(each))
+        yield c.say("cost", model=name.partition(";")[0], each=", ".join(each))
     rows = [row for row in t.rows("saliency_complete") if row["corpus"] in ("SST", "AG News")]
     for row in sorted(rows, key=lambda row: row["corpus"] == "AG News"):
-        yield say("complete", share=Cell(row["complete"]), **row)
+        yield c.say("complete", share=Cell(row["complete"]), **row)
     for models in grouped(t.rows("saliency_sanity"), "corpus", "encoder"):
         verdicts = [
             f"{rows[0]['verdict']}: {', '.join(dict.fromkeys(row['method'] for row in rows))}"
             for rows in grouped(models, "verdict")
         ]
-        yield say("sanity", each="; ".join(verdicts), **models[0])
+        yield c.say("sanity", each="; ".join(verdicts), **models[0])
 
 
 def _best(models: Rows, measure: str, p: str) -> dict[str, object]:
@@ -178,7 +162,7 @@ def _best(models: Rows, measure: str, p: str) -> dict[str, object]:
     return fields | {"attention": Cell(attention[measure])}
 
 
-def _plausible(t: Tables) -> Sentences:
+def _plausible(t: Tables, c: Cells) -> Sentences:
     """Which method agrees best with what people marked."""
     for models in grouped(t.rows("saliency_plausibility"), "corpus", "encoder"):
         by_name = {row["explanation"]: row for row in models}
@@ -189,7 +173,7 @@ def _plausible(t: Tables) -> Sentences:
         less = Cell(by_name[best]["AUPRC less attention's"])
         shown = "more" if less.above else "not shown to be more"
         other = best != "attention"
-        yield say(
+        yield c.say(
             "plausible",
             corpus=models[0]["corpus"],
             encoder=models[0]["encoder"],
@@ -202,8 +186,9 @@ def _plausible(t: Tables) -> Sentences:
         )
 
 
-def pruthi_findings(t: Tables, c: Cells) -> Sentences:
+def pruthi(t: Tables) -> Sentences:
     """Cells of Pruthi et al. that are missed, and why."""
+    c = Cells(t, "pruthi_findings")
     masses, accuracies = (t.rows("pruthi_reasons", x) for x in ("mass", "accuracy"))
     each = [
         f"{row['corpus']}, {row['model']}, {row['lowest and highest seed']} (published "
@@ -211,22 +196,20 @@ def pruthi_findings(t: Tables, c: Cells) -> Sentences:
         for row in masses
     ]
     holds = all(row["within the seeds"] == "yes" for row in masses)
-    yield say("explained", holds, each="; ".join(each))
-    yield say("start", c.now.value > c.before.value + 0.2)
+    yield c.say("explained", holds, each="; ".join(each))
+    yield c.say("start", c.now.value > c.before.value + 0.2)
     each = [
         f"{row['model']}, {row['lowest and highest seed']} (published {row['published']})"
         for row in accuracies
     ]
     lowest = min(Cell(row["lowest and highest seed"]).value for row in accuracies)
     holds = lowest > max(float(row["published"]) for row in accuracies)
-    yield say("unexplained", holds, each="; ".join(each))
+    yield c.say("unexplained", holds, each="; ".join(each))
 
 
 PLACES: Places = (
-    texts_findings,
-    pairs_open_finding,
-    saliency_open_finding,
-    pairs_findings,
-    saliency_findings,
-    pruthi_findings,
+    archived_runs,
+    pairs,
+    saliency,
+    pruthi,
 )

@@ -15,10 +15,10 @@ from attnlight.figures import erasure
 from attnlight.figures.erasure import ALL, ORDERS, SCORES
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means, percentile_interval
 from attnlight.statistics.paired import ratio_of_shares
+from results_page import NAMES
 from results_page.archive import Archive
-from results_page.cells import epochs, measured
 from results_page.measures import resampled_quantile
-from results_page.tables import Row, interval, number, over_seeds
+from results_page.tables import Row, interval, number
 
 _NEXT = {"rnn": "conv", "conv": "none"}  # the encoder that a step leads to
 # Names on the page of how texts count that a ranking never flips.
@@ -29,12 +29,11 @@ WORST_CASE = "worst_case.parquet"
 # JS in nats below which no divergence was found; smallest gain above rounding error.
 _NEAR_ZERO, _GAIN = 0.01, 1e-6
 # Names of each experiment's corpus and architecture, as in the paper.
-_CORPORA = {"yelp": "Yelp", "20_newsgroups": "20 Newsgroups", "ag_news": "AG News"}
 MODELS = {
     f"{c}_{k}_{e}": {"corpus": corpus, "model": f"{kind}{encoder}"}
-    for c, corpus in _CORPORA.items()
-    for k, kind in {"han": "HAN", "flan": "FLAN"}.items()
-    for e, encoder in {"rnn": "rnn", "conv": "conv", "none": "noenc"}.items()
+    for c, corpus in NAMES["serrano"]["corpora"].items()
+    for k, kind in NAMES["serrano"]["kinds"].items()
+    for e, encoder in NAMES["serrano"]["encoders"].items()
 }
 
 
@@ -148,19 +147,6 @@ def cases(models: Mapping[str, Case]) -> dict[str, dict[str, Case]]:
         falls = (before - after).rename(columns=lambda key: key.replace("fraction", "fall"))
         groups["steps"][name] = Case([first.words[0], words], falls)
     return groups
-
-
-def accuracy(archive: Archive) -> Iterator[Row]:
-    """Accuracy with the published values, macro F1 and epochs."""
-    for name, words in MODELS.items():
-        if name in archive:
-            yield words | {
-                "test texts": len(archive[name].test("predictions")["label"]),
-                "epoch chosen": epochs(archive[name]),
-                "accuracy": over_seeds(measured(archive[name], "accuracy")),
-                "published": archive.published["serrano_accuracy"].get(name),
-                "macro F1": over_seeds(measured(archive[name], "f1")),
-            }
 
 
 def several_classes(archive: Archive) -> Iterator[Row]:

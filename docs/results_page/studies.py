@@ -19,21 +19,14 @@ from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import verdicts
+from results_page import NAMES
 from results_page.tables import DASH, Row
 
 FOLDER = "studies"  # below docs/results
-# The published corpus by prefix of the experiment's name.
-CORPORA = {"sst_": "sst", "imdb_": "imdb", "20_newsgroups_sports_": "20_newsgroups_sports"}
-# Columns from which the curves of a study's conditions are computed.
-CURVES = (
-    *("run", "index", "tokens", "choices", "correct"),
-    *("attention_js_share", "prediction_tvd"),
-)
-_TABLE2 = {
-    "trained": "trained attention",
-    "uniform": "uniform attention",
-    "reported": "trained attention as Jain & Wallace report it",
-}
+_NAMES = NAMES["studies"]
+CURVES: list[str] = _NAMES[
+    "curves"
+]  # columns from which those of a study's conditions are computed
 Answers = Mapping[str, Sequence[str]]
 
 
@@ -86,13 +79,15 @@ def with_published(
     """
     pinter, quality = published["wiegreffe_pinter"], study.words.quality
     source = pinter["source"]
-    corpus = next((name for stem, name in CORPORA.items() if study.experiment.startswith(stem)), "")
+    corpus = next(
+        (name for stem, name in _NAMES["corpora"].items() if study.experiment.startswith(stem)), ""
+    )
     uniform, guide_f1, best = (
         pinter[part].get(corpus, {}) for part in ("base_uniform", "guides", "adversary")
     )
     below: list[tuple[str, str, Row]] = [  # the table, the first cell and the others by heading
         ("table2", f"{name} ({source})", {quality: uniform[key]})
-        for key, name in _TABLE2.items()
+        for key, name in _NAMES["table2"].items()
         if key in uniform
     ]
     if best:
