@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,11 +25,16 @@ CONFIGS = ROOT / "configs"
 QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
 CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1"]
 TWO = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp"]
-Refused = Callable[..., str]  # the fixture `refused`
+Printed = Refused = Callable[..., str]  # the fixtures `printed` and `refused`
 
 
 def experiment(name: str) -> list[str]:
     return ["-c", f"{CONFIGS}/trainer.yaml", "-c", f"{CONFIGS}/experiments/{name}.yaml"]
+
+
+def attached(*names: str) -> list[str]:
+    """The options that attach the tests of some shipped files."""
+    return [word for name in names for word in ("-c", f"{CONFIGS}/tests/{name}.yaml")]
 
 
 def without_figures(path: str | Path, *names: str) -> list[str]:
@@ -94,23 +100,20 @@ def attnlight_here(*arguments: str, cwd: Path, **environment: str) -> None:
             os.environ.update(before)
 
 
-def attnlight_on_one(*arguments: str, cwd: Path, **environment: str) -> None:
-    """Run one command to its end on one device, in this process."""
-    attnlight_here(*arguments, *CPU, cwd=cwd, **environment)
-
-
-def attnlight_on(devices: int, *arguments: str, cwd: Path, **environment: str) -> str:
+def attnlight_on(devices: int, *arguments: str, cwd: Path, **environment: str) -> str | None:
     """Run one command on some devices to its end, and return what all ranks printed.
 
-    `attnlight(*arguments, *TWO)` lets Lightning start the ranks, each importing for some seconds.
+    On one it runs in this process, and returns nothing. `attnlight(*arguments, *TWO)` lets Lightning
+    start the ranks, each importing for some seconds.
     """
+    if devices == 1:
+        attnlight_here(*arguments, *CPU, cwd=cwd, **environment)
+        return None
     given = [*TWO, f"--trainer.devices={devices}"]
     return on_ranks(devices, main, [*arguments, *given], cwd=cwd, **environment)
 
 
-def attnlight_on_two(*arguments: str, cwd: Path, **environment: str) -> str:
-    """Run one command on two devices to its end, and return what both ranks printed."""
-    return attnlight_on(2, *arguments, cwd=cwd, **environment)
+attnlight_on_one, attnlight_on_two = partial(attnlight_on, 1), partial(attnlight_on, 2)
 
 
 def on_ranks(

@@ -35,11 +35,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command here that must end with status 2 and one sentence on stderr, and return that.
 
-    The sentence has all `names`, and nothing changes in the folder `leaving`, if one is given.
+    The sentence has all `names` and is the only line if `alone`; nothing changes in the folder
+    `leaving`, if one is given.
     """
     from tests.commands import content, main
 
-    def run(*words: str, names: Sequence[str] = (), leaving: Path | None = None) -> str:
+    def run(
+        *words: str, names: Sequence[str] = (), leaving: Path | None = None, alone: bool = False
+    ) -> str:
         before = leaving and content(leaving)
         capsys.readouterr()
         assert main([*words]) == 2
@@ -47,9 +50,23 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         assert "Traceback" not in told
         (line,) = (line for line in told.splitlines() if line.startswith("attnlight: "))
         assert told.splitlines()[-1] == line
+        assert not alone or told == f"{line}\n"
         assert not [name for name in names if name not in line], line
         assert (leaving and content(leaving)) == before
         return line
+
+    return run
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command here that must end with status 0, and return what it prints."""
+    from tests.commands import main
+
+    def run(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words]) == 0
+        return capsys.readouterr().out
 
     return run
 

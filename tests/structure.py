@@ -11,10 +11,12 @@ import inspect
 import pkgutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import networkx
 
 import attnlight
 
@@ -66,14 +68,11 @@ def circles() -> list[list[str]]:
 
     Importing a name from a package counts as importing the module that defines it, where one does.
     """
-    graph = {path: set(imported(path)) for path in sources(PACKAGE)}
-    reached = {path: _reached(graph, path) for path in graph}
-    groups = {
-        frozenset(other for other in reached[path] if path in reached[other])
-        for path in graph
-        if path in reached[path]
-    }
-    return sorted(sorted(str(path.relative_to(PACKAGE)) for path in group) for group in groups)
+    edges = [(path, other) for path in sources(PACKAGE) for other in imported(path)]
+    graph = networkx.DiGraph(edges)  # which comes with torch
+    groups = networkx.strongly_connected_components(graph)
+    found = [group for group in groups if len(group) > 1 or graph.has_edge(*group, *group)]
+    return sorted(sorted(str(path.relative_to(PACKAGE)) for path in group) for group in found)
 
 
 def imported(path: Path) -> Iterator[Path]:
@@ -100,16 +99,6 @@ def _file(name: str) -> Path | None:
                 return file
         parts.pop()
     return None
-
-
-def _reached(graph: Mapping[Path, set[Path]], start: Path) -> set[Path]:
-    reached: set[Path] = set()
-    pending = [*graph[start]]
-    while pending:
-        if (path := pending.pop()) not in reached:
-            reached.add(path)
-            pending += graph[path]
-    return reached
 
 
 def attributes_by_name() -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 
 from attnlight.records import read_record
 from tests.callbacks.every import METHODS, NEEDS, OPTIONS, every
-from tests.commands import CONFIGS, QUIET, attnlight_on, attnlight_on_one
+from tests.commands import CONFIGS, QUIET, attnlight_on
 from tests.test_ddp import CHEAP_TESTS as OF_CHEAP
 from tests.test_ddp import compare, trained
 
@@ -40,8 +40,7 @@ def write_tests(path: Path, name: str) -> list[str]:
         }
         for kind in TESTS[name]
     ]
-    content = {"trainer": {"inference_mode": False, "callbacks+": tests}}
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.safe_dump({"trainer": {"inference_mode": False, "callbacks+": tests}}))
     return ["-c", str(path)]
 
 
@@ -64,12 +63,8 @@ def layers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     words = ["a funny film", "dull and much too long", "the plot is thin", "an unfunny mess"]
     lines = [f"{words[row % 4]} the cast,{('neg', 'pos')[row % 2]}\n" for row in range(ROWS)]
     (folder / "texts.csv").write_text("text,label\n" + "".join(lines))
-    place = [f"--root={folder}/runs", "--experiment=e"]
-    model = [
-        "--model",
-        f"{CONFIGS}/models/huggingface_last.yaml",
-        f"--model.net.path={folder}/bert",
-    ]
+    place = [f"--root={folder}/runs", "--experiment=e", f"--model.net.path={folder}/bert"]
+    model = ["--model", f"{CONFIGS}/models/huggingface_last.yaml"]
     data = ["--data=TextDataModule", f"--data.path={folder}/texts.csv", "--data.test=train"]
     data += ["--data.classes={LABEL_0: neg, LABEL_1: pos}", f"--data.tokenizer={folder}/bert"]
     command = ["test", *model, *data, *place, *write_tests(folder / "tests.yaml", "layers")]
@@ -85,10 +80,7 @@ def test_records_of_two_and_three_devices_are_those_of_one(
     options = [*QUIET, "--trainer.logger=false", "--overwrite"]
     found = {}
     for devices in (1, 2, 3):
-        if devices == 1:
-            attnlight_on_one(*command, *options, cwd=tmp_path)
-        else:
-            attnlight_on(devices, *command, *options, cwd=tmp_path)
+        attnlight_on(devices, *command, *options, cwd=tmp_path)
         found[devices] = tmp_path / str(devices)
         shutil.move(next(folder.rglob("records/test")), found[devices])
     names = sorted(path.name for path in found[1].glob("*.parquet"))

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     world = tmp_path_factory.mktemp("world")
     corpus(world / "corpus")
     described(world / "corpus.yaml", f"{world}/corpus")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(world)
+    with chdir(world):
         assert main(AGAIN) == 0
         tests = [f"--tests={CONFIGS}/tests/predictions.yaml", BEST]
         assert main(["test", "-c", f"{RUN}/fit.yaml", *tests]) == 0

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
 
 import attnlight
-from attnlight.api.recording import build_tests
 from attnlight.records import read_record
 from attnlight.tasks import AttentionTask
 from tests.bases import trainer
 from tests.huggingface.test_classifier import classifier, texts
-from tests.test_precision import Built, Tests, pairs, tagging, text
+from tests.test_precision import Built, Tests, callbacks_of, pairs, tagging, text
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,12 +28,6 @@ TIMES = {"attribution_cost"}  # seconds, another number in every run
 @pytest.fixture(autouse=True)
 def _every_core() -> None:
     torch.set_num_threads(4)
-
-
-def callbacks_of(built: Tests) -> list[pl.Callback]:
-    return list(
-        build_tests([{"class_path": name, "init_args": given} for name, given in built.items()])
-    )
 
 
 def recorded(
@@ -52,23 +44,19 @@ def test_records_are_those_of_the_cpu(tmp_path: Path, problem: Callable[[Path], 
     """In double precision, where no rounding turns a decision or an order."""
     task, data, tests = problem(tmp_path)
     task.float()  # built in half precision where the test of that asks for it
-    found = {
-        device: recorded(
-            tmp_path / device, task, data, tests, accelerator=device, precision="64-true"
-        )
-        for device in ("cpu", "gpu")
-    }
+    found = {}
+    for device in ("cpu", "gpu"):
+        options = {"accelerator": device, "precision": "64-true"}
+        found[device] = recorded(tmp_path / device, task, data, tests, **options)
     assert found["cpu"].keys() == found["gpu"].keys()
     for name in found["cpu"].keys() - TIMES:
         for column, values in found["cpu"][name].items():
             here, there = flat(values), flat(found["gpu"][name][column])
-            if here.dtype == object:
-                assert (here == there).all(), (name, column)
-            else:
-                close = np.isclose(
-                    here.astype(float), there.astype(float), atol=1e-6, equal_nan=True
-                )
-                assert close.all(), (name, column, (~close).sum())
+            same = here == there
+            if here.dtype != object:
+                numbers = here.astype(float), there.astype(float)
+                same = np.isclose(*numbers, atol=1e-6, equal_nan=True)
+            assert same.all(), (name, column, (~same).sum())
 
 
 def flat(values: np.ndarray) -> np.ndarray:

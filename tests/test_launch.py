@@ -66,24 +66,24 @@ class Checkout:
     def environment(self) -> dict[str, str]:
         return {"PATH": str(self.path), "LOG": str(self.log), "LC_ALL": "C.UTF-8"}
 
-    def launch(
-        self, *arguments: str, variables: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def launch(self, *arguments: str, status: int = 0, **variables: str) -> tuple[str, str]:
+        """What `launch.sh` prints and says on stderr; it must end with `status`."""
+        done = subprocess.run(
             [str(self.root / "launch.sh"), *arguments],
-            env=self.environment | (variables or {}),
+            env=self.environment | variables,
             cwd=self.root.parent,
             capture_output=True,
             text=True,
             check=False,
         )
+        assert done.returncode == status, done.stderr
+        return done.stdout, done.stderr
 
     def lines(self, *arguments: str, **variables: str) -> list[list[str]]:
         """The commands of a dry run, as the shell would split them."""
-        done = self.launch("--dry-run", *arguments, variables=variables)
-        assert done.returncode == 0, done.stderr
-        assert not done.stderr
-        return [shlex.split(line) for line in done.stdout.splitlines()]
+        printed, said = self.launch("--dry-run", *arguments, **variables)
+        assert not said
+        return [shlex.split(line) for line in printed.splitlines()]
 
     def calls(self) -> list[list[str]]:
         """How Python was called since the last look."""
@@ -92,6 +92,10 @@ class Checkout:
         found = [shlex.split(line) for line in self.log.read_text().splitlines()]
         self.log.unlink()
         return found
+
+    def modules(self) -> list[str]:
+        """What Python was called with as `-m` since the last look."""
+        return [call[1] for call in self.calls()]
 
 
 @pytest.fixture
@@ -224,33 +228,29 @@ class TestLauncher:
         ],
     )
     def test_half_said(self, checkout: Checkout, variables: dict[str, str], said: str) -> None:
-        done = checkout.launch("--dry-run", *ARGUMENTS, variables=variables)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
-        assert done.stderr.count("\n") == 1
+        printed, error = checkout.launch("--dry-run", *ARGUMENTS, status=2, **variables)
+        assert said in error
+        assert (printed, error.count("\n")) == ("", 1)
 
 
 class TestVerbs:
     def test_demo(self, checkout: Checkout) -> None:
-        enter, command = checkout.lines("demo")
-        assert enter == ["cd", str(checkout.root)]
-        assert command == [checkout.python, "-m", "attnlight", "demo"]
+        demo = [checkout.python, "-m", "attnlight", "demo"]
+        assert checkout.lines("demo") == [["cd", str(checkout.root)], demo]
 
     @pytest.mark.parametrize(("options", "chosen"), [([], ["-m", "not slow"]), (["--all"], [])])
     def test_check(self, checkout: Checkout, options: list[str], chosen: list[str]) -> None:
         enter, *lines = checkout.lines("check", *options)
         assert enter == ["cd", str(checkout.root)]
-        assert {tuple(line[:2]) for line in lines} == {(checkout.python, "-m")}
         tools = ["ruff", "ruff", "mypy", "yamllint", "pytest"]
-        assert [line[2] for line in lines] == tools
+        assert [line[:3] for line in lines] == [[checkout.python, "-m", tool] for tool in tools]
         assert "--strict" in lines[3]
         assert lines[4][3:] == ["-n", "2", "--dist", "worksteal", *chosen]
 
     @pytest.mark.parametrize("verb", ["demo", "check"])
     def test_neither_waits_for_the_tasks_of_slurm(self, checkout: Checkout, verb: str) -> None:
         lines = checkout.lines(verb, **SLURM)
-        alone = [line for line in lines if line[:3] == ["env", "-u", "SLURM_NTASKS"]]
-        assert len(alone) == 1
+        assert [line[:3] for line in lines].count(["env", "-u", "SLURM_NTASKS"]) == 1
         assert not any("srun" in line for line in lines)
 
     @pytest.mark.parametrize(
@@ -264,22 +264,18 @@ class TestVerbs:
     def test_other_arguments_are_refused(
         self, checkout: Checkout, words: list[str], said: str
     ) -> None:
-        done = checkout.launch(*words)
-        assert done.returncode == 2
-        assert said in done.stderr
+        assert said in checkout.launch(*words, status=2)[1]
         assert not checkout.calls()
 
     def test_a_failing_step_ends_it(self, checkout: Checkout) -> None:
-        done = checkout.launch("check", variables={"PYTHON_STATUS": "3"})
-        assert done.returncode == 3
-        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "ruff"]
+        checkout.launch("check", status=3, PYTHON_STATUS="3")
+        assert checkout.modules() == ["venv", "pip", "ruff"]
 
     def test_arguments_and_status_come_through(self, checkout: Checkout) -> None:
         checkout.launch("--version")
         checkout.calls()
         given = ("report", "", "a  b", "quote \" ' $HOME", "*", "ü")
-        done = checkout.launch(*given, variables={"PYTHON_STATUS": "7"})
-        assert done.returncode == 7
+        checkout.launch(*given, status=7, PYTHON_STATUS="7")
         assert checkout.calls() == [["-m", "attnlight", *given]]
 
     def test_dry_run_touches_nothing(self, checkout: Checkout) -> None:
@@ -292,17 +288,14 @@ class TestVerbs:
 class TestEnvironment:
     def test_made_once(self, checkout: Checkout) -> None:
         venv = ["-m", "venv", "--clear", "--", str(checkout.root / ".venv")]
-        first, second = checkout.launch("--version"), checkout.launch("--version")
-        assert (first.returncode, second.returncode) == (0, 0)
-        assert not first.stdout
-        assert "installing into" in first.stderr
-        assert not second.stderr
+        (printed, first), (_, second) = (checkout.launch("--version") for _ in range(2))
+        assert "installing into" in first
+        assert not printed + second
         started = ["-m", "attnlight", "--version"]
         assert checkout.calls() == [venv, installation(), started, started]
 
     def test_in_another_folder(self, checkout: Checkout) -> None:
-        variables = {"ATTNLIGHT_VENV": "other folder"}
-        assert checkout.launch("--version", variables=variables).returncode == 0
+        checkout.launch("--version", ATTNLIGHT_VENV="other folder")
         assert (checkout.root.parent / "other folder/bin/python").is_file()
         assert not (checkout.root / ".venv").exists()
 
@@ -328,8 +321,8 @@ class TestEnvironment:
         else:
             (checkout.root / changed).write_text("more\n")
         for _ in range(2):
-            assert checkout.launch("--version").returncode == 0
-        assert [call[1] for call in checkout.calls()] == [*calls, "attnlight"]
+            checkout.launch("--version")
+        assert checkout.modules() == [*calls, "attnlight"]
 
     def test_check_adds_its_tools_and_they_stay(self, checkout: Checkout) -> None:
         for verb in ("--version", "check", "--version", "check"):
@@ -338,30 +331,27 @@ class TestEnvironment:
         assert installed == [installation(), installation("[dev]")]
 
     def test_made_anew_after_an_interruption(self, checkout: Checkout) -> None:
-        failed = checkout.launch("--version", variables={"PIP_STATUS": "9"})
-        assert failed.returncode == 9
-        assert [call[1] for call in checkout.calls()] == ["venv", "pip"]
-        assert checkout.launch("--version").returncode == 0
-        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight"]
+        checkout.launch("--version", status=9, PIP_STATUS="9")
+        assert checkout.modules() == ["venv", "pip"]
+        checkout.launch("--version")
+        assert checkout.modules() == ["venv", "pip", "attnlight"]
 
     def test_a_folder_of_something_else_is_left_alone(self, checkout: Checkout) -> None:
         thesis = checkout.root.parent / "mine/thesis.tex"
         thesis.parent.mkdir()
         thesis.touch()
-        done = checkout.launch("--version", variables={"ATTNLIGHT_VENV": "mine"})
-        assert done.returncode == 2
-        assert "is no virtual environment" in done.stderr
+        _, said = checkout.launch("--version", status=2, ATTNLIGHT_VENV="mine")
+        assert "is no virtual environment" in said
         assert thesis.exists()
 
     def test_another_name_of_python(self, checkout: Checkout) -> None:
         checkout.add_command("python3", "#!/usr/bin/env bash\nexit 1\n")
         checkout.add_command("python3.12", PYTHON)
-        assert checkout.launch("--version").returncode == 0
+        checkout.launch("--version")
 
     def test_no_python(self, checkout: Checkout) -> None:
-        done = checkout.launch("--version", variables={"UNSUITABLE": "1"})
-        assert done.returncode == 2
-        assert "no Python 3.11 to 3.14" in done.stderr
+        _, said = checkout.launch("--version", status=2, UNSUITABLE="1")
+        assert "no Python 3.11 to 3.14" in said
         assert not (checkout.root / ".venv").exists()
 
     def test_two_at_once_install_once(self, checkout: Checkout) -> None:
@@ -369,7 +359,7 @@ class TestEnvironment:
         command = [str(checkout.root / "launch.sh"), "--version"]
         both = [subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) for _ in "12"]
         assert [process.wait() for process in both] == [0, 0]
-        assert [call[1] for call in checkout.calls()] == ["venv", "pip", "attnlight", "attnlight"]
+        assert checkout.modules() == ["venv", "pip", "attnlight", "attnlight"]
 
 
 class TestContinuousIntegration:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,13 +23,12 @@ LITTLE = (
     "there is not enough memory ({}): give a smaller --data.batch_size or --data.eval_batch_size, or "
     "a smaller model."
 )
+ALLOCATOR = "[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"
+CONTROLS = r"the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown."
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def load(_: str) -> None:
-        raise error
-
-    monkeypatch.setattr(program, "import_module", load)
+    monkeypatch.setattr(program, "import_module", Mock(side_effect=error))
 
 
 def system(number: int, *name: str) -> OSError:
@@ -51,15 +51,9 @@ RANK = (
     ("error", "told"),
     [
         (InputError("the file a.yaml is wrong."), "the file a.yaml is wrong."),
-        (
-            InputError("the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown."),
-            r"the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown.",
-        ),
+        (InputError("the class 'a\x1b[31m\u202eb\r\n\x9b1m\ud800' is unknown."), CONTROLS),
         (MemoryError("17 GB"), LITTLE.format("17 GB")),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
-            LITTLE.format("[enforce fail] DefaultCPUAllocator: can't allocate memory: 80000000000"),
-        ),
+        (RuntimeError(ALLOCATOR), LITTLE.format(ALLOCATOR)),
         (RuntimeError(f"{LOST}. "), WORKER.format(LOST)),
         (RuntimeError(f"[gloo/pair.cc:537] Read error [{PEER}]: Connection reset by peer."), RANK),
         (RuntimeError(f"[gloo/pair.cc:553] Connection closed by peer [{PEER}]:20139"), RANK),
@@ -121,7 +115,7 @@ def test_an_error_after_a_signal_is_that_of_the_signal(
 def test_deep_nesting_is_told_where_a_reader_met_it_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def forever(*_: object, **__: object) -> int:
+    def forever(*_: object) -> int:
         return forever()
 
     monkeypatch.setattr(program, "import_module", lambda _: yaml.safe_load("[" * 1000))

@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,8 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         described(world / f"{folder}.yaml", f"{world}/{folder}")
     classes = {"dull": ["neg"], "fine": ["pos"]}
     described(world / "another.yaml", f"{world}/another", classes=classes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(world)
+    with chdir(world):
         assert main(AGAIN) == 0
         without_figures("tests.yaml", "predictions", "attention_permutation")
         assert main(TESTED) == 0

@@ -3,7 +3,6 @@
 import csv
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask, SeedVariant
-from tests.commands import CONFIGS, CPU, QUIET
+from tests.commands import CONFIGS, CPU, QUIET, Refused, attached, content
 from tests.data.local import write_corpus
 
 GOOD = ["good", "fine", "lovely", "great"]
@@ -62,21 +61,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(films, split, texts(size, FILLERS, number))
     data = data_file(folder / "films.yaml", films, classes=CLASSES, boundary_tokens=False)
     # The other corpus has a test split alone, names its labels and has them in another order.
-    names = ["neg", "pos"]
-    rows = [(text, names[label]) for text, label in texts(31, OTHER_FILLERS, 9)]
+    rows = [(text, ["neg", "pos"][label]) for text, label in texts(31, OTHER_FILLERS, 9)]
     write(folder / "phones", "test", rows)
-    for name, classes in (
-        ("phones", {"positive": ["pos"], "negative": ["neg"]}),
-        ("unlike", {"bad": ["neg"], "good": ["pos"]}),
-        ("unnamed", None),
-    ):
+    phones, unlike = {"positive": ["pos"], "negative": ["neg"]}, {"bad": ["neg"], "good": ["pos"]}
+    for name, classes in {"phones": phones, "unlike": unlike, "unnamed": None}.items():
         data_file(folder / f"{name}.yaml", folder / "phones", classes=classes)
     small = ["--model.net.embedding_size=8", "--model.net.hidden_size=4", "--trainer.max_epochs=4"]
     quiet = [*CPU, *QUIET, f"--root={folder}", "--experiment=e"]
     arguments = ["fit", f"--data={data}", "--data.batch_size=8", *quiet]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(sys, "argv", ["attnlight"])
         patch.delenv("ATTNLIGHT_DATA", raising=False)
         assert main([*arguments, "--run=base", *small, "--model.optimizer.learning_rate=0.03"]) == 0
         variant = ["--model=SeedVariant", f"--model.base={folder}/e/base/best.ckpt"]
@@ -90,24 +84,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def there(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def there(place: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the runs, for each test its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-    shutil.copytree(place / "e", tmp_path / "e")
+    shutil.copytree(place / "e", here / "e")
     for file in place.glob("*.yaml"):
-        shutil.copy(file, tmp_path)
-    return tmp_path
+        shutil.copy(file, here)
+    return here
+
+
+def command(run: Path, verb: str, *arguments: str) -> list[str]:
+    given = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *CPU, *QUIET]
+    return [verb, *given, *arguments]
 
 
 def evaluate(run: Path, verb: str, *arguments: str) -> int:
-    given = ["-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *CPU, *QUIET]
-    return main([verb, *given, *arguments])
-
-
-def attached(*tests: str) -> list[str]:
-    return [word for test in tests for word in ("-c", f"{CONFIGS}/tests/{test}.yaml")]
+    return main(command(run, verb, *arguments))
 
 
 def test_records_lie_beside_those_of_its_own_corpus(there: Path, place: Path) -> None:
@@ -151,10 +143,8 @@ def test_page_and_logs_keep_both_apart(there: Path) -> None:
     assert main(["report", str(run)]) == 0
     page = (run / "report/index.html").read_text()
     contents, _, page = page.partition("<main>")
-    assert re.findall(r">([^<]*[Tt]est split[^<]*)</a>", contents) == [
-        "Test split",
-        "Test split of phones",
-    ]
+    titles = re.findall(r">([^<]*[Tt]est split[^<]*)</a>", contents)
+    assert titles == ["Test split", "Test split of phones"]
     assert page.count(">On the test split</h2>") == 1
     own, other = page.split("On another corpus")
     assert own.count("The task itself") == other.count("The task itself") == 1
@@ -163,8 +153,7 @@ def test_page_and_logs_keep_both_apart(there: Path) -> None:
     again = f"attnlight test -c {run}/test-phones.yaml --ckpt_path {run}/best.ckpt"
     assert again in page
     summary = (run / "report/summary.csv").read_text()
-    assert "\ntest,predictions" in summary
-    assert "\ntest-phones,predictions" in summary
+    assert all(f"\n{stage},predictions" in summary for stage in ("test", "test-phones"))
     assert main([*again.split()[1:], *CPU]) == 0
 
 
@@ -173,10 +162,8 @@ def test_a_variant_is_compared_with_its_base_on_it(there: Path) -> None:
     assert evaluate(run, "test", "--data=phones.yaml", *attached("base_divergence")) == 0
     columns = read_record(run / "records/test-phones/base_divergence.parquet").columns
     words = [text for text, _ in texts(31, OTHER_FILLERS, 9)]
-    tasks = (
-        AttentionClassifier.load_from_checkpoint(base),
-        SeedVariant.load_from_checkpoint(run / "best.ckpt"),
-    )
+    checkpoints = {AttentionClassifier: base, SeedVariant: run / "best.ckpt"}
+    tasks = [kind.load_from_checkpoint(path) for kind, path in checkpoints.items()]
     one, other = (task.classify(words).double().numpy() for task in tasks)
     tvd = np.abs(one - other).sum(axis=1) / 2
     assert tvd.max() > 1e-3
@@ -184,16 +171,11 @@ def test_a_variant_is_compared_with_its_base_on_it(there: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("unlike", "bad, good"), ("unnamed", "'neg'")])
-def test_other_classes_are_refused(
-    there: Path, name: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = there / "e/base"
-    before = {path.name for path in run.iterdir()}
-    assert evaluate(run, "test", f"--data={name}.yaml", *attached("predictions")) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert told in error
-    assert "negative, positive" in error
-    assert {path.name for path in run.iterdir()} == before
+def test_other_classes_are_refused(there: Path, name: str, told: str, refused: Refused) -> None:
+    run, before = there / "e/base", content(there).keys()
+    words = command(run, "test", f"--data={name}.yaml", *attached("predictions"))
+    refused(*words, names=(told, "negative, positive"))
+    assert content(there).keys() == before
 
 
 def pairs(size: int, people: list[str], seed: int) -> dict[str, list[Any]]:
@@ -210,25 +192,23 @@ def pairs(size: int, people: list[str], seed: int) -> dict[str, list[Any]]:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def asked(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run on pairs, and `asked.yaml` of another corpus of pairs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     people = ["Ann", "Bob", "Eve"]
     splits = {"train": pairs(30, people, 1), "validation": pairs(9, people, 2)}
-    write_corpus(tmp_path / "own", **splits, test=pairs(9, people, 3))
-    write_corpus(tmp_path / "asked", test=pairs(13, people[:2], 4))
+    write_corpus(here / "own", **splits, test=pairs(9, people, 3))
+    write_corpus(here / "asked", test=pairs(13, people[:2], 4))
     settings = {"passage": "story", "query": "question", "label": "answer", "candidates": "among"}
     for name in ("own", "asked"):
         kind = "attnlight.datamodules.PairDataModule"
-        content = {"class_path": kind, "init_args": settings | {"path": name}}
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        described = {"class_path": kind, "init_args": settings | {"path": name}}
+        (here / f"{name}.yaml").write_text(yaml.safe_dump(described))
     small = ["--model.net.embedding_size=6", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
-    command = ["fit", "--model=pair_average_additive", "--data=own.yaml", *small, *CPU, *QUIET]
+    fit = ["fit", "--model=pair_average_additive", "--data=own.yaml", *small, *CPU, *QUIET]
     place = ["-c", f"{CONFIGS}/trainer.yaml", "--root=.", "--experiment=e", "--run=r"]
-    assert main([*command, *place]) == 0
-    return tmp_path
+    assert main([*fit, *place]) == 0
+    return here
 
 
 def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> None:
@@ -254,17 +234,14 @@ def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> No
         task.classify(given[0])
 
 
-def test_two_corpora_of_one_name_are_told_apart(
-    there: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_corpora_of_one_name_are_told_apart(there: Path, refused: Refused) -> None:
     run = there / "e/base"
     half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *attached("predictions")]
-    assert evaluate(run, "test", *half) == 2
-    assert "--overwrite" in capsys.readouterr().err
+    refused(*command(run, "test", *half), names=["--overwrite"])
     assert evaluate(run, "test", *half, "--corpus=half") == 0
     record = read_record(run / "records/test-half/predictions.parquet")
     assert len(record.columns["index"]) == 16
-    assert evaluate(run, "test", *half, "--corpus=../half") == 2
+    refused(*command(run, "test", *half, "--corpus=../half"))
 
 
 def test_own_corpus_stays_its_own(there: Path) -> None:
@@ -273,5 +250,4 @@ def test_own_corpus_stays_its_own(there: Path) -> None:
     own = ["--data=films.yaml", "--data.eval_batch_size=7", *attached("predictions")]
     assert evaluate(run, "validate", *own) == 0
     metadata = read_record(run / "records/val/predictions.parquet").metadata
-    assert "unknown_words" not in metadata
-    assert "corpus_name" not in metadata
+    assert not metadata.keys() & {"unknown_words", "corpus_name"}

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from attnlight.api.recording import build_tests
+from attnlight.callbacks import InterpretabilityTest
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.datamodules import BabiStories
 from attnlight.datamodules.base import CorpusDataModule
@@ -57,6 +58,11 @@ def tagging(folder: Path) -> Built:
     return task_of(data), data, COMMON | {"AttentionSinks": {}, "HeadAblation": {}}
 
 
+def callbacks_of(tests: Tests) -> list[InterpretabilityTest]:
+    chosen = [{"class_path": name, "init_args": given} for name, given in tests.items()]
+    return build_tests(chosen)
+
+
 @pytest.mark.parametrize(
     ("problem", "precision"),
     [
@@ -70,18 +76,18 @@ def tagging(folder: Path) -> Built:
 def test_all_tests_record(tmp_path: Path, problem: Callable[[Path], Built], precision: Any) -> None:
     task, data, tests = problem(tmp_path)
 
-    def started(callbacks: list[pl.Callback], precision: Any = precision) -> pl.Trainer:
+    def started(*callbacks: pl.Callback, precision: Any = precision) -> pl.Trainer:
         return trainer(tmp_path, *callbacks, max_epochs=1, precision=precision)
 
-    chosen = [{"class_path": name, "init_args": given} for name, given in tests.items()]
-    started(list(build_tests(chosen))).fit(task, data)
-    started(list(build_tests(chosen))).test(task, data, verbose=False)
-    started([PredictionWriter()]).predict(task, data)
+    started(*callbacks_of(tests)).fit(task, data)
+    started(*callbacks_of(tests)).test(task, data, verbose=False)
+    started(PredictionWriter()).predict(task, data)
     records = sorted(tmp_path.glob("records/*/*.parquet"))
     assert len(records) == 2 * len(tests) - 1, "Texts has none of validation epochs"
     for path in [*records, tmp_path / "predictions.parquet"]:
         assert "halffloat" not in str(pq.read_schema(path)), path
     found = read_record(tmp_path / "records/test/predictions.parquet").columns["probabilities"]
-    started(list(build_tests(["Predictions"])), "32-true").test(task.float(), data, verbose=False)
+    single = started(*build_tests(["Predictions"]), precision="32-true")
+    single.test(task.float(), data, verbose=False)
     full = read_record(tmp_path / "records/test/predictions.parquet").columns["probabilities"]
     assert np.abs(found - full).max() < 4 * PRECISIONS[precision]

@@ -13,9 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from attnlight.__main__ import main
 from attnlight.cli.processes import require_cores
-from tests.commands import QUIET, TWO, experiment, free_port, start
+from tests.commands import QUIET, TWO, Refused, experiment, free_port, start
 
 START = 600  # for two processes to import all on a busy machine
 SECONDS = 20  # Lightning looks at its children every 5 s
@@ -139,29 +138,18 @@ def test_a_rank_does_not_wait_for_ever_for_others_to_join(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seconds", ["0", "soon", "inf", "-3"])
 def test_a_timeout_is_a_positive_number(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    seconds: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused, seconds: str
 ) -> None:
     monkeypatch.setenv("ATTNLIGHT_JOIN_TIMEOUT", seconds)
-    assert main(fit(tmp_path, *TWO)) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "ATTNLIGHT_JOIN_TIMEOUT" in said
-    assert seconds in said
-    assert not list(tmp_path.iterdir())
+    refused(*fit(tmp_path, *TWO), names=("ATTNLIGHT_JOIN_TIMEOUT", seconds), leaving=tmp_path)
 
 
 class TestCores:
     def test_more_processes_than_cores_are_refused_before_anything_is_made(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, refused: Refused
     ) -> None:
-        too_many = ["--trainer.accelerator=cpu", "--trainer.devices=999"]
-        assert main(fit(tmp_path, *too_many)) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert "trainer.devices" in said
-        assert "999" in said
-        assert not list(tmp_path.iterdir())
+        words = fit(tmp_path, "--trainer.accelerator=cpu", "--trainer.devices=999")
+        refused(*words, names=("trainer.devices", "999"), leaving=tmp_path)
 
     @pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 4), (8, 16)])
     def test_as_many_as_two_a_core_are_not(

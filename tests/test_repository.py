@@ -37,11 +37,10 @@ def documented_paths() -> dict[str, bool]:
     return paths
 
 
-def pins() -> dict[str, str]:
-    """The versions in constraints.txt by canonical name."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pairs = (line.split("==") for line in lines if not line.startswith("#"))
-    return {canonicalize_name(name): version for name, version in pairs}
+LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+PACKAGES = [line for line in LINES if not line.startswith("#")]
+# The versions by canonical name.
+PINS = {canonicalize_name(name): version for name, version in (p.split("==") for p in PACKAGES)}
 
 
 def transitive_requirements() -> set[str]:
@@ -50,18 +49,14 @@ def transitive_requirements() -> set[str]:
     pending = list(project["dependencies"])
     for extra in project["optional-dependencies"].values():
         pending += extra
-    seen: set[str] = set()
-    found: set[str] = set()
+    found: dict[str, str] = {}  # names by requirement
     while pending:
-        text = pending.pop()
-        requirement = Requirement(text)
+        requirement = Requirement(text := pending.pop())
         name = canonicalize_name(requirement.name)
-        if text in seen or PINNED_BY_TORCH.match(name):
-            continue
-        seen.add(text)
-        found.add(name)
-        pending += requirements_of(requirement)
-    return found
+        if text not in found and not PINNED_BY_TORCH.match(name):
+            found[text] = name
+            pending += requirements_of(requirement)
+    return set(found.values())
 
 
 def requirements_of(requirement: Requirement) -> Iterator[str]:
@@ -91,46 +86,34 @@ class TestLayout:
         assert folders <= packages | {"benchmarks", "guard", "__pycache__"}
 
 
-class TestLicence:
-    def test_is_apache_2_word_for_word(self) -> None:
-        digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
-        # of https://www.apache.org/licenses/LICENSE-2.0.txt
-        assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
-
-    def test_is_the_one_that_the_package_declares(self) -> None:
-        assert PYPROJECT["project"]["license"] == "Apache-2.0"
+def test_the_licence_is_apache_2_word_for_word_and_is_declared() -> None:
+    digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
+    # of https://www.apache.org/licenses/LICENSE-2.0.txt
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    assert PYPROJECT["project"]["license"] == "Apache-2.0"
 
 
 class TestConstraints:
     def test_are_exact_and_sorted(self) -> None:
-        lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-        packages = [line for line in lines if not line.startswith("#")]
-        assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in packages)
-        assert len(packages) == len(pins())
-        assert packages == sorted(packages, key=lambda line: canonicalize_name(line.split("==")[0]))
+        assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in PACKAGES)
+        assert len(PACKAGES) == len(PINS)
+        assert list(PINS) == sorted(PINS)
 
     def test_pin_exactly_the_transitive_requirements(self) -> None:
-        assert transitive_requirements() == set(pins())
+        assert transitive_requirements() == set(PINS)
 
     def test_meet_the_requirements(self) -> None:
         project = PYPROJECT["project"]
         for text in (*project["dependencies"], *project["optional-dependencies"]["dev"]):
             requirement = Requirement(text)
-            assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)])
+            assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])
 
 
-class TestYaml:
-    @pytest.fixture
-    def config(self, monkeypatch: pytest.MonkeyPatch) -> YamlLintConfig:
-        monkeypatch.chdir(ROOT)  # where the configuration finds .gitignore
-        return YamlLintConfig(file=".yamllint")
-
-    def test_every_file_passes(self, config: YamlLintConfig) -> None:
-        files = [*(ROOT / "configs").rglob("*.yaml"), ROOT / ".pre-commit-config.yaml"]
-        assert len(files) > 10
-        problems = [
-            f"{path.relative_to(ROOT)}:{problem}"
-            for path in files
-            for problem in linter.run(path.read_text(encoding="utf-8"), config, str(path))
-        ]
-        assert not problems
+def test_every_yaml_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where the configuration finds .gitignore
+    config = YamlLintConfig(file=".yamllint")
+    files = [*(ROOT / "configs").rglob("*.yaml"), ROOT / ".pre-commit-config.yaml"]
+    assert len(files) > 10
+    for path in files:
+        problems = linter.run(path.read_text(encoding="utf-8"), config, str(path))
+        assert not list(problems), path

@@ -11,9 +11,9 @@ import pytest
 from attnlight.__main__ import main
 from attnlight.cli.shorthand import expand
 from attnlight.figures.tables import estimate
-from attnlight.records import Record, read_record
+from attnlight.records import read_record
 from attnlight.statistics.sanity import sanity_verdicts
-from tests.commands import CPU, QUIET, attnlight_here
+from tests.commands import CPU, QUIET, Printed, Refused, attnlight_here
 
 RECORD = "records/test/sanity.parquet"
 SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=20"]
@@ -31,16 +31,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / f"checkpoints/planted_bilstm/seed{seed}" for seed in range(2)]
 
 
-def record_of(run: Path) -> Record:
-    return read_record(run / RECORD)
-
-
-def test_two_runs(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs(runs: list[Path], printed: Printed) -> None:
     command = ["sanity", *map(str, runs), "--methods", METHODS, *CPU, *QUIET]
-    assert main([*command, "--overwrite"]) == 0
-    printed = capsys.readouterr().out
-    record = record_of(runs[0])
-    lines = printed[printed.index("Do explanations") :].splitlines()
+    said = printed(*command, "--overwrite")
+    record = read_record(runs[0] / RECORD)
+    lines = said[said.index("Do explanations") :].splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if line.rstrip().endswith(("passes", "fails", "undecidable"))]
     for line, (label, found) in zip(rows, sanity_verdicts(record).items(), strict=True):
@@ -50,18 +45,15 @@ def test_two_runs(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
         assert " ".join(line.split()).endswith(cells)
     assert rows[-1].split()[0] == "random"
     assert rows[-1].split()[-1] == "fails"
-    assert "planted_bilstm/seed1" in " ".join(printed.split())
-    assert "signed_4" not in printed  # no means of the record beside it
+    assert "planted_bilstm/seed1" in " ".join(said.split())
+    assert "signed_4" not in said  # no means of the record beside it
     metadata = record.metadata
     assert metadata["parts"] == ["decoder", "attention", "encoder", "embedding"]
     assert metadata["against"] == "planted_bilstm/seed1"
     assert list(metadata["methods"]) == ["attention", "lrp", "deletion", "random"]
     assert metadata["methods"]["deletion"]["replacement"] == "delete"
-    assert (metadata["checkpoint"], metadata["rows"], metadata["partial"]) == (
-        "best.ckpt",
-        20,
-        False,
-    )
+    for name, expected in {"checkpoint": "best.ckpt", "rows": 20, "partial": False}.items():
+        assert metadata[name] == expected
     np.testing.assert_allclose(record.columns["signed_1_attention"], 1, atol=1e-12)
     for column in ("signed_4_random", "sizes_seeds_random", "signed_random_random"):
         np.testing.assert_allclose(record.columns[column], 1, atol=1e-12)
@@ -74,40 +66,34 @@ def test_two_runs(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_record_of_other_settings_stays(
-    runs: list[Path], capsys: pytest.CaptureFixture[str]
+    runs: list[Path], printed: Printed, refused: Refused
 ) -> None:
     command = ["sanity", str(runs[1]), "--methods=gradient", "--max_instances", "6", *CPU, *QUIET]
-    assert main(command) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "undecidable" in printed
-    assert "`attnlight sanity RUN RUN2 --overwrite` decides" in printed
-    first = record_of(runs[1])
+    said = " ".join(printed(*command).split())
+    assert "undecidable" in said
+    assert "`attnlight sanity RUN RUN2 --overwrite` decides" in said
+    first = read_record(runs[1] / RECORD)
     assert (len(first.columns["index"]), first.metadata["partial"]) == (6, True)
     assert main(command) == 0  # the same settings again
-    for changed in (["--methods=lrp"], [str(runs[0])]):
-        capsys.readouterr()
-        assert main([*command, *changed]) == 2
-        error = capsys.readouterr().err
-        assert "was measured with other settings" in error
-        assert "--overwrite replaces it" in error
-    again = record_of(runs[1])
+    for changed in ("--methods=lrp", str(runs[0])):
+        names = ("was measured with other settings", "--overwrite replaces it")
+        refused(*command, changed, names=names)
+    again = read_record(runs[1] / RECORD)
     for name, values in first.columns.items():
         np.testing.assert_array_equal(again.columns[name], values)
     assert main([*command, "--seed=1", "--overwrite"]) == 0
-    other = record_of(runs[1])
+    other = read_record(runs[1] / RECORD)
     assert other.metadata["settings"]["seed"] == 1
     assert other.columns["index"].tolist() != first.columns["index"].tolist()
 
 
-def test_a_run_without_a_checkpoint_is_refused(
-    runs: list[Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_a_checkpoint_is_refused(runs: list[Path], refused: Refused) -> None:
     bare = runs[0].with_name("bare")
     bare.mkdir()
     (bare / "fit.yaml").write_text((runs[0] / "fit.yaml").read_text())
     for words in ([str(bare)], [str(runs[1]), str(bare)]):
-        assert main(["sanity", *words, "--overwrite", *CPU]) == 2
-        assert f"there is no checkpoint {bare}/best.ckpt" in capsys.readouterr().err
+        told = f"there is no checkpoint {bare}/best.ckpt"
+        refused("sanity", *words, "--overwrite", *CPU, names=[told])
 
 
 def test_it_is_a_test_with_one_callback(runs: list[Path]) -> None:
@@ -119,6 +105,5 @@ def test_it_is_a_test_with_one_callback(runs: list[Path]) -> None:
     name, _, value = callback.partition("=")
     assert name == "--trainer.callbacks+"
     init_args = {"methods": ["gradient"], "max_instances": None, "seed": 2, "against": second}
-    assert json.loads(value) == [
-        {"class_path": "attnlight.callbacks.Sanity", "init_args": init_args}
-    ]
+    sanity = {"class_path": "attnlight.callbacks.Sanity", "init_args": init_args}
+    assert json.loads(value) == [sanity]

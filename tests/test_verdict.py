@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
+from contextlib import chdir
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,21 +20,21 @@ import attnlight
 from attnlight.__main__ import main
 from attnlight.datamodules import PlantedEvidence
 from attnlight.report.verdict.card import verdict_of
-from tests.commands import CPU, QUIET
+from tests.api.test_run import rows_of
+from tests.commands import CPU, QUIET, Printed
 from tests.test_configs import SMALL, TINY
 
 RUN = "checkpoints/e/base"
 OPTIONS = [*SMALL, *TINY, "--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
 WITHOUT_TRAINING = ["--trainer.logger=false", *CPU, *QUIET]
+CARD = ["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of one epoch, of which only the predictions were recorded."""
     folder = tmp_path_factory.mktemp("card")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "argv", ["attnlight"])
+    with chdir(folder):
         assert main(["fit", "planted_none", "--experiment=e", "--run=base", *OPTIONS]) == 0
         assert main(["test", RUN, "--tests", "predictions", *WITHOUT_TRAINING]) == 0
     return folder
@@ -43,7 +43,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     return place
 
 
@@ -76,22 +75,20 @@ def words(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_measure_what_was_not(here: Path, printed: Printed) -> None:
     """First all at once, then each line by itself once its record is gone."""
     before = verdict_of(Path(RUN))
     assert before["ranks"].command == f"attnlight test {RUN} --tests card"
     assert {line.answer for line in before.lines if line.name != "notices"} == {"not measured"}
     _, *command = shlex.split(before["ranks"].command)
-    assert main([*command, *WITHOUT_TRAINING]) == 0
-    printed = capsys.readouterr().out
+    terminal = printed(*command, *WITHOUT_TRAINING)
     card = verdict_of(Path(RUN))
-    assert str(card) in printed
+    assert str(card) in terminal
     assert "not measured" not in {line.answer for line in card.lines}
     said = [text for text in str(card).splitlines() if not text.startswith("  attnlight")]
     assert max(map(len, said)) <= 80
     each = {"ranks": "faithfulness", "smallest_set": "decision_flip"}
-    each["words"] = "state_token_agreement"
-    for name, test in each.items():
+    for name, test in (each | {"words": "state_token_agreement"}).items():
         Path(RUN, f"records/test/{test}.parquet").unlink()
         missing = verdict_of(Path(RUN))[name]
         assert missing.answer == "not measured"
@@ -102,22 +99,18 @@ def test_commands_measure_what_was_not(here: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
-def test_the_same_words_everywhere(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
-    capsys.readouterr()
+def test_the_same_words_everywhere(here: Path, printed: Printed) -> None:
+    assert main(CARD) == 0
     card = verdict_of(Path(RUN))
-    assert main(["report", RUN]) == 0
-    assert capsys.readouterr().out.startswith(str(card))
+    assert printed("report", RUN).startswith(str(card))
     page = Path(RUN, "report/index.html")
     html = page.read_text(encoding="utf-8")
     assert html.index('class="card"') < html.index("<nav")
-    assert [words(item) for item in Text(page).items] == [
-        words(f"{line} {line.command}") for line in card.lines
-    ]
+    shown = [words(f"{line} {line.command}") for line in card.lines]
+    assert [words(item) for item in Text(page).items] == shown
     written = json.loads(Path(RUN, "report/verdict.json").read_text("utf-8"))
     assert [line["text"] for line in written["lines"]] == [str(line) for line in card.lines]
-    found = attnlight.Results(Path(RUN)).verdict()
-    assert found == card
+    assert attnlight.Results(Path(RUN)).verdict() == card
     assert "no better than its majority class" in card.caveat, "after one epoch"
     above = words(html[: html.index('<ul class="card">')])
     assert escape(card.caveat, quote=True).replace("&quot;", "&#34;") in above
@@ -135,35 +128,23 @@ def test_a_model_that_is_not_finite(here: Path) -> None:
 
 
 def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
-    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    assert main(CARD) == 0
     sizes = {option.split("=")[0][7:]: int(option.split("=")[1]) for option in SMALL}
-    split = PlantedEvidence(**sizes).dataset("test")
     model = attnlight.load(RUN)
-    names = {number: word for word, number in model.raw.parsed_tokenizer.get_vocab().items()}
-    rows = []
-    for place in range(len(split)):
-        batch = split[[place]]
-        text = " ".join(names[number] for number in batch.tokens[batch.attendable()].tolist())
-        rows.append((text, model.classes[int(batch.labels[0])]))
+    rows = rows_of(model, PlantedEvidence(**sizes).dataset("test"))
     results = attnlight.run(model, rows, batch_size=7)
     for line in verdict_of(Path(RUN)).lines:
         other = results.verdict()[line.name]
         assert (other.answer, other.says) == (line.answer, line.says)
-        for name in ("value", "low", "high"):
-            expected = getattr(line, name)
-            assert getattr(other, name) == (
-                None if expected is None else pytest.approx(expected, abs=1e-5)
-            )
+        expected, found = ([each.value, each.low, each.high] for each in (line, other))
+        assert [x is None for x in found] == [x is None for x in expected]
+        assert [x or 0 for x in found] == pytest.approx([x or 0 for x in expected], abs=1e-5)
 
 
-def test_explain_says_what_the_card_says_of_rankings(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
-    capsys.readouterr()
+def test_explain_says_what_the_card_says_of_rankings(here: Path, printed: Printed) -> None:
+    assert main(CARD) == 0
     line = verdict_of(Path(RUN))["ranks"]
-    assert main(["explain", RUN, "filler3 filler5", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(printed("explain", RUN, "filler3 filler5", "--json"))
     assert found["verdict"] == f"On the test split: {line}"
     (one,) = attnlight.explain(f"{RUN}/best.ckpt", ["filler3 filler5"])
     assert one.sentences()[-1] == found["verdict"]
@@ -182,9 +163,7 @@ def test_explain_says_what_the_card_says_of_rankings(
     assert command in str(attnlight.explain(RUN, ["filler3 filler5"])[0].verdict)
 
 
-def test_records_of_another_checkpoint_give_no_card(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_of_another_checkpoint_give_no_card(here: Path, printed: Printed) -> None:
     """`test` measures what it was asked for, and says why there is no card."""
     record = Path(RUN, "records/test/decision_flip.parquet")
     assert main(["test", RUN, "--tests", "decision_flip", "--overwrite", *WITHOUT_TRAINING]) == 0
@@ -192,17 +171,15 @@ def test_records_of_another_checkpoint_give_no_card(
     metadata = json.loads(table.schema.metadata[b"attnlight"]) | {"checkpoint_hash": "other"}
     changed = {b"attnlight": json.dumps(metadata).encode()}  # without the checksum
     pq.write_table(table.replace_schema_metadata(changed), record)
-    capsys.readouterr()
-    assert main(["test", RUN, "--tests", "predictions", "--overwrite", *WITHOUT_TRAINING]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"No verdict: .* different versions of best.ckpt", words(printed))
-    assert "May the attention" not in printed
+    said = printed("test", RUN, "--tests", "predictions", "--overwrite", *WITHOUT_TRAINING)
+    assert re.search(r"No verdict: .* different versions of best.ckpt", words(said))
+    assert "May the attention" not in said
     record.unlink()
 
 
 @pytest.mark.slow
 def test_trained_adversaries_are_found(here: Path) -> None:
-    assert main(["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]) == 0
+    assert main(CARD) == 0
     line = verdict_of(Path(RUN))["uniqueness"]
     assert line.missing == "No adversary was trained from it."
     for command in line.command.splitlines():

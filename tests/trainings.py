@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from tests.tasks.tagged import corpus, save_tagger, trainer, written
 
 GLOBAL_BATCH, STEPS = 16, 6
 TRAIN_SIZE = 61  # no multiple of the batch nor of two devices
-Built = Callable[[Path, int], tuple[AttentionTask, CorpusDataModule]]
+Kind = Callable[..., AttentionTask]
+Training = tuple[AttentionTask, CorpusDataModule]
+Built = Callable[[Path, int], Training]
 
 FAST: dict[str, Any] = {"optimizer": {"learning_rate": 1e-2, "weight_decay": 0.01}}
 NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
@@ -52,40 +55,30 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def classifier(in_sentences: bool = False, **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
-        data = Planted(in_sentences, batch_size=batch_size)
-        settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences}
-        return AttentionClassifier(data.spec, **arguments(merged(settings, FAST, options))), data
-
-    return build
-
-
-def variant(kind: Callable[..., AttentionTask], **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
-        data = Planted(batch_size=batch_size)
-        return kind(data.spec, str(folder / "base.ckpt"), **options), data
-
-    return build
+def classifier(
+    folder: Path, batch_size: int, in_sentences: bool = False, **options: Any
+) -> Training:
+    data = Planted(in_sentences, batch_size=batch_size)
+    settings = SMALL | {"encoder": "bigru", "hierarchical": in_sentences}
+    return AttentionClassifier(data.spec, **arguments(merged(settings, FAST, options))), data
 
 
-def tagger(kind: Callable[..., AttentionTask], **options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
-        data = corpus(folder / "chunks", batch_size=batch_size)
-        if kind is not ChunkTagger:
-            return kind(data.spec, str(folder / "tagger.ckpt"), **options), data
-        return kind(data.spec, **arguments(merged(SMALL_TAGGER | NO_DROPOUT, FAST, options))), data
-
-    return build
+def variant(folder: Path, batch_size: int, kind: Kind, **options: Any) -> Training:
+    data = Planted(batch_size=batch_size)
+    return kind(data.spec, str(folder / "base.ckpt"), **options), data
 
 
-def pairs(**options: Any) -> Built:
-    def build(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
-        sizes = {"train_size": TRAIN_SIZE, "validation_size": 5, "test_size": 5}
-        data = BabiStories(**sizes, batch_size=batch_size, cache_dir=str(folder / "cache"))
-        return pair_task(data.spec, **merged(FAST, options)), data
+def tagger(folder: Path, batch_size: int, kind: Kind = ChunkTagger, **options: Any) -> Training:
+    data = corpus(folder / "chunks", batch_size=batch_size)
+    if kind is not ChunkTagger:
+        return kind(data.spec, str(folder / "tagger.ckpt"), **options), data
+    return kind(data.spec, **arguments(merged(SMALL_TAGGER | NO_DROPOUT, FAST, options))), data
 
-    return build
+
+def pairs(folder: Path, batch_size: int, **options: Any) -> Training:
+    sizes = {"train_size": TRAIN_SIZE, "validation_size": 5, "test_size": 5}
+    data = BabiStories(**sizes, batch_size=batch_size, cache_dir=str(folder / "cache"))
+    return pair_task(data.spec, **merged(FAST, options)), data
 
 
 class WithEvidence(InSentences):
@@ -99,42 +92,43 @@ class WithEvidence(InSentences):
         return batch
 
 
-def with_evidence(build: Built) -> Built:
-    def built(folder: Path, batch_size: int) -> tuple[AttentionTask, CorpusDataModule]:
-        task, data = build(folder, batch_size)
-        dataset = data.dataset
-        data.dataset = lambda split: WithEvidence(dataset(split))  # type: ignore[assignment, method-assign, return-value]
-        return task, data
-
-    return built
+def tagger_with_evidence(folder: Path, batch_size: int, **options: Any) -> Training:
+    task, data = tagger(folder, batch_size, **options)
+    dataset = data.dataset
+    data.dataset = lambda split: WithEvidence(dataset(split))  # type: ignore[assignment, method-assign, return-value]
+    return task, data
 
 
+WARMED = {"betas": (0.9, 0.98), "warmup_steps": 4, "learning_rate": 0.1}
+ADVERSARY: dict[str, Any] = {"kind": AdversarialVariant, "lambda_": 0.1}
 TRAININGS: dict[str, Built] = {
-    "adam_sum": classifier(**merged(JAIN_WALLACE, SUM)),
-    "adam_mean": classifier(**JAIN_WALLACE),
-    "adamw_sum": classifier(optimizer={"name": "adamw"}, **SUM),
-    "adamw_mean": classifier(optimizer={"name": "adamw"}),
-    "sgd_sum": classifier(**SUM, **SLOW_SGD),
-    "sgd_mean": classifier(**SGD),
-    "hierarchical": classifier(in_sentences=True, **SUM),
-    "objective_mean": classifier(objective=OBJECTIVE, **JAIN_WALLACE),
-    "objective_sum": classifier(objective=OBJECTIVE, **SUM),
-    "objective_hierarchical": classifier(in_sentences=True, objective=OBJECTIVE),
-    "adversary": variant(AdversarialVariant, lambda_=0.1, **FAST),
-    "adversary_sum": variant(AdversarialVariant, lambda_=0.1, **FAST, **SUM),
-    "adversary_released": variant(AdversarialVariant, lambda_=0.1, released=True, **SLOW_SGD),
-    "guided": variant(GuidedVariant, **FAST),
-    "tagger_adam_mean": tagger(
-        ChunkTagger, optimizer={"betas": (0.9, 0.98), "warmup_steps": 4, "learning_rate": 0.1}
+    "adam_sum": partial(classifier, **merged(JAIN_WALLACE, SUM)),
+    "adam_mean": partial(classifier, **JAIN_WALLACE),
+    "adamw_sum": partial(classifier, optimizer={"name": "adamw"}, **SUM),
+    "adamw_mean": partial(classifier, optimizer={"name": "adamw"}),
+    "sgd_sum": partial(classifier, **SUM, **SLOW_SGD),
+    "sgd_mean": partial(classifier, **SGD),
+    "hierarchical": partial(classifier, in_sentences=True, **SUM),
+    "objective_mean": partial(classifier, objective=OBJECTIVE, **JAIN_WALLACE),
+    "objective_sum": partial(classifier, objective=OBJECTIVE, **SUM),
+    "objective_hierarchical": partial(classifier, in_sentences=True, objective=OBJECTIVE),
+    "adversary": partial(variant, **ADVERSARY, **FAST),
+    "adversary_sum": partial(variant, **ADVERSARY, **FAST, **SUM),
+    "adversary_released": partial(variant, **ADVERSARY, released=True, **SLOW_SGD),
+    "guided": partial(variant, kind=GuidedVariant, **FAST),
+    "tagger_adam_mean": partial(tagger, optimizer=WARMED),
+    "tagger_sgd_sum": partial(tagger, **SUM, **SLOW_SGD),
+    "tagger_sgd_mean": partial(tagger, **SGD),
+    "tagger_objective": partial(tagger_with_evidence, objective=OBJECTIVE, **SGD),
+    "tagger_adversary": partial(tagger, **ADVERSARY | {"lambda_": 1.0}, **SGD),
+    "tagger_adversary_released": partial(
+        tagger, **ADVERSARY | {"lambda_": 20.0}, released=True, **SGD
     ),
-    "tagger_sgd_sum": tagger(ChunkTagger, **SUM, **SLOW_SGD),
-    "tagger_sgd_mean": tagger(ChunkTagger, **SGD),
-    "tagger_objective": with_evidence(tagger(ChunkTagger, objective=OBJECTIVE, **SGD)),
-    "tagger_adversary": tagger(AdversarialVariant, lambda_=1.0, **SGD),
-    "tagger_adversary_released": tagger(AdversarialVariant, lambda_=20.0, released=True, **SGD),
-    "guided_tagger": tagger(GuidedVariant, **SGD),
-    "pairs": pairs(),
-    "pairs_affine_sum": pairs(encoder="cnn", attention="scaled_dot", decoder="affine", **SUM),
+    "guided_tagger": partial(tagger, kind=GuidedVariant, **SGD),
+    "pairs": pairs,
+    "pairs_affine_sum": partial(
+        pairs, encoder="cnn", attention="scaled_dot", decoder="affine", **SUM
+    ),
 }
 
 

@@ -38,7 +38,7 @@ def build_tests(
     parser = OneSentenceParser()
     parser.add_argument("--tests", type=list[InterpretabilityTest])
     described = [spec for spec in specs if not isinstance(spec, InterpretabilityTest)]
-    built = iter(parser.build(parser.parse_object({"tests": described})).tests)
+    built = iter(parser.instantiate(parser.parse_object({"tests": described})).tests)
     chosen = [copy(s) if isinstance(s, InterpretabilityTest) else next(built) for s in specs]
     if not chosen:
         raise InputError("there is no test to run; expected at least one, such as 'cheap'.")

@@ -222,13 +222,13 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     if name not in _SECTIONS:
         return value
     file = None
-    if name == "data" and isinstance(value, str) and Path(value).suffix in _TABLES:
-        value, file = _corpus(Path(value)), Path(value)
-    elif isinstance(value, str):
-        file = folder / find_config(value, _SECTIONS[name], folder, where)
+    if isinstance(value, str):
+        table = name == "data" and Path(value).suffix in _TABLES
+        file = Path(value) if table else folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
-        if name == "data" and file.is_dir():
-            value = _corpus(file)
+        if table or (name == "data" and file.is_dir()):
+            texts = "attnlight.datamodules.TextDataModule"
+            value = {"class_path": texts, "init_args": {"path": str(file)}}
         else:
             value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):
@@ -243,11 +243,6 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         value = _FileSection(value)
         value.stem = file.stem
     return value
-
-
-def _corpus(path: Path) -> Config:
-    """A section with the texts of a table, or of the tables in a folder."""
-    return {"class_path": "attnlight.datamodules.TextDataModule", "init_args": {"path": str(path)}}
 
 
 def _load(value: str) -> Any:  # noqa: ANN401

@@ -27,23 +27,15 @@ Without TEXT and --file, lines of standard input are read."""
 def main(argv: list[str]) -> int:
     """Print the explanation of each text."""
     parser = VerbParser("explain", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument(
-        "run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst"
-    )
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="a text")
-    parser.add_argument("--file", metavar="FILE", type=Path, help="a file with a text in each line")
-    parser.add_argument("--query", help="for pairs: the query of all texts")
-    parser.add_argument(
-        "--candidates",
-        metavar="CLASS,...",
-        help="the classes that a text may be answered with (default: all)",
-    )
-    parser.add_argument(
-        "--methods",
-        metavar="NAME,...",
-        default=",".join(METHODS),
-        help="attribution methods, or mappings of their options (default: %(default)s)",
-    )
+    add = parser.add_argument
+    add("run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst")
+    add("texts", metavar="TEXT", nargs="*", help="a text")
+    add("--file", metavar="FILE", type=Path, help="a file with a text in each line")
+    add("--query", help="for pairs: the query of all texts")
+    classes = "the classes that a text may be answered with (default: all)"
+    add("--candidates", metavar="CLASS,...", help=classes)
+    named = "attribution methods, or mappings of their options (default: %(default)s)"
+    add("--methods", metavar="NAME,...", default=",".join(METHODS), help=named)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--html", action="store_true", help="print an HTML page")
@@ -53,9 +45,8 @@ def main(argv: list[str]) -> int:
         try:
             content = sys.stdin.read() if options.file is None else options.file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{options.file or 'standard input'} is not readable: {error}."
-            ) from error
+            place = options.file or "standard input"
+            raise InputError(f"{place} is not readable: {error}.") from error
         texts = [*texts, *filter(str.strip, content.splitlines())]
     queries = None if options.query is None else [options.query] * len(texts)
     candidates = options.candidates and [options.candidates.split(",")] * len(texts)

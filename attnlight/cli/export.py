@@ -36,31 +36,24 @@ attnlight export RUN --ids doc_id"""
 def main(argv: list[str]) -> int:
     """Write the files and print their paths."""
     parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
-    parser.add_argument(
-        "--method", action="append", metavar="NAME", help="this method alone; may be repeated"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
+    add("--method", action="append", metavar="NAME", help="this method alone; may be repeated")
+    add(
         "--share",
         type=float,
         help="share of the items that are hard predictions, rounded up (default: the record's mean "
         "share of marked items, where there are any)",
     )
-    parser.add_argument(
+    add(
         "--ids",
         metavar="COLUMN",
         help="column of the corpus with the ids of documents (default: the number of the row); "
         "where they are not unique, annotation ids have the number of the row added",
     )
-    parser.add_argument(
-        "--records",
-        metavar="FOLDER",
-        default="test",
-        help="folder in RUN/records (default: test); val, or test-CORPUS of another corpus",
-    )
-    parser.add_argument(
-        "--data", metavar="FILE", help="corpus of --ids, if it is not the one of RUN/fit.yaml"
-    )
+    records = "folder in RUN/records (default: test); val, or test-CORPUS of another corpus"
+    add("--records", metavar="FOLDER", default="test", help=records)
+    add("--data", metavar="FILE", help="corpus of --ids, if it is not the one of RUN/fit.yaml")
     options = parser.parse_args(argv)
     run, share = options.run, options.share
     if share is not None and not 0 < share <= 1:
@@ -112,7 +105,7 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
         parsed = reader.parse_object({"data": content.get("data", content)})
     except InputError as error:
         raise InputError(f"{file} does not describe a corpus of texts to read: {error}") from error
-    sources = reader.build(parsed).data.sources
+    sources = reader.instantiate(parsed).data.sources
     source = sources["test"] if stage == "test" else sources.get("validation", sources["train"])
     with tempfile.TemporaryDirectory() as scratch:
         rows = source.load(Path(scratch))

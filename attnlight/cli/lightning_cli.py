@@ -178,7 +178,7 @@ class AttnlightCLI(LightningCLI):
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
-        data: CorpusDataModule = parser.build(corpus).data
+        data: CorpusDataModule = parser.instantiate(corpus).data
         config.corpus, name = None, config.corpus
         if self._pretrained is not None:
             kind, options = self._pretrained
@@ -209,10 +209,10 @@ class AttnlightCLI(LightningCLI):
         config.trainer = fill_placeholders(config.trainer, names)
         loggers = config.trainer.logger
         for logger in loggers if isinstance(loggers, list) else [loggers]:
-            kind = (
-                import_class(logger.class_path, object) if isinstance(logger, Namespace) else None
-            )
-            if config.corpus and kind is not None and issubclass(kind, CSVLogger):
+            if not isinstance(logger, Namespace):
+                continue
+            kind = import_class(logger.class_path, object)
+            if config.corpus and issubclass(kind, CSVLogger):
                 logger.init_args.name += f"/{config.corpus}"  # beside those of the training corpus
             elif kind is WandbLogger:
                 role = "variant" if issubclass(task, FromBase) else "fit"

@@ -31,20 +31,12 @@ with keep_scores: true."""
 def main(argv: list[str]) -> int:
     """Print the agreement of the runs."""
     parser = VerbParser("reliability", description=DESCRIPTION)
-    parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>"
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the random orders and of the intervals"
-    )
-    parser.add_argument(
-        "--test",
-        choices=COMPARABLE,
-        help="the test whose record to read; default: the first of these that the first run has",
-    )
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>")
+    add("--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)")
+    add("--seed", type=int, default=0, help="seed of the random orders and of the intervals")
+    first = "the test whose record to read; default: the first of these that the first run has"
+    add("--test", choices=COMPARABLE, help=first)
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")

@@ -28,13 +28,8 @@ STUDY/report/ or DIR."""
 def main(argv: list[str]) -> int:
     """Write the report of each run or study and print the path of its page."""
     parser = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="checkpoints/<experiment>/<run>, or checkpoints/<study>",
-    )
+    places = "checkpoints/<experiment>/<run>, or checkpoints/<study>"
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=places)
     parser.add_argument("--output", metavar="DIR", type=Path, help="write here instead")
     options = parser.parse_args(argv)
     output, runs = options.output, options.runs
@@ -55,8 +50,7 @@ def main(argv: list[str]) -> int:
         else:
             from attnlight.report.page import write_report
 
-            output_folder = folder if output else None
-            print(write_report(run, output_folder, _show))
+            print(write_report(run, folder if output else None, _show))
     compared = [run for run in runs if not (run / "study.json").is_file()]
     if len(compared) > 1:
         from attnlight.report.compare import write_comparison

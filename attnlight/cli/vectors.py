@@ -20,7 +20,8 @@ configs/models/bilstm_additive_vectors.yaml."""
 def parser() -> VerbParser:
     """The arguments of the command; the defaults are those of `Word2VecSettings`."""
     arguments = VerbParser("vectors", description=DESCRIPTION, epilog=EPILOG)
-    arguments.add_argument(
+    add = arguments.add_argument
+    add(
         "-c",
         "--config",
         metavar="DATA",
@@ -29,9 +30,7 @@ def parser() -> VerbParser:
         dest="configs",
         help="corpus file, or the name of a shipped one; repeat to add corpora",
     )
-    arguments.add_argument(
-        "--output", metavar="FILE", type=Path, required=True, help="file to write"
-    )
+    add("--output", metavar="FILE", type=Path, required=True, help="file to write")
     for name, default, meaning in (
         ("size", 300, "size of each vector"),
         ("epochs", 30, "passes over the texts"),
@@ -39,9 +38,7 @@ def parser() -> VerbParser:
         ("min_count", 5, "minimum number of occurrences for a word to get a vector"),
         ("seed", 0, "random seed"),
     ):
-        arguments.add_argument(
-            f"--{name}", metavar="N", type=int, default=default, help=f"{meaning} ({default})"
-        )
+        add(f"--{name}", metavar="N", type=int, default=default, help=f"{meaning} ({default})")
     return arguments
 
 
@@ -65,7 +62,7 @@ def main(argv: list[str]) -> int:
             parsed = reader.parse_args(["--data", str(file)])
         except InputError as error:
             raise InputError(f"{file} does not describe a corpus: {error}") from error
-        texts.append(reader.build(parsed).data.training_text)
+        texts.append(reader.instantiate(parsed).data.training_text)
     text = CorpusText(texts)
     with replacing(output) as temporary:  # opened first, to refuse an invalid path before training
         vectors = train_word2vec(text, settings)

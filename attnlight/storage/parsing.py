@@ -9,7 +9,6 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, NoReturn
 
-from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
@@ -48,11 +47,6 @@ class OneSentenceParser(LightningArgumentParser):
         # Lightning lets every option of a class be a file, whose classes nothing would have checked.
         names: list[str] = super().add_class_arguments(*args, **(kwargs | {"sub_configs": False}))
         return names
-
-    def build(self, config: Namespace) -> Namespace:
-        """The objects that a parsed configuration describes."""
-        built: Namespace = self.instantiate(config)
-        return built
 
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

@@ -18,26 +18,13 @@ from attnlight.storage.files import named_errors, read_json, suggest_file, write
 
 # Configuration keys that do not change the name of a run.
 NOT_HASHED = (
-    "config",
-    "experiment",
-    "run",
-    "root",
-    "corpus",
-    "overwrite",
-    "ckpt_path",
+    *("config", "experiment", "run", "root", "corpus", "overwrite", "ckpt_path"),
     "seed_everything",
 )
 # What a run writes into its folder: removed when the run is trained again.
 PRODUCTS = (
-    "*.ckpt",
-    "*.yaml",
-    "status.json",
-    "wandb_id",
-    "predictions*.parquet",
-    "records",
-    "figures",
-    "logs",
-    "report",
+    *("*.ckpt", "*.yaml", "status.json", "wandb_id", "predictions*.parquet"),
+    *("records", "figures", "logs", "report"),
 )
 _VERBS = ("fit", "validate", "test", "predict")  # each writes its configuration into the folder
 # Empty, hidden (as attnlight's own files beside runs), or a path.

@@ -7,7 +7,6 @@ import itertools
 import json
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor
 
 import attnlight
-from attnlight.__main__ import main
 from attnlight.attribution import ATTRIBUTIONS
 from attnlight.batch import AttentionOutput
 from attnlight.data.raw_text import RawText
@@ -25,6 +23,8 @@ from attnlight.errors import InputError
 from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.attribution.scenes import METHODS
 from tests.bases import Planted, save, save_base
+from tests.cli.test_report import Page
+from tests.commands import Printed, Refused
 from tests.data import test_raw_text
 from tests.data.local import write_corpus
 from tests.outside import TwoHeads
@@ -74,39 +74,31 @@ def test_it_says_what_the_model_says(checkpoint: Path, task: AttentionTask) -> N
     assert [one.text for one in found] == TEXTS
     assert [one.items for one in found] == [text.split() for text in TEXTS]
     for row, one in enumerate(found):
-        count = len(one.items)
         places = output.mask[row].nonzero().flatten()
-        assert len(places) == count
+        assert len(places) == len(one.items)
         probabilities = torch.tensor(list(one.probabilities.values()))
         torch.testing.assert_close(probabilities, output.probabilities[row], atol=1e-6, rtol=0)
         assert one.prediction == task.classes[int(output.logits[row].argmax())]
         expected = output.weights[row, 0, places]
         torch.testing.assert_close(torch.tensor(one.attention), expected, atol=1e-6, rtol=0)
-        assert one.item is None
-        assert one.query is None
-        for place in range(count):  # an unknown word in its place, in a text of its own
+        assert one.item is one.query is None
+        target = int(output.logits[row].argmax())
+        for place in range(len(places)):  # an unknown word in its place, in a text of its own
             words = [*one.items[:place], "[UNK]", *one.items[place + 1 :]]
-            target = int(output.logits[row].argmax())
-            odds = [
-                float(values[target] - values[1 - target])
-                for values in (output.logits[row], output_of(task, [" ".join(words)]).logits[0])
-            ]
-            assert one.scores["occlusion"][place] == pytest.approx(odds[0] - odds[1], abs=1e-4)
+            change = output.logits[row] - output_of(task, [" ".join(words)]).logits[0]
+            expected = float(change[target] - change[1 - target])
+            assert one.scores["occlusion"][place] == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_flip_set_is_the_smallest_of_all_subsets(checkpoint: Path, task: AttentionTask) -> None:
-    generator = torch.Generator().manual_seed(0)
-    texts = [
-        " ".join(f"filler{number}" for number in torch.randint(0, 200, (6,), generator=generator))
-        for _ in range(30)
-    ]
+    numbers = torch.randint(0, 200, (30, 6), generator=torch.Generator().manual_seed(0))
+    texts = [" ".join(f"filler{number}" for number in row) for row in numbers.tolist()]
     output, flips = output_of(task, texts), 0
     for row, one in enumerate(attnlight.explain(task, texts, methods=[])):
         places = output.mask[row].nonzero().flatten().tolist()
         original = int(output.logits[row].argmax())
-        subsets = itertools.chain.from_iterable(
-            itertools.combinations(places, size) for size in range(1, len(places) + 1)
-        )
+        sizes = range(1, len(places) + 1)
+        subsets = (s for size in sizes for s in itertools.combinations(places, size))
         first = next((s for s in subsets if erased(output, row, s) != original), None)
         assert (one.flip_set is None) == (first is None)
         if one.flip_set is None or first is None:
@@ -153,9 +145,10 @@ def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
             assert values == pytest.approx(one.scores[name], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", sorted({*METHODS} - {"external", "attention_value_norm", "rollout"})
-)
+OF_OTHERS = {"external", "attention_value_norm", "rollout"}
+
+
+@pytest.mark.parametrize("name", sorted({*METHODS} - OF_OTHERS))
 def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> None:
     (one,) = attnlight.explain(task, TEXTS[0], methods=[name])
     batch = task.encode([TEXTS[0]])
@@ -169,10 +162,8 @@ def test_documents_of_sentences_have_sentences_as_items(tmp_path: Path) -> None:
     columns = {"text": ["Good film. Bad plot", "I like it."] * 3, "label": [0, 1] * 3}
     texts = write_corpus(tmp_path / "corpus", ["neg", "pos"], train=columns, test=columns)
     sentences = ["I like it!", "Bad plot here."]
-    for form, items in (
-        ("nested", sentences),
-        ("flat", ["I", "like", "it", "!", "Bad", "plot", "here", "."]),
-    ):
+    words = ["I", "like", "it", "!", "Bad", "plot", "here", "."]
+    for form, items in (("nested", sentences), ("flat", words)):
         data = test_raw_text.corpus(texts, form)
         task = test_raw_text.task_of(data)
         task.raw = RawText.of_corpus(data)
@@ -184,10 +175,8 @@ def test_a_tagger_has_an_explanation_for_each_token(tmp_path: Path) -> None:
     data = corpus(written(tmp_path / "chunks"), pos=False)
     path = save_tagger(tmp_path / "tagger.ckpt", data)
     found = attnlight.explain(path, ["the cat sat .", "a"], methods=["gradient"])
-    assert [(one.text, one.item) for one in found] == [
-        *(("the cat sat .", place) for place in range(4)),
-        ("a", 0),
-    ]
+    tokens = [*(("the cat sat .", place) for place in range(4)), ("a", 0)]
+    assert [(one.text, one.item) for one in found] == tokens
     assert "Prediction of 'cat': " in found[1].sentences()[0]
     assert all(len(one.attention) == len(one.items) for one in found)
 
@@ -223,9 +212,7 @@ def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) ->
             output.item_logits = None
             return output
 
-    texts = [
-        f"filler{number} filler{2 * number} filler{number + 7} filler3" for number in range(20)
-    ]
+    texts = [f"filler{n} filler{2 * n} filler{n + 7} filler3" for n in range(20)]
     exact = attnlight.explain(task, texts, methods=[])
     task.model = Opaque()
     bounds = attnlight.explain(task, texts, methods=[])
@@ -241,65 +228,38 @@ def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) ->
         assert not bound.worst_case.exact
 
 
-class Parsed(HTMLParser):
-    """The tags and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_html_and_terminal_set_text_as_text(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, tmp_path: Path, printed: Printed
 ) -> None:
-    assert main(["explain", str(checkpoint.parent), HOSTILE, "--html"]) == 0
-    page = capsys.readouterr().out
-    parsed = Parsed(page)
+    page = printed("explain", str(checkpoint.parent), HOSTILE, "--html")
+    (tmp_path / "page.html").write_text(page)
+    parsed = Page(tmp_path / "page.html")
     assert "script" not in parsed.tags
-    assert "<script>alert(1)</script>" in parsed.text
-    assert "\\u202e" in parsed.text
-    assert "\\u2069" in parsed.text
-    assert main(["explain", str(checkpoint.parent), HOSTILE]) == 0
-    printed = capsys.readouterr().out
-    assert "\\u001b" in printed
+    for shown in ("<script>alert(1)</script>", "\\u202e", "\\u2069"):
+        assert shown in parsed.text
+    terminal = printed("explain", str(checkpoint.parent), HOSTILE)
+    assert "\\u001b" in terminal
     for control in ("\u202e", "\u2069", "\x1b[31m"):
-        assert control not in page
-        assert control not in printed
+        assert control not in page + terminal
     (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
     assert one._repr_html_() in page
 
 
 def test_the_command_reads_arguments_files_and_standard_input(
-    checkpoint: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    checkpoint: Path, tmp_path: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, file = str(checkpoint.parent), tmp_path / "texts.txt"
     file.write_text("\n".join([TEXTS[0], "", TEXTS[1]]) + "\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(TEXTS)))
-    for arguments, texts in (
-        ([TEXTS[2]], TEXTS[2:]),
-        (["--file", str(file)], TEXTS[:2]),
-        ([], TEXTS),
-    ):
-        assert main(["explain", run, *arguments, "--json", "--methods", "gradient"]) == 0
-        found = json.loads(capsys.readouterr().out)
+    of_file = ["--file", str(file)]
+    for arguments, texts in (([TEXTS[2]], TEXTS[2:]), (of_file, TEXTS[:2]), ([], TEXTS)):
+        found = json.loads(printed("explain", run, *arguments, "--json", "--methods", "gradient"))
         assert [one["text"] for one in found] == texts
         assert [list(one["scores"]) for one in found] == [["gradient"]] * len(texts)
-    assert main(["explain", run, TEXTS[0]]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed("explain", run, TEXTS[0]).splitlines()
     assert lines[0].startswith("Prediction: ")
-    assert [line for line in lines if line.startswith("attention: ")]
-    assert [line for line in lines if line.startswith("occlusion: ")]
+    for scores in ("attention: ", "occlusion: "):
+        assert [line for line in lines if line.startswith(scores)]
     assert TEXTS[0] in " ".join(lines)
 
 
@@ -313,11 +273,10 @@ def test_the_command_reads_arguments_files_and_standard_input(
     ],
 )
 def test_texts_stand_before_and_after_options(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    checkpoint: Path, printed: Printed, arguments: list[str]
 ) -> None:
-    run = str(checkpoint.parent)
-    assert main(["explain", *(run if word == "RUN" else word for word in arguments)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    words = [str(checkpoint.parent) if word == "RUN" else word for word in arguments]
+    found = json.loads(printed("explain", *words))
     assert [one["text"] for one in found] == TEXTS[:2]
 
 
@@ -332,22 +291,16 @@ def test_texts_stand_before_and_after_options(
         (["RUN", "a \udce9 film"], "'a \\udce9 film', has a lone surrogate (half a character) at"),
         (["none", "text"], "there is no run or checkpoint"),
         (["RUN", " "], "text 1 is empty; expected at least one word"),
-        (
-            ["RUN", "a", "--methods", "gradent"],
-            "unknown attribution method 'gradent' (did you mean",
-        ),
+        (["RUN", "a", "--methods=gradent"], "unknown attribution method 'gradent' (did you mean"),
         (["RUN", "a", "--query", "who?"], "the model reads texts without `queries`"),
         (["RUN", "--file", "none.txt"], "none.txt is not readable"),
     ],
 )
 def test_mistakes_are_one_sentence(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    checkpoint: Path, refused: Refused, arguments: list[str], told: str
 ) -> None:
-    run = str(checkpoint.parent)
-    assert main(["explain", *(run if word == "RUN" else word for word in arguments)]) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert len(error.splitlines()) == 1
+    words = [str(checkpoint.parent) if word == "RUN" else word for word in arguments]
+    refused("explain", *words, names=[told], alone=True)
 
 
 def test_weights_that_are_not_finite_are_refused(task: AttentionTask) -> None:
@@ -376,7 +329,5 @@ def test_lightning_is_not_imported(checkpoint: Path) -> None:
         "heavy = {'lightning', 'torchmetrics', 'jsonargparse', 'pandas', 'datasets', 'matplotlib'}\n"
         "print(sorted(early), sorted(heavy & sys.modules.keys()), hasattr(attnlight, 'none'))\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert finished.stdout == "[] [] False\n"
+    printed = subprocess.check_output([sys.executable, "-c", script], text=True)
+    assert printed == "[] [] False\n"

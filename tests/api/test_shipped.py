@@ -84,14 +84,13 @@ def test_batches_have_no_words_to_record(checkpoint: Path) -> None:
 
 def of_texts(folder: Path, nested: bool) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
     texts = ["A GOOD film. It was fine!", "Bad. So unseen, so bad 4.", "no", "Odd  spaces\there ."]
-    kind = {"sentences": "nested", "boundary_tokens": False} if nested else {}
+    kind: dict[str, Any] = {"sentences": "nested", "boundary_tokens": False} if nested else {}
     columns: dict[str, Any] = {"text": texts[:2] * 4, "label": [0, 1] * 4}
     columns["text"][-1] = ""
     test = {"text": [*texts, ""], "label": [0, 1, 0, 1, 0]}
     write_corpus(folder / "c", ["neg", "pos"], train=columns, validation=columns, test=test)
-    data = TextDataModule(
-        str(folder / "c"), splitting="words", cache_dir=str(folder / "cache"), **kind
-    )
+    kind |= {"splitting": "words", "cache_dir": str(folder / "cache")}
+    data = TextDataModule(str(folder / "c"), **kind)
     task = classifier(data.spec, hierarchical=nested, **SMALL)
     return task, data, [*zip(test["text"], ["neg", "pos"] * 3, strict=False)]
 
@@ -112,9 +111,8 @@ def of_pairs(folder: Path) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
 
 
 def of_tokens(folder: Path, target: str) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
-    data: ChunkingDataModule = chunks(
-        written(folder / "chunks"), target=target, sentence_chunk="VP"
-    )
+    options = {"target": target, "sentence_chunk": "VP"}
+    data: ChunkingDataModule = chunks(written(folder / "chunks"), **options)
     split = data.dataset("test")
     blocks = (folder / "chunks/test.txt").read_text().strip().split("\n\n")
     rows = []
@@ -128,10 +126,10 @@ def of_tokens(folder: Path, target: str) -> tuple[AttentionTask, CorpusDataModul
 def test_texts_are_those_of_the_trainer(kind: str, tmp_path: Path) -> None:
     if kind in ("tokens", "sentence"):
         task, data, rows = of_tokens(tmp_path, kind)
+    elif kind == "pairs":
+        task, data, rows = of_pairs(tmp_path)
     else:
-        task, data, rows = (
-            of_pairs(tmp_path) if kind == "pairs" else of_texts(tmp_path, kind == "sentences")
-        )
+        task, data, rows = of_texts(tmp_path, kind == "sentences")
     task.raw = RawText.of_corpus(data)
     if kind == "tokens":
         with pytest.raises(InputError, match="row 0 has 2 labels for 1 tokens"):
@@ -142,12 +140,10 @@ def test_texts_are_those_of_the_trainer(kind: str, tmp_path: Path) -> None:
     compared = ["index", "position", "tokens", "items", "attention", "scores_loo", "probabilities"]
     for name in [*compared, *(["query"] if kind == "pairs" else [])]:
         assert len(found[name]) == len(expected[name]) > 3
-        for one, other in zip(found[name], expected[name], strict=True):
+        for pair in zip(found[name], expected[name], strict=True):
             if name in ("tokens", "query"):
-                assert list(one) == list(other)
+                one, other = map(list, pair)
+                assert one == other
             else:
-                np.testing.assert_allclose(
-                    np.vstack(one) if name in ("items", "attention") else one,
-                    np.vstack(other) if name in ("items", "attention") else other,
-                    atol=1e-6,
-                )
+                values = map(np.vstack, pair) if name in ("items", "attention") else pair
+                np.testing.assert_allclose(*values, atol=1e-6)

@@ -17,13 +17,7 @@ from torch.testing import assert_close
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import AttentionPermutation, InterpretabilityTest
 from attnlight.datamodules import CorpusDataModule
-from attnlight.functional import (
-    erase_ranking,
-    permutations,
-    ranking,
-    read,
-    worst_case_attention,
-)
+from attnlight.functional import erase_ranking, permutations, ranking, read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of
 from attnlight.functional.readout.heads import flatten_heads
 from attnlight.models import FlatClassifier

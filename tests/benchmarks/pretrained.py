@@ -3,56 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from operator import or_
 from statistics import median
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from torch.testing import assert_close
 
 from attnlight.batch import TextBatch
+from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.huggingface.attention import attention_layers, intercept
 from attnlight.probing.patches import Patch, given, restrict, uniform
 from attnlight.probing.replay import Replay
 from tests.benchmarks.measuring import Measured, interleave, ratios, spread, timed
 from tests.benchmarks.scene import random_texts
 
 # all-MiniLM-L6-v2's shape; costs do not depend on its weights.
-MINILM = {
-    "hidden_size": 384,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 12,
-    "intermediate_size": 1536,
-    "vocab_size": 30_522,
-}
+MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
+MINILM |= {"intermediate_size": 1536, "vocab_size": 30_522}
 CANDIDATES = 100
 require_close = partial(assert_close, rtol=1e-4, atol=1e-5)
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Texts of so many tokens for the models, without padding."""
-
-    count: int
-    tokens: int
-    words: int
-
-    @property
-    def size(self) -> str:
-        """The texts in words."""
-        return f"{self.count} texts of {self.tokens} tokens"
-
-    @cached_property
-    def batch(self) -> TextBatch:
-        """The texts."""
-        return random_texts(0, self.count, self.tokens, self.words)
-
-    @cached_property
-    def inputs(self) -> dict[str, Tensor]:
-        """The texts as the model itself takes them."""
-        return {"input_ids": self.batch.tokens, "attention_mask": self.batch.mask.long()}
 
 
 @torch.no_grad()
@@ -71,109 +44,98 @@ def costs(
     Raises:
         AssertionError: Ours disagrees with the passes of the model that it stands for.
     """
-    words = shape["vocab_size"]
-    usual, long, short, between = (Texts(*size, words) for size in sizes)
+    scenes = [Against(shape, random_texts(0, *size, shape["vocab_size"])) for size in sizes]
+    usual, long, short, between = scenes
     parts = [
-        _recorded(usual, shape, repetitions, ("nothing_intercepted", "all_recorded")),
-        _recorded(long, shape, repetitions, ("", "all_recorded_long")),
-        _candidates(usual, shape, repetitions, "candidates"),
-        _candidates(between, shape, repetitions, "candidates_between"),
-        _candidates(short, shape, repetitions, "candidates_short"),
-        _heads(usual, shape, repetitions),
+        usual.recorded(repetitions, "nothing_intercepted", "all_recorded"),
+        long.recorded(repetitions, "", "all_recorded_long"),
+        usual.candidates(repetitions, "candidates"),
+        between.candidates(repetitions, "candidates_between"),
+        short.candidates(repetitions, "candidates_short"),
+        usual.heads(repetitions),
     ]
     return reduce(or_, parts)
 
 
-def _model(shape: dict[str, int]) -> Any:
+def model_of(shape: dict[str, int]) -> Any:
     """A classifier by BERT with random weights, the same on every call, that computes by sdpa."""
-    import transformers
-
     torch.manual_seed(0)
     model = transformers.BertForSequenceClassification(transformers.BertConfig(**shape)).eval()
     model.set_attn_implementation("sdpa")
     return model
 
 
-def _against(
-    texts: Texts, plain: Any, ways: dict[str, Callable[[], object]], repetitions: int
-) -> Measured:
-    """The ways over the plain model's forward pass."""
-    forward = partial(plain, **texts.inputs)
-    timings = {name: partial(timed, way) for name, way in ways.items()}
-    seconds = interleave({"forward pass": partial(timed, forward)} | timings, repetitions)
-    values = {name: ratios(seconds[name], seconds["forward pass"]) for name in ways if name}
-    detail = f"forward pass {spread(seconds['forward pass'])}"
-    return Measured(values, {texts.size: detail})
+class Against:
+    """Ways to compute on some texts without padding, over the plain model's forward pass."""
 
+    def __init__(self, shape: dict[str, int], batch: TextBatch) -> None:
+        self.shape, self.batch, self.plain = shape, batch, model_of(shape)
+        self.inputs = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
+        self.size = f"{len(batch)} texts of {batch.tokens.shape[1]} tokens"
 
-def _recorded(
-    texts: Texts, shape: dict[str, int], repetitions: int, names: tuple[str, str]
-) -> Measured:
-    """The model with our attention, nothing intercepted and all layers recorded, over sdpa's."""
-    from attnlight.huggingface.attention import attention_layers, intercept
+    def measured(self, repetitions: int, **ways: Callable[[], object]) -> Measured:
+        """The ways over the forward pass; that without a name is not kept."""
+        timings = {name: partial(timed, way) for name, way in ways.items()}
+        forward = partial(timed, partial(self.plain, **self.inputs))
+        seconds = interleave({"forward pass": forward} | timings, repetitions)
+        values = {name: ratios(seconds[name], seconds["forward pass"]) for name in ways if name}
+        return Measured(values, {self.size: f"forward pass {spread(seconds['forward pass'])}"})
 
-    plain, ours = _model(shape), _model(shape)
-    attention_layers(ours)
+    def recorded(self, repetitions: int, nothing: str, everything: str) -> Measured:
+        """The model with our attention, nothing intercepted and all layers recorded, over sdpa's."""
+        ours, plain = model_of(self.shape), self.plain
+        attention_layers(ours)
 
-    def recorded() -> dict[int, Any]:
-        with intercept(record="all", detach=True) as found:
-            ours(**texts.inputs)
-        return found
+        def recorded() -> dict[int, Any]:
+            with intercept(record="all", detach=True) as found:
+                ours(**self.inputs)
+            return found
 
-    plain.set_attn_implementation("eager")
-    expected = plain(**texts.inputs, output_attentions=True)
-    plain.set_attn_implementation("sdpa")
-    require_close(ours(**texts.inputs).logits, expected.logits)
-    for layer, weights in enumerate(expected.attentions):
-        require_close(recorded()[layer].weights, weights)
-    ways: dict[str, Callable[[], object]] = {
-        names[0]: partial(ours, **texts.inputs),
-        names[1]: recorded,
-    }
-    return _against(texts, plain, ways, repetitions)
+        plain.set_attn_implementation("eager")
+        expected = plain(**self.inputs, output_attentions=True)
+        plain.set_attn_implementation("sdpa")
+        require_close(ours(**self.inputs).logits, expected.logits)
+        for layer, weights in enumerate(expected.attentions):
+            require_close(recorded()[layer].weights, weights)
+        ways = {nothing: partial(ours, **self.inputs), everything: recorded}
+        return self.measured(repetitions, **ways)
 
+    def candidates(self, repetitions: int, name: str) -> Measured:
+        """Candidate attentions of the last layer over a forward pass."""
+        model = HuggingFaceClassifier(model_of(self.shape)).eval()
+        output, (texts, tokens) = model(self.batch), self.batch.tokens.shape
+        scores = torch.rand(*output.weights.shape[:2], CANDIDATES, tokens)
+        weights = scores.masked_fill(~output.mask[:, None, None], -torch.inf).softmax(-1)
+        first = torch.zeros(texts, dtype=torch.long)
+        row = given(model.substituted(output, weights[:, :, 3]), rows=first)
+        with intercept(patch={self.shape["num_hidden_layers"] - 1: row}):
+            expected = model.transformer(**self.inputs).logits
+        require_close(model.readout(output, weights)[:, 3], expected)
+        found = self.measured(repetitions, **{name: partial(model.readout, output, weights)})
+        share = multiplications(self.shape, tokens)
+        text = f"candidates take {share:.2f} of its multiplications"
+        return Measured(found.values, {f"{self.size}, {CANDIDATES} candidates": text})
 
-def _candidates(texts: Texts, shape: dict[str, int], repetitions: int, name: str) -> Measured:
-    """Candidate attentions of the last layer over a forward pass."""
-    from attnlight.huggingface import HuggingFaceClassifier
-    from attnlight.huggingface.attention import intercept
+    def heads(self, repetitions: int) -> Measured:
+        """Each head of all layers alone made uniform, over a forward pass."""
+        model = HuggingFaceClassifier(model_of(self.shape)).eval()
+        layers, heads = self.shape["num_hidden_layers"], self.shape["num_attention_heads"]
+        patches: list[dict[int, Patch]] = [
+            {layer: restrict(uniform, heads=[head])}
+            for layer in range(layers)
+            for head in range(heads)
+        ]
 
-    plain, model = _model(shape), HuggingFaceClassifier(_model(shape)).eval()
-    output = model(texts.batch)
-    scores = torch.rand(*output.weights.shape[:2], CANDIDATES, texts.tokens)
-    weights = scores.masked_fill(~output.mask[:, None, None], -torch.inf).softmax(-1)
-    first = torch.zeros(texts.count, dtype=torch.long)
-    row = given(model.substituted(output, weights[:, :, 3]), rows=first)
-    with intercept(patch={shape["num_hidden_layers"] - 1: row}):
-        expected = model.transformer(**texts.inputs).logits
-    require_close(model.readout(output, weights)[:, 3], expected)
-    found = _against(texts, plain, {name: partial(model.readout, output, weights)}, repetitions)
-    share = multiplications(shape, texts.tokens)
-    text = f"candidates take {share:.2f} of its multiplications"
-    return Measured(found.values, {f"{texts.size}, {CANDIDATES} candidates": text})
+        def each() -> Tensor:
+            return Replay(model, self.batch, "HeadAblation").logits(patches)
 
-
-def _heads(texts: Texts, shape: dict[str, int], repetitions: int) -> Measured:
-    """Each head of all layers alone made uniform, over a forward pass."""
-    from attnlight.huggingface import HuggingFaceClassifier
-    from attnlight.huggingface.attention import intercept
-
-    plain, model = _model(shape), HuggingFaceClassifier(_model(shape)).eval()
-    layers, heads = shape["num_hidden_layers"], shape["num_attention_heads"]
-    patches: list[dict[int, Patch]] = [
-        {layer: restrict(uniform, heads=[head])} for layer in range(layers) for head in range(heads)
-    ]
-
-    def each() -> Tensor:
-        return Replay(model, texts.batch, "HeadAblation").logits(patches)
-
-    with intercept(patch=patches[heads + 1]):
-        expected = model.transformer(**texts.inputs).logits
-    require_close(each()[:, heads + 1], expected)
-    found = _against(texts, plain, {"all_heads": each}, repetitions)
-    passes = median(found.values["all_heads"])
-    text = f"{passes / len(patches):.2f} forward passes each"
-    return Measured(found.values, {f"{texts.size}, {len(patches)} heads": text})
+        with intercept(patch=patches[heads + 1]):
+            expected = model.transformer(**self.inputs).logits
+        require_close(each()[:, heads + 1], expected)
+        found = self.measured(repetitions, all_heads=each)
+        passes = median(found.values["all_heads"])
+        text = f"{passes / len(patches):.2f} forward passes each"
+        return Measured(found.values, {f"{self.size}, {len(patches)} heads": text})
 
 
 def multiplications(shape: dict[str, int], tokens: int) -> float:

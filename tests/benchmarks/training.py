@@ -37,41 +37,29 @@ PLAIN, FUSED = LOOPS
 
 def epochs(count: int = 3, *options: str) -> Measured:
     """An SST epoch of `attnlight fit` / one of each plain loop, taken in turn."""
-    seconds = in_turn("sst_bilstm", (PLAIN, FUSED), count, options)
+    seconds = in_turn("sst_bilstm", (PLAIN, FUSED), count, [*CPU, *options])
     return over(seconds, sst_epoch_default=(OURS, PLAIN), sst_epoch_fused=(OURS, FUSED))
 
 
 def tagging_epoch(count: int = 5, *options: str) -> Measured:
     """An epoch of the study's tagger by `attnlight fit` / one of a plain loop, taken in turn."""
-    seconds = in_turn("conll2000_study", (FUSED,), count, options)
+    seconds = in_turn("conll2000_study", (FUSED,), count, [*CPU, *options])
     return over(seconds, tagging_epoch=(OURS, FUSED))
 
 
 def on_a_gpu(repetitions: int = 3) -> Measured:
     """Batches of IMDb by `attnlight fit` on the GPU / on the CPU, and in bf16 / in single precision."""
     torch.set_default_device("cpu")  # each run chooses its own
-    ways = {
-        "CPU": CPU,
-        "GPU": [gpu := "--trainer.accelerator=gpu", "--trainer.devices=1"],
-        "GPU, bf16-mixed": [gpu, "--trainer.devices=1", "--trainer.precision=bf16-mixed"],
-    }
-    seconds = interleave(
-        {name: partial(fit_epoch, "imdb_bilstm", options) for name, options in ways.items()},
-        repetitions,
-        warm_ups=0,
-    )
+    gpu = ["--trainer.accelerator=gpu", "--trainer.devices=1"]
+    options = {"CPU": CPU, "GPU": gpu, "GPU, bf16-mixed": [*gpu, "--trainer.precision=bf16-mixed"]}
+    limits = ["--trainer.limit_val_batches=1", f"--trainer.limit_train_batches={IMDB_BATCHES}"]
+
+    def epoch(of_device: Sequence[str]) -> float:
+        return in_turn("imdb_bilstm", (), 1, [*of_device, *limits])[OURS][0]
+
+    ways = {name: partial(epoch, of_device) for name, of_device in options.items()}
+    seconds = interleave(ways, repetitions, warm_ups=0)
     return over(seconds, gpu_epoch=("GPU", "CPU"), gpu_mixed_epoch=("GPU, bf16-mixed", "GPU"))
-
-
-def fit_epoch(name: str, options: Sequence[str]) -> float:
-    """Seconds of 200 batches of the second epoch of `attnlight fit`, validation not included."""
-    Epochs.rivals, Epochs.seconds = (), {}
-    with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
-        command = ["fit", *experiment(name), *options, "--root", folder]
-        command += [f"--trainer.callbacks+={Epochs.__module__}.Epochs", "--trainer.max_epochs=2"]
-        limits = {"val": 1, "train": IMDB_BATCHES}
-        run([*command, *(f"--trainer.limit_{n}_batches={k}" for n, k in limits.items())])
-    return Epochs.seconds[OURS][1]
 
 
 def in_turn(
@@ -79,12 +67,12 @@ def in_turn(
 ) -> dict[str, list[float]]:
     """Seconds of epochs of one `attnlight fit` of an experiment, and of each loop after each.
 
-    An epoch of each that does not count comes first.
+    Validation is not in them. An epoch of each that does not count comes first.
     """
     Epochs.rivals, Epochs.seconds = rivals, {}
     with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
-        command = ["fit", *experiment(name), *CPU, "--root", str(Path(folder))]
-        command += [f"--trainer.callbacks+={Epochs.__module__}.Epochs", *options]
+        command = ["fit", *experiment(name), "--root", folder, *options]
+        command.append(f"--trainer.callbacks+={Epochs.__module__}.Epochs")
         run([*command, f"--trainer.max_epochs={1 + count}"])
     return {name: seconds[1:] for name, seconds in Epochs.seconds.items()}
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from attnlight.__main__ import main
 from attnlight.cli.composition import DEFAULT_TRAINER, compose, read_config
 from attnlight.errors import InputError
-from tests.commands import CONFIGS
+from tests.commands import CONFIGS, Refused
 
 KEYS = {"seed_everything", "overwrite", "ckpt_path", "verbose", "run", "data", "model"} | {
     f"trainer.{key}" for key in yaml.safe_load(DEFAULT_TRAINER.read_text())["trainer"]
@@ -56,7 +55,7 @@ DEFAULTS = callbacks(read_config(DEFAULT_TRAINER))
 
 
 class TestData:
-    """Point 2: two corpora never mix."""
+    """Two corpora never mix."""
 
     @pytest.mark.parametrize("how", ["option", "option=", "section", "file in a section"])
     def test_is_replaced_whole(self, tmp_path: Path, how: str) -> None:
@@ -68,8 +67,7 @@ class TestData:
             "section": ["-c", written(tmp_path, {"data": other})],
             "file in a section": ["-c", written(tmp_path, {"data": "other.yaml"})],
         }
-        fit = written(tmp_path, FIT_YAML, "fit.yaml")
-        config = composed("-c", fit, *more[how])
+        config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), *more[how])
         assert config["data"] == other
         assert config["model"] == FIT_YAML["model"]
 
@@ -84,13 +82,10 @@ class TestData:
         assert composition.corpus == "reviews"
 
     @pytest.mark.parametrize("name", ["reviews", "./reviews", "reviews/"])
-    def test_may_be_a_folder(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_may_be_a_folder(self, here: Path, name: str) -> None:
         """Of the current one, unless a file that comes with attnlight has the name."""
-        monkeypatch.chdir(tmp_path)
         for folder in ("reviews", "imdb"):
-            (tmp_path / folder).mkdir()
+            (here / folder).mkdir()
         composition = compose("fit", [f"--data={name}"], KEYS)
         assert composition.config["data"]["init_args"] == {"path": "reviews"}
         assert composition.corpus == "reviews"
@@ -132,7 +127,7 @@ class TestModel:
 
 
 class TestTrainer:
-    """Point 3: the default lies under everything, and tests stay."""
+    """The default lies under everything, and tests stay."""
 
     def test_naming_the_default_changes_nothing(self) -> None:
         without = compose("fit", [*SST, *PERMUTATION], KEYS)
@@ -142,7 +137,7 @@ class TestTrainer:
         assert composed()["trainer"] == read_config(DEFAULT_TRAINER)["trainer"]
 
     def test_tests_before_a_trainer_of_ones_own_stay(self, tmp_path: Path) -> None:
-        """The command that failed: tests given before a plain `callbacks:` vanished."""
+        """A plain `callbacks:` replaces those of the default alone."""
         plain = {"trainer": {"callbacks": [{"class_path": "lightning.pytorch.callbacks.Timer"}]}}
         file = written(tmp_path, plain)
         assert callbacks(composed(*PERMUTATION, "-c", file)) == ["AttentionPermutation", "Timer"]
@@ -158,7 +153,7 @@ class TestTrainer:
 
 
 class TestFitYaml:
-    """Point 4: what `fit` wrote gives other verbs no tests."""
+    """What `fit` wrote gives other verbs no tests."""
 
     @pytest.mark.parametrize("verb", ["validate", "test", "predict"])
     def test_gives_no_tests(self, tmp_path: Path, verb: str) -> None:
@@ -171,15 +166,15 @@ class TestFitYaml:
         option = "--trainer.callbacks+=attnlight.callbacks.Predictions"
         assert compose(verb, [*fit, option], KEYS).tests
 
-    def test_gives_fit_its_tests(self, tmp_path: Path) -> None:
-        assert compose("fit", ["-c", written(tmp_path, FIT_YAML)], KEYS).tests
-
-    def test_is_told_from_what_test_wrote(self, tmp_path: Path) -> None:
-        assert compose("test", ["-c", written(tmp_path, FIT_YAML | {"verbose": False})], KEYS).tests
+    @pytest.mark.parametrize(("verb", "more"), [("fit", {}), ("test", {"verbose": False})])
+    def test_gives_fit_its_tests_and_is_told_from_what_test_wrote(
+        self, tmp_path: Path, verb: str, more: dict[str, Any]
+    ) -> None:
+        assert compose(verb, ["-c", written(tmp_path, FIT_YAML | more)], KEYS).tests
 
 
 class TestMistakes:
-    """Point 7: full names, and the nearest one where there is none."""
+    """Full names, and the nearest one where there is none."""
 
     @pytest.mark.parametrize(
         ("arguments", "wrong", "nearest"),
@@ -201,34 +196,17 @@ class TestMistakes:
         ],
     )
     def test_are_answered_with_the_nearest(
-        self,
-        arguments: list[str],
-        wrong: str,
-        nearest: str,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, arguments: list[str], wrong: str, nearest: str, here: Path, refused: Refused
     ) -> None:
-        monkeypatch.chdir(tmp_path)
         if arguments[-1].startswith("{"):
             Path("wrong.yaml").write_text(arguments[-1])
             arguments = ["-c", "wrong.yaml"]
         arguments = [word.replace("CONFIGS", str(CONFIGS)) for word in arguments]
-        assert main(["fit", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        assert wrong in error
-        assert f"did you mean '{nearest}'?" in error
-        for internal in (
-            "NestedArg",
-            "Namespace",
-            "Union",
-            "class_path",
-            "subclass",
-            "import path",
-        ):
-            assert internal not in error
-        assert [path.name for path in Path().iterdir()] in ([], ["wrong.yaml"])
+        told = refused(
+            "fit", *arguments, names=(wrong, f"did you mean '{nearest}'?"), leaving=here, alone=True
+        )
+        internal = ("NestedArg", "Namespace", "Union", "class_path", "subclass", "import path")
+        assert not [name for name in internal if name in told]
 
     @pytest.mark.parametrize(
         ("arguments", "nearest"),
@@ -237,20 +215,14 @@ class TestMistakes:
             (["study", "--dry", "a.yaml"], "--dry-run"),
             (["study", f"{CONFIGS}/studies/plnted.yaml"], "planted.yaml"),
             (["report", "--otput", "a", "b"], "--output"),
+            (["test", *SST, "--ckpt_path=bst.ckpt"], "best.ckpt"),
         ],
     )
     def test_in_other_verbs(
-        self, arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+        self, arguments: list[str], nearest: str, here: Path, refused: Refused
     ) -> None:
-        assert main(arguments) == 2
-        assert f"did you mean '{nearest}'?" in capsys.readouterr().err
-
-    def test_in_the_name_of_a_checkpoint(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        (tmp_path / "best.ckpt").write_bytes(b"")
-        assert main(["test", *SST, f"--ckpt_path={tmp_path}/bst.ckpt"]) == 2
-        assert "did you mean 'best.ckpt'?" in capsys.readouterr().err
+        (here / "best.ckpt").write_bytes(b"")
+        refused(*arguments, names=[f"did you mean '{nearest}'?"])
 
     def test_an_option_without_its_value(self) -> None:
         with pytest.raises(InputError, match="--data"):

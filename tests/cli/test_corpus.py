@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from tests.commands import CONFIGS, CPU, QUIET
+from tests.commands import CONFIGS, CPU, QUIET, Refused
 from tests.data.local import write_corpus
 
 MODEL = ["--model", f"{CONFIGS}/models/bilstm_additive.yaml"]
@@ -55,38 +55,34 @@ def command(verb: str, *more: str, **options: Any) -> list[str]:
 )
 def test_a_corpus_that_cannot_be_used_stops_fit_before_all_else(
     here: Path,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
     options: dict[str, Any],
     words: list[str],
 ) -> None:
     monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
     before = sorted(here.iterdir())
-    assert main(command("fit", **options)) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert all(word in said for word in words), said
+    said = refused(*command("fit", **options), names=words)
     assert said.count("Given value") + said.count("given value") <= 1
     assert set(here.iterdir()) - {here / "cache", here / "corpus.yaml"} == set(before)
 
 
-def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(here: Path) -> None:
-    run = here / "checkpoints" / "mine" / "first"
+def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(
+    here: Path, refused: Refused
+) -> None:
+    run = here / "checkpoints/mine/first"
     run.mkdir(parents=True)
     (run / "best.ckpt").write_bytes(b"weights")
-    assert main(command("fit", "--overwrite", path="halved")) == 2
-    assert (run / "best.ckpt").read_bytes() == b"weights"
+    refused(*command("fit", "--overwrite", path="halved"), leaving=run)
 
 
 def test_test_without_a_test_split_names_the_option(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(command("fit", "--trainer.max_epochs=1", path="corpus", test=None)) == 0
-    run = here / "checkpoints" / "mine" / "first"
-    before = sorted(run.rglob("*"))
+    short = ("--trainer.max_epochs=1", "--trainer.logger=false")
+    assert main(command("fit", *short, path="corpus", test=None)) == 0
+    run = here / "checkpoints/mine/first"
     monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
     test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test=None)
-    assert (
-        main([word for word in test if word not in ("--experiment", "mine", "--run", "first")]) == 2
-    )
-    assert "test_fraction" in capsys.readouterr().err
-    assert sorted(run.rglob("*")) == before
+    test = [word for word in test if word not in ("--experiment", "mine", "--run", "first")]
+    refused(*test, names=["test_fraction"], leaving=run)

@@ -51,15 +51,12 @@ def test_sigterm_ends_the_command_under_way_and_the_demo(
 
 
 @pytest.mark.slow
-def test_no_line_of_its_card_is_unmeasured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_line_of_its_card_is_unmeasured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On few texts, by a BiLSTM, of whose kind nothing is calibrated."""
-    monkeypatch.chdir(tmp_path)
     few = ["--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
     for command, options in zip(COMMANDS[:2], ([*SMALL, *TINY, *few], few[1:]), strict=True):
         assert program([*command.split(), *options]) == 0
-    answers = [line.answer for line in verdict_of(tmp_path / RUN).lines]
+    answers = [line.answer for line in verdict_of(here / RUN).lines]
     assert answers.count("not calibrated for this kind of model") == 1
     assert "not measured" not in answers
     assert "Not measured" not in capsys.readouterr().out

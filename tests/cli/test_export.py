@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnlight.__main__ import main
 from attnlight.records import ShardWriter, list_column, merge_shards
 from attnlight.records.parquet import read_table
-from tests.commands import CPU, QUIET, Refused, experiment
+from tests.commands import CPU, QUIET, Printed, Refused, experiment
 from tests.data.local import write_corpus
 
 SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
@@ -86,10 +86,9 @@ def test_the_default_share_is_that_of_the_marked_items(tmp_path: Path) -> None:
         assert chosen == np.ceil(share * size), key
 
 
-def test_every_method_has_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_method_has_a_file(tmp_path: Path, printed: Printed) -> None:
     run = write_run(tmp_path)
-    assert main(["export", str(run)]) == 0
-    said = capsys.readouterr().out.splitlines()
+    said = printed("export", str(run)).splitlines()
     files = [run / f"export/test-{name}.jsonl" for name in ("gradient", "random")]
     assert said == [f"{file}: 4 texts" for file in files]
     assert lines(files[0]) != lines(files[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from attnlight.cli.processes import RANK_ZERO
 from attnlight.cli.resuming import require_same_batches
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionTask
-from tests.commands import CONFIGS, Refused, attnlight_on_two, on_ranks, without_figures
+from tests.commands import CONFIGS, Printed, Refused, attnlight_on_two, on_ranks, without_figures
 from tests.test_mistakes import FIT, corpus, described
 
 RUN = "checkpoints/new/r"
@@ -34,8 +34,7 @@ PATIENCE = [f"--trainer.callbacks+={EARLY}", "--trainer.callbacks.monitor=val/lo
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A corpus, and a run of one epoch on it."""
     world = tmp_path_factory.mktemp("world")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(world)
+    with chdir(world):
         corpus(world / "corpus")
         described(world / "corpus.yaml", f"{world}/corpus")
         assert main([*FIT, "--run=r"]) == 0
@@ -263,15 +262,12 @@ class TestTwoCheckpoints:
         monkeypatch.chdir(shutil.copytree(measured, tmp_path / "copy"))
         return tmp_path / "copy" / RUN
 
-    def test_of_two_names(
-        self, tested: Path, capsys: pytest.CaptureFixture[str], refused: Refused
-    ) -> None:
+    def test_of_two_names(self, tested: Path, printed: Printed, refused: Refused) -> None:
         last = ["test", RUN, "-c", "erasure.yaml", "--ckpt_path=last"]
         names = ("predictions.parquet", "best.ckpt, now last.ckpt", "--overwrite")
         refused(*last, names=names, leaving=tested)
-        assert main([*last, "--overwrite"]) == 0
         both = "predictions.parquet and .*single_erasure.parquet are of two checkpoints, best.ckpt"
-        assert re.search(f"No verdict: .*{both}", capsys.readouterr().out)
+        assert re.search(f"No verdict: .*{both}", printed(*last, "--overwrite"))
         assert re.search(both, refused("report", RUN))
 
     def test_of_an_earlier_version(self, tested: Path, refused: Refused) -> None:

@@ -10,11 +10,12 @@ import attnlight.__main__ as program
 from attnlight.__main__ import main
 from attnlight.cli.shorthand import expand
 from attnlight.storage.shipped import CONFIGS
-from tests.commands import CPU, QUIET, TWO, attnlight, attnlight_here
+from tests.commands import CPU, QUIET, TWO, Refused, attnlight, attnlight_here
 
 SST = f"--config={CONFIGS}/experiments/sst_bilstm.yaml"
 CHEAP, ALL = (f"--config={CONFIGS}/tests/{name}.yaml" for name in ("cheap", "all"))
 IMDB, MODEL = f"--data={CONFIGS}/data/imdb.yaml", f"--model={CONFIGS}/models/bilstm_additive.yaml"
+LONG = [f"-c={CONFIGS}/{name}.yaml" for name in ("experiments/planted_bilstm", "tests/cheap")]
 SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=16"]
 SMALL += ["--trainer.max_epochs=1", "--trainer.logger=false", *QUIET]
 
@@ -60,13 +61,10 @@ class TestFit:
         long = expand(["fit", "sst_bilstm", "--tests", "cheap", "--run", "r", "--data", "imdb"])
         assert expand(long) == long
 
-    def test_a_file_of_that_path_comes_first(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "imdb").mkdir()  # a corpus's texts, not its configuration
+    def test_a_file_of_that_path_comes_first(self, here: Path) -> None:
+        (here / "imdb").mkdir()  # a corpus's texts, not its configuration
         assert expand(["fit", "--data", "imdb"]) == ["fit", IMDB]
-        (tmp_path / "sst_bilstm").touch()
+        (here / "sst_bilstm").touch()
         assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=sst_bilstm"]
 
     @pytest.mark.parametrize(
@@ -85,23 +83,15 @@ class TestFit:
             ("test sst_bilstm", "no trained run sst_bilstm: it has no fit.yaml"),
         ],
     )
-    def test_refuses(
-        self, arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(arguments.split()) == 2
-        error = capsys.readouterr().err
-        assert sentence in error
-        assert error.count("\n") == 1
+    def test_refuses(self, arguments: str, sentence: str, refused: Refused) -> None:
+        refused(*arguments.split(), names=[sentence], alone=True)
 
     def test_has_the_folder_of_the_long_command_line(
-        self, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, run: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
     ) -> None:
         monkeypatch.chdir(run.parents[2])
-        files = ("experiments/planted_bilstm", "tests/cheap")
-        long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
-        assert main(["fit", *long, *SMALL, *CPU]) == 2
         folder = run.relative_to(run.parents[2])
-        assert f"{folder} already contains this run, finished" in capsys.readouterr().err
+        refused("fit", *LONG, *SMALL, *CPU, names=[f"{folder} already contains this run, finished"])
 
 
 class TestEvaluation:
@@ -122,27 +112,12 @@ class TestEvaluation:
         long = expand(["test", str(run), "--ckpt_path", given])
         assert long[-1] == f"--ckpt_path={run / chosen if chosen else given}"
 
-    def test_every_verb_takes_a_run(self, run: Path) -> None:
-        folder = run.parents[2]
-        relative = str(run.relative_to(folder))
-        attnlight_here("test", f"{relative}/", "--tests", "single_erasure", cwd=folder)
-        attnlight_here("validate", relative, cwd=folder)
-        attnlight_here("predict", relative, cwd=folder)
-        assert (run / "records/test/single_erasure.parquet").is_file()
-        assert list(run.glob("predictions*.parquet"))
-
-    def test_a_run_without_its_checkpoint(
-        self, tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]
+    def test_a_run_without_its_checkpoint_and_a_mistyped_one(
+        self, tmp_path: Path, run: Path, refused: Refused
     ) -> None:
-        begun = tmp_path / "begun"
-        begun.mkdir()
-        (begun / "fit.yaml").write_bytes((run / "fit.yaml").read_bytes())
-        assert main(["test", str(begun)]) == 2
-        assert f"there is no checkpoint {begun}/best.ckpt" in capsys.readouterr().err
-
-    def test_a_mistyped_run(self, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["test", f"{run}x/"]) == 2
-        assert f"did you mean {run.name!r}?" in capsys.readouterr().err
+        (tmp_path / "fit.yaml").write_bytes((run / "fit.yaml").read_bytes())
+        refused("test", str(tmp_path), names=[f"there is no checkpoint {tmp_path}/best.ckpt"])
+        refused("test", f"{run}x/", names=[f"did you mean {run.name!r}?"])
 
 
 def test_the_arguments_of_the_process_become_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +154,5 @@ def test_ranks_are_started_with_the_long_command_line(tmp_path: Path) -> None:
     assert first == second
     assert first["arguments"][:3] == ["fit", SST.replace("sst", "planted"), CHEAP]
     assert (tmp_path / first["folder"] / "best.ckpt").is_file()
-    files = ("experiments/planted_bilstm", "tests/cheap")
-    long = [word for name in files for word in ("-c", f"{CONFIGS}/{name}.yaml")]
-    refused = attnlight("fit", *long, *options, cwd=tmp_path, status=2)
-    assert f"{first['folder']} already contains this run, finished" in refused
+    told = attnlight("fit", *LONG, *options, cwd=tmp_path, status=2)
+    assert f"{first['folder']} already contains this run, finished" in told

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attnlight.__main__ import main
 from attnlight.cli.vectors import parser
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.models import read_vectors
-from tests.benchmarks.processes import modules_after
+from tests.commands import Printed, Refused
 from tests.data.local import write_corpus
 
 needs_gensim = pytest.mark.skipif(
@@ -35,28 +34,20 @@ def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool
 
 
 @pytest.fixture
-def corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def corpora(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options that name two corpora, of words both in one and in both."""
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    first = corpus_file(tmp_path, "first", ["A good film!", "Good, <br /> bad"], markup=True,
-                        splitting="words")  # fmt: skip
-    second = corpus_file(tmp_path, "second", ["bad plot", "plot ."])
+    texts = ["A good film!", "Good, <br /> bad"]
+    first = corpus_file(here, "first", texts, markup=True, splitting="words")
+    second = corpus_file(here, "second", ["bad plot", "plot ."])
     return ["-c", str(first), "--config", str(second)]
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["vectors", *arguments]) == 2
-    return capsys.readouterr().err.splitlines()[-1]
-
-
 @needs_gensim
-def test_words_of_several_corpora_share_a_file(
-    corpora: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["vectors", *corpora, "--output=vectors/both.vec", *FEW]) == 0
-    assert capsys.readouterr().out == "vectors/both.vec: 3 words, size 4\n"
-    lines = (tmp_path / "vectors/both.vec").read_text().splitlines()
+def test_words_of_several_corpora_share_a_file(corpora: list[str], printed: Printed) -> None:
+    said = printed("vectors", *corpora, "--output=vectors/both.vec", *FEW)
+    assert said == "vectors/both.vec: 3 words, size 4\n"
+    lines = Path("vectors/both.vec").read_text().splitlines()
     assert lines[0] == "3 4"
     # "good" stands four times in the first corpus, "a" and "film" once. The second corpus has no
     # "good" in its training texts, and so none in its vocabulary.
@@ -73,9 +64,9 @@ class TestBadInput:
         yield
         assert not list(tmp_path.rglob("*x.vec*"))
 
-    def test_no_such_corpus(self, capsys: pytest.CaptureFixture[str]) -> None:
-        said = refused(capsys, "-c", "nowhere.yaml", "--output=x.vec")
-        assert "there is no file nowhere.yaml; -c names a corpus, as in configs/data" in said
+    def test_no_such_corpus(self, refused: Refused) -> None:
+        told = "there is no file nowhere.yaml; -c names a corpus, as in configs/data"
+        refused("vectors", "-c", "nowhere.yaml", "--output=x.vec", names=[told])
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -86,13 +77,10 @@ class TestBadInput:
             ("a: [", "parsing"),
         ],
     )
-    def test_a_file_of_something_else(
-        self, capsys: pytest.CaptureFixture[str], text: str, words: str
-    ) -> None:
+    def test_a_file_of_something_else(self, refused: Refused, text: str, words: str) -> None:
         Path("other.yaml").write_text(text)
-        said = refused(capsys, "-c", "other.yaml", "--output=x.vec")
-        assert said.startswith("attnlight: other.yaml does not describe a corpus: ")
-        assert words in said
+        told = "attnlight: other.yaml does not describe a corpus: "
+        refused("vectors", "-c", "other.yaml", "--output=x.vec", names=(told, words))
 
     @pytest.mark.parametrize(
         ("options", "told"),
@@ -103,30 +91,20 @@ class TestBadInput:
         ],
     )
     def test_options_that_cannot_be_met(
-        self, corpora: list[str], capsys: pytest.CaptureFixture[str], options: list[str], told: str
+        self, corpora: list[str], refused: Refused, options: list[str], told: str
     ) -> None:
         Path("file").touch()
-        assert told in refused(capsys, *corpora, *options)
+        refused("vectors", *corpora, *options, names=[told])
 
     def test_without_gensim(
-        self,
-        corpora: list[str],
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
+        self, corpora: list[str], refused: Refused, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "gensim", None)
-        said = refused(capsys, *corpora, "--output=x.vec")
-        assert said == (
-            "attnlight: training word vectors needs gensim: pip install attnlight[vectors]."
-        )
+        told = "attnlight: training word vectors needs gensim: pip install attnlight[vectors]."
+        assert refused("vectors", *corpora, "--output=x.vec") == told
 
 
 def test_defaults_are_those_of_the_settings() -> None:
     options = vars(parser().parse_args(["-c", "a.yaml", "--output", "b.vec"]))
     settings = {name: value for name, value in options.items() if name not in ("configs", "output")}
     assert Word2VecSettings(**settings) == Word2VecSettings()
-
-
-@pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["vectors", "--help"]])
-def test_help_imports_nothing_heavy(words: list[str]) -> None:
-    assert not modules_after(*words) & {"torch", "lightning", "gensim", "datasets"}

@@ -1,6 +1,7 @@
 """best.ckpt contains weights and what they need, last.ckpt all that training resumes from."""
 
 import re
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from attnlight.__main__ import main
 from attnlight.reference import read_base
 from attnlight.studies.selection import chosen_epoch
-from tests.commands import CPU, QUIET, experiment
+from tests.commands import CPU, QUIET, Refused, experiment
 
 USABLE = {"attnlight", "hyper_parameters", "hparams_name", "state_dict", "epoch", "global_step"}
 USABLE |= {"pytorch-lightning_version"}
@@ -23,8 +24,7 @@ SMALL += ["--trainer.max_epochs=2", "--trainer.logger=false", *CPU, *QUIET]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a base and of an adversary of it."""
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with chdir(folder):
         for name in ("bilstm", "adversarial"):
             options = ["--model.base=e/bilstm/best.ckpt"] if name == "adversarial" else []
             place = ["--root=.", "--experiment=e", f"--run={name}"]
@@ -67,16 +67,10 @@ def test_a_base_is_the_same_with_and_without_its_optimizer(runs: Path, tmp_path:
 
 
 @pytest.mark.parametrize("given", ["best", "path", "other run"])
-def test_training_does_not_resume_from_weights(
-    runs: Path, given: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+def test_training_does_not_resume_from_weights(runs: Path, given: str, refused: Refused) -> None:
     path = "best" if given == "best" else str(runs / "bilstm/best.ckpt")
     run = "new" if given == "other run" else "bilstm"
     place = [f"--root={runs.parent}", "--experiment=e", f"--run={run}", f"--ckpt_path={path}"]
-    assert main(["fit", *experiment("planted_bilstm"), *SMALL, *place]) == 2
-    message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert re.fullmatch(
-        r"attnlight: \S*bilstm/best\.ckpt contains weights .* give --ckpt_path last\.", message
-    )
-    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+    message = refused("fit", *experiment("planted_bilstm"), *SMALL, *place, leaving=runs)
+    told = r"attnlight: \S*bilstm/best\.ckpt contains weights .* give --ckpt_path last\."
+    assert re.fullmatch(told, message)

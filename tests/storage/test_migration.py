@@ -10,7 +10,6 @@ import pytest
 import torch
 import yaml
 
-from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.problems import problem_of_task
 from attnlight.storage import migration
@@ -18,38 +17,24 @@ from attnlight.storage.checkpoint_file import read_checkpoint
 from attnlight.storage.migration import require_migrated
 from attnlight.tasks import AttentionClassifier, ChunkTagger, SeedVariant
 from tests.bases import Planted, save_base
-from tests.commands import ROOT
+from tests.commands import ROOT, Refused
 from tests.kept import archived
 from tests.report.fake import write_run
 
-TASKS, CALLBACKS = "attnlight.tasks", "attnlight.callbacks"
+
+def described(kind: str, **options: Any) -> dict[str, Any]:
+    return {"class_path": f"attnlight.{kind}", "init_args": options}
+
+
+UNGROUPED = {"encoder": "cnn", "optimizer": "adam", "learning_rate": 0.001}
+TESTS = [described("callbacks.Predictions"), described("callbacks.SingleErasure", compat=True)]
 FORMER: dict[str, dict[str, Any]] = {
-    "options without groups": {
-        "model": {
-            "class_path": f"{TASKS}.AttentionClassifier",
-            "init_args": {"encoder": "cnn", "optimizer": "adam", "learning_rate": 0.001},
-        }
-    },
-    "options of a variant": {
-        "model": {"class_path": f"{TASKS}.GuidedMLP", "init_args": {"training": None}}
-    },
-    "frozen embeddings": {
-        "model": {"init_args": {"net": {"encoder": "cnn", "freeze_embeddings": True}}}
-    },
-    "a released loss": {
-        "model": {"class_path": f"{TASKS}.AdversarialVariant", "init_args": {"compat": False}}
-    },
-    "a corpus": {
-        "data": {"class_path": "attnlight.datamodules.BabiStories", "init_args": {"compat": True}}
-    },
-    "a test": {
-        "trainer": {
-            "callbacks": [
-                {"class_path": f"{CALLBACKS}.Predictions"},
-                {"class_path": f"{CALLBACKS}.SingleErasure", "init_args": {"compat": True}},
-            ]
-        }
-    },
+    "options without groups": {"model": described("tasks.AttentionClassifier", **UNGROUPED)},
+    "options of a variant": {"model": described("tasks.GuidedMLP", training=None)},
+    "frozen embeddings": {"model": {"init_args": {"net": {"freeze_embeddings": True}}}},
+    "a released loss": {"model": described("tasks.AdversarialVariant", compat=False)},
+    "a corpus": {"data": described("datamodules.BabiStories", compat=True)},
+    "a test": {"trainer": {"callbacks": TESTS}},
 }
 SCRIPT = rf"was written before version 0\.1\.0 .* docs/migrate\.py of commit {migration._COMMIT}\."
 
@@ -75,15 +60,13 @@ def test_ones_own_classes_keep_their_options(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("verb", ["report", "test", "fit"])
-def test_verbs_refuse_a_run(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_refuse_a_run(verb: str, tmp_path: Path, refused: Refused) -> None:
     folder = write_run(tmp_path / "e/r", epochs=())
     config = yaml.safe_load((folder / "fit.yaml").read_text())
     config["model"] = FORMER["options without groups"]["model"]
     (folder / "fit.yaml").write_text(yaml.safe_dump(config))
     named = [str(folder)] if verb == "report" else ["-c", str(folder / "fit.yaml")]
-    assert main([verb, *named]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(rf"fit\.yaml {SCRIPT}", line)
+    assert re.search(rf"fit\.yaml {SCRIPT}", refused(verb, *named, alone=True))
 
 
 def test_checkpoints(tmp_path: Path) -> None:
@@ -102,29 +85,25 @@ def test_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"problem": None}, {"best": {"compat": {"lambda": 1}}}])
-def test_studies(
-    change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_studies(change: dict[str, Any], tmp_path: Path, refused: Refused) -> None:
     kept = archived() / "studies/minilm_last/study.json"
     content = json.loads(kept.read_text()) | change
     content = {name: value for name, value in content.items() if value is not None}
     (tmp_path / "study.json").write_text(json.dumps(content))
-    assert main(["report", str(tmp_path)]) == 2
-    assert re.search(rf"study\.json {SCRIPT}", capsys.readouterr().err)
+    assert re.search(rf"study\.json {SCRIPT}", refused("report", str(tmp_path)))
 
 
 def test_the_commit_has_the_script() -> None:
-    def git(*words: str) -> int:
-        return subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, check=False
-        ).returncode
+    def git(words: str) -> bool:
+        command = ["git", *words.split()]
+        return not subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
 
-    if git("cat-file", "-e", migration._COMMIT) != 0:
+    if not git(f"cat-file -e {migration._COMMIT}"):
         pytest.skip("no clone of the whole history")
-    assert git("cat-file", "-e", f"{migration._COMMIT}:docs/migrate.py") == 0
-    assert git("merge-base", "--is-ancestor", migration._COMMIT, "HEAD") == 0
+    assert git(f"cat-file -e {migration._COMMIT}:docs/migrate.py")
+    assert git(f"merge-base --is-ancestor {migration._COMMIT} HEAD")
 
 
 def test_problems_of_tasks_are_those_of_their_classes() -> None:
     for kind in (AttentionClassifier, ChunkTagger, SeedVariant):
-        assert problem_of_task(f"{TASKS}.{kind.__name__}") == kind.problem_name
+        assert problem_of_task(f"attnlight.tasks.{kind.__name__}") == kind.problem_name

@@ -15,7 +15,6 @@ import torch
 import yaml
 
 import attnlight
-from attnlight.__main__ import main
 from attnlight.cli.composition import compose
 from attnlight.errors import InputError
 from attnlight.storage.checkpoint_file import read_checkpoint
@@ -23,6 +22,7 @@ from attnlight.storage.shipped import CONFIGS, TRAINED, find_config, find_traine
 from attnlight.studies.estimate import Estimate
 from attnlight.studies.plan import digests, plan
 from attnlight.studies.spec import Study, read_studies
+from tests.commands import Printed, Refused
 
 EXPERIMENT = {"model": "bilstm_additive", "data": "planted", "trainer": {"max_epochs": 2}}
 KEYS = {"model", "data", "trainer.max_epochs"}
@@ -42,31 +42,24 @@ def hashes(study: Study) -> dict[str, str]:
     return digests(study, plan(study))
 
 
-class TestFindConfig:
-    def test_every_file_has_a_name(self) -> None:
-        files = {path for path in CONFIGS.rglob("*") if path.suffix == ".yaml"}
-        shipped = shipped_configs()
-        assert set(shipped.values()) == files
-        assert list(shipped) == sorted(shipped)
-        assert shipped["tests/cheap"] == CONFIGS / "tests/cheap.yaml"
-        for name, path in shipped.items():
-            assert find_config(name, "experiments") == str(path)
+def test_every_file_has_a_name_which_the_verb_lists(printed: Printed) -> None:
+    shipped = shipped_configs()
+    assert set(shipped.values()) == {path for path in CONFIGS.rglob("*") if path.suffix == ".yaml"}
+    assert list(shipped) == sorted(shipped)
+    assert shipped["tests/cheap"] == CONFIGS / "tests/cheap.yaml"
+    for name, path in shipped.items():
+        assert find_config(name, "experiments") == str(path)
+    assert printed("configs").splitlines() == list(shipped)
 
 
 class TestVerb:
-    def test_lists(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["configs"]) == 0
-        assert capsys.readouterr().out.splitlines() == list(shipped_configs())
-
     @pytest.mark.parametrize("name", ["sst_bilstm", "experiments/sst_bilstm"])
-    def test_prints(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_prints(self, name: str, printed: Printed) -> None:
         path = CONFIGS / "experiments/sst_bilstm.yaml"
-        assert main(["configs", name]) == 0
-        assert capsys.readouterr().out == f"# {path}\n{path.read_text()}"
+        assert printed("configs", name) == f"# {path}\n{path.read_text()}"
 
-    def test_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["configs", "sst_bilstn"]) == 2
-        assert "'sst_bilstn' (did you mean 'sst_bilstm'?)" in capsys.readouterr().err
+    def test_names_the_nearest(self, refused: Refused) -> None:
+        refused("configs", "sst_bilstn", names=["'sst_bilstn' (did you mean 'sst_bilstm'?)"])
 
 
 class TestExperimentFile:
@@ -114,17 +107,13 @@ class TestStudyFile:
             read_studies(path)
 
     def test_the_verb_takes_a_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, here: Path, monkeypatch: pytest.MonkeyPatch, printed: Printed, refused: Refused
     ) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "planted").mkdir()
+        (here / "planted").mkdir()
         monkeypatch.setattr("attnlight.studies.cli.estimate", lambda *_: Estimate({}))
-        assert main(["study", "planted", "--dry-run"]) == 0
-        short = capsys.readouterr().out
-        assert main(["study", str(CONFIGS / "studies/planted.yaml"), "--dry-run"]) == 0
-        assert short == capsys.readouterr().out
-        assert main(["study", "plantd", "--dry-run"]) == 2
-        assert "did you mean 'planted'?" in capsys.readouterr().err
+        long = printed("study", str(CONFIGS / "studies/planted.yaml"), "--dry-run")
+        assert printed("study", "planted", "--dry-run") == long
+        refused("study", "plantd", "--dry-run", names=["did you mean 'planted'?"])
         (named,) = read_studies(Path("planted"))
         (given,) = read_studies(CONFIGS / "studies/planted.yaml")
         assert hashes(named) == hashes(given)
@@ -133,22 +122,15 @@ class TestStudyFile:
 class TestTrainedModels:
     FOLDER = TRAINED / "sst"
 
-    def test_a_path_comes_before_a_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
+    def test_a_path_comes_before_a_name(self, here: Path) -> None:
         assert find_trained("sst") == self.FOLDER
-        (tmp_path / "sst").mkdir()
+        (here / "sst").mkdir()
         assert find_trained("sst") == Path("sst")
 
     @pytest.mark.parametrize("name", ["sts", "sst/best.ckpt", "SST"])
-    def test_an_unknown_name_is_one_sentence(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(
-            InputError, match=r"no run or checkpoint .* come with attnlight are sst"
-        ):
+    def test_an_unknown_name_is_one_sentence(self, name: str, here: Path) -> None:
+        told = r"no run or checkpoint .* come with attnlight are sst"
+        with pytest.raises(InputError, match=told):
             attnlight.load(name)
 
     def test_its_verdict_is_of_its_checkpoint(self) -> None:
@@ -202,15 +184,9 @@ class TestTrainedModels:
             "print(used.ru_utime + used.ru_stime)\n"
         )
         environment = os.environ | {"PYTHONPATH": str(CONFIGS.parents[1]), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        first, *_, heavy, seconds = done.stdout.splitlines()
+        command = [sys.executable, "-c", script]
+        printed = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+        first, *_, heavy, seconds = printed.splitlines()
         assert first.startswith("Prediction: positive (positive 1.000")
         assert heavy == "[]"
         assert float(seconds) < 4
