@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from attnlight.data.dataset import TAGS, TokenDataset, rewrite_split
-from attnlight.data.digests import digests
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import share_counts
 from attnlight.functional.ranking import first_items, ranking
@@ -58,8 +58,10 @@ class RemovedWords:
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines what is removed, as plain JSON."""
-        files = digests(Path(self.scores), filter(Path.is_file, map(self.path, STAGES)))
-        return asdict(self) | {"scores": list(files.values())}
+        name, files = SCORES + self.method, filter(Path.is_file, map(self.path, STAGES))
+        texts = chain.from_iterable(read_record(f, [name]).columns.get(name, ()) for f in files)
+        digest = hashlib.sha256(b"".join(scores.tobytes() for scores in texts)).hexdigest()
+        return asdict(self) | {"scores": digest}
 
     def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> list[NDArray[np.floating]]:
         """Scores of the words of each text of a split, by which they are ranked.

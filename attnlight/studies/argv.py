@@ -103,6 +103,7 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
             *(option for option in run.options if option.startswith("--trainer.callbacks+=")),
             f"--trainer.callbacks+={json.dumps(attached)}",
             *(["--data.predict_split=train"] if stage == "predict-train" else []),
+            *(["--overwrite"] if run.scored else []),  # of scores by fewer methods
             f"--ckpt_path={run_folder / BEST}",
         ]
         for stage, tests in splits.items()

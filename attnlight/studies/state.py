@@ -97,9 +97,10 @@ class StudyFolder:
         Raises:
             InputError: The checkpoint, from which the epoch is read, cannot be read.
         """
-        if stage == "val" and stage not in evaluations(self.study, self.runs[run])[0]:
-            name = f"{name}-{chosen_epoch(self.path / run / BEST)}"
-        return self.path / run / "records" / stage / f"{name}.parquet"
+        path = self.path / run / "records" / stage / f"{name}.parquet"
+        if stage == "val" and not (self.study.setup.several_instances or path.is_file()):
+            path = path.with_stem(f"{name}-{chosen_epoch(self.path / run / BEST)}")
+        return path
 
     def setting(self, run: str, part: str, option: str) -> Any:  # noqa: ANN401
         """An option of `model` or `data` in a run's `fit.yaml`, None if it is missing.

@@ -72,7 +72,7 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
 
 
 def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # noqa: ANN401
-    """A path, or a tuple of distinct numbers, words or paths."""
+    """A path or another single value, or a tuple of distinct numbers, words or paths."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--value", type=kind)
     try:
@@ -91,7 +91,7 @@ def _read_list(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     if kind == Weights:
         return tuple(sorted(values))
     if kind not in (Path, tuple[Path, ...]):
-        return values
+        return value
     shipped = "experiments" if kind is Path else "tests"
     found = [folder / find_config(str(path), shipped, folder, place) for path in values]
     paths = tuple(Path(os.path.normpath(path)) for path in found)
