@@ -94,7 +94,7 @@ def test_equals_a_loop_over_texts_and_sets(
         keep_opposing=keep_opposing,
         resamples=RESAMPLES,
     )
-    test._words = word_sampler()
+    test.word_sampler = word_sampler() if replacement == "resample" else None
     found, of_tokens = columns_of(test, model, batch), "tagger" in scene
     number, moved, fewer = 0, 0.0, 0
     for text in range(len(batch)):
