@@ -333,15 +333,6 @@ class HasEncoding(Protocol):
 
 
 @runtime_checkable
-class HasTokenCounts(Protocol):
-    """A dataset that counts the tokens of its texts."""
-
-    def token_counts(self, size: int) -> Any:  # noqa: ANN401
-        """How often each of `size` ids occurs, an array."""
-        ...
-
-
-@runtime_checkable
 class HasWords(Protocol):
     """A dataset that gives the words of its texts."""
 

@@ -34,9 +34,8 @@ class Attribution(ABC):
         name: Name in configurations.
         signed: Whether scores have a sign unless they are given by size.
         explains: What the scores explain.
-        resamples_words: Whether it replaces words by those of a corpus.
         split: The split whose texts are explained, which tests set; None: not known.
-        word_sampler: The words of the corpus, which tests set where it `resamples_words`.
+        word_sampler: The words that `replacement: resample` draws, which tests set.
     """
 
     name: ClassVar[str]
@@ -52,7 +51,6 @@ class Attribution(ABC):
 
     def __post_init__(self) -> None:
         self.split: Any = None
-        self.resamples_words = False
         self.word_sampler: WordSampler | None = None
         self.label = self.label or self.name + "_by_size" * self.by_size
 

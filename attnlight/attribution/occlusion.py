@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.data.word_sampler import draw_replacements
-from attnlight.errors import require_at_least
+from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, left_out_logits
@@ -30,8 +29,8 @@ class Occlusion(Attribution):
     Args:
         replacement: What replaces the item: an unknown word, padding, the zero vector (each stays in
             the mask, without features of the removed word), or nothing: `delete` shortens the text.
-            `resample` replaces each token of the item by words that the corpus has in its place
-            (`WordSampler`), and takes the mean of the log odds over these draws.
+            `resample` replaces each of its tokens by words of the corpus (`WordSampler`), and takes
+            the mean of the log odds over draws.
         budget: Tokens encoded at once; None: chosen by device. It changes no result.
         resamples: Draws of `resample`, each of which costs as much as `unk`.
         seed: Seed of these draws.
@@ -48,13 +47,14 @@ class Occlusion(Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(1, budget=self.budget, resamples=self.resamples)
-        self.resamples_words = self.replacement == "resample"
 
     @override
     @torch.no_grad()
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
+        if self.replacement == "resample" and self.word_sampler is None:
+            raise InputError("occlusion: replacement resample is for tests, which know its words.")
         if self.replacement == "delete":
             odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
         else:
@@ -75,9 +75,9 @@ class Occlusion(Attribution):
             items = items.index_copy(0, text, output.mask[rows, :size])
             first = torch.searchsorted(text, torch.arange(len(part), device=text.device))
             chunks = torch.split(items.nonzero(), max(1, tokens // max(part.mask[:1].numel(), 1)))
-            kinds = draw_replacements(
-                self.replacement, self.word_sampler, part, self.resamples, self.seed
-            )
+            kinds: Any = [self.replacement]
+            if self.word_sampler is not None:
+                kinds = self.word_sampler.draw(part, self.resamples, self.seed)
             for kind in kinds:
                 replaced = replaced_embeddings(model, part, kind)
                 for chosen_items in chunks:

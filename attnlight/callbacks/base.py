@@ -27,6 +27,7 @@ from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCal
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import broken_rows, validate_output
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.word_sampler import WordSampler
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -65,6 +66,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
     Attributes:
         methods: Attribution methods that a subclass compares, by label.
+        word_sampler: The words that `replacement: resample` draws, of a test that has it.
     """
 
     # Name of the test's records and curves: the class name in snake case.
@@ -90,6 +92,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.seed = seed
         self.figures = figures
         self.methods: dict[str, Attribution] = {}
+        self.word_sampler: WordSampler | None = None
         self._classes: list[str] = []
         self._unmeasured, self._said = "", False
         self.save_hyperparameters(logger=False)
@@ -201,8 +204,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         )
         for method in self.methods.values():
             method.split = around.dataset
-            if method.resamples_words:
-                method.word_sampler = around.word_sampler
+        for part in (self, *self.methods.values()):
+            if getattr(part, "replacement", None) == "resample":
+                part.word_sampler = around.word_sampler
 
     def record(self, batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> None:
         """Measure a batch, and record the rows of the chosen texts."""

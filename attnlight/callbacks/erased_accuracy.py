@@ -12,8 +12,6 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.predictions import row_labels
-from attnlight.callbacks.surroundings import Surroundings
-from attnlight.data.word_sampler import WordSampler, draw_replacements
 from attnlight.errors import InputError
 from attnlight.functional.ranking import first_items, random_rankings
 from attnlight.functional.readout.instances import other_items
@@ -24,18 +22,16 @@ from attnlight.probing.subsets import Replacement, subset_logits
 class ErasedAccuracy(InterpretabilityTest):
     """Accuracy on complete texts, and with random items erased.
 
-    `correct` is whether the prediction is the label, `correct_<share>` the same, in per cent of the
-    items, after that share of them is erased: rounded down, and never the last one. All sets of a
-    size are equally likely, and of a draw a larger share contains a smaller one. Where rows are tokens
-    (a tagger), a row's own token always remains. Undefined without a label. `length` is the number of
-    items.
+    `correct` is whether the prediction is the label, `correct_<per cent>` the same after that share of
+    the items is erased, rounded down and never all. All sets of a size are equally likely; larger
+    shares of a draw contain smaller ones. The own token of a row of a tagger remains. Undefined without
+    a label.
 
     Args:
         shares: Shares of the items, whole per cent from 0.01 to 0.99.
-        replacement: What becomes of erased items, as in `Faithfulness`: `delete`, `unk`, `pad` or
-            `resample`.
-        draws: Random orders in which items are erased; the columns are means over them.
-        resamples: Draws of words of `resample`, over which they are means too.
+        replacement: What becomes of erased items, as in `Faithfulness`.
+        draws: Random orders of the items; columns are means over them.
+        resamples: Draws of `resample`; columns are means over them too.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
@@ -51,45 +47,38 @@ class ErasedAccuracy(InterpretabilityTest):
     ) -> None:
         super().__init__(**options)
         self._require_at_least(1, draws=draws, resamples=resamples, budget=budget)
-        self.percents = [round(100 * share) for share in shares]
-        exact = all(abs(100 * share - round(100 * share)) < 1e-9 for share in shares)
-        if not exact or not self.percents or not set(self.percents) <= {*range(1, 100)}:
+        percents = {percent / 100: percent for percent in range(1, 100)}
+        if not shares or not set(shares) <= percents.keys():
             raise InputError(
                 f"shares of {self.name} are {list(shares)}; expected whole per cent, from 0.01 to 0.99."
             )
+        self.percents = [percents[share] for share in shares]
         self.replacement = replacement
         self.draws, self.resamples, self.budget = draws, resamples, budget
         self.measures = ("correct", *(f"correct_{percent}" for percent in self.percents))
         self.metadata = {"shares": list(shares), "replacement": replacement, "draws": draws}
-        self._words: WordSampler | None = None
 
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         items, rows = other_items(batch, output), torch.arange(len(output.rows)).to(output.rows)
-        lengths = items.sum(-1)
-        label = row_labels(batch, output)
-        label = torch.full_like(lengths, -1) if label is None else label
-        counts = lengths[:, None] * torch.tensor(self.percents).to(lengths) // 100
-        counts = counts.clamp(max=(lengths[:, None] - 1).clamp(min=0))
+        lengths, label = items.sum(-1, keepdim=True), row_labels(batch, output)
+        label = torch.full_like(rows, -1) if label is None else label
+        counts = lengths * torch.tensor(self.percents).to(rows) // 100
+        counts = counts.clamp(max=(lengths - 1).clamp(min=0))
         orders = random_rankings(items, output.rows, self.draws, self.seed)
         erased = items[:, None, None] & first_items(orders.unsqueeze(2), counts.unsqueeze(1))
         kept = output.mask.unsqueeze(1) & ~erased.flatten(1, 2)  # (R, D S, N)
+        kinds: Any = [self.replacement]
+        if self.word_sampler is not None:
+            kinds = self.word_sampler.draw(batch, self.resamples, self.seed)
         each = [
-            subset_logits(readout.model, batch, output, rows, kept, one, self.budget)
-            for one in draw_replacements(
-                self.replacement, self._words, batch, self.resamples, self.seed
-            )
+            subset_logits(readout.model, batch, output, rows, kept, kind, self.budget)
+            for kind in kinds
         ]
         right = (torch.stack(each).argmax(-1) == label[:, None]).double().mean(0)
         whole = (output.logits.argmax(-1) == label).double().unsqueeze(-1)
         correct = torch.cat([whole, right.view(len(rows), self.draws, -1).mean(1)], dim=1)
         correct = correct.masked_fill(label[:, None] < 0, torch.nan)
-        return {**dict(zip(self.measures, correct.T, strict=True)), "length": lengths}
-
-    @override
-    def begin(self, around: Surroundings) -> None:
-        super().begin(around)
-        if self.replacement == "resample":
-            self._words = around.word_sampler
+        return dict(zip(self.measures, correct.T, strict=True))

@@ -14,7 +14,6 @@ from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
-from attnlight.data.word_sampler import WordSampler, draw_replacements
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import (
     EXACT,
@@ -89,15 +88,14 @@ class Faithfulness(InterpretabilityTest):
         replacement: What becomes of the other items: `delete`, the text is encoded and attended to
             without them (if none remains, the logits are those of an empty context); `unk` or `pad`,
             their tokens are replaced by the unknown or by the padding token, without features of the
-            removed words; `resample`, each of their tokens is replaced by words that the corpus has in
-            its place (`WordSampler`), and probabilities are means over these draws; `attention`, they
-            are erased from attention alone, the rest renormalised.
+            removed words; `resample`, each of their tokens is replaced by words of the corpus
+            (`WordSampler`), and probabilities are means over draws; `attention`, they are erased from
+            attention alone, the rest renormalised.
         keep_opposing: Rank all items but those that speak against the prediction.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
         resampled: Also record the measures with `resample` beside those with `replacement`.
-        resamples: Draws of `resample`, each of which costs as much as `unk`. All sets of removed items
-            of a text have the same draws.
+        resamples: Draws of `resample`, the same for all sets; each costs as much as `unk`.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
@@ -153,7 +151,6 @@ class Faithfulness(InterpretabilityTest):
         if normalized:
             self.metadata["least_difference_of_empty_text"] = LEAST
         self._rows_of_text: int | None = None
-        self._words: WordSampler | None = None
 
     @override
     def measure(
@@ -216,7 +213,7 @@ class Faithfulness(InterpretabilityTest):
             return log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
         options = {"budget": self.budget, "resamples": self.resamples, "seed": self.seed}
         occlusion = Occlusion(replacement=self.replacement, **options)  # type: ignore[arg-type]
-        occlusion.word_sampler = self._words
+        occlusion.word_sampler = self.word_sampler
         return occlusion(readout.model, batch, output, target)
 
     def _measured(
@@ -243,10 +240,13 @@ class Faithfulness(InterpretabilityTest):
         if replacement == "attention":
             each = [readout.keep(rows, kept)]
         else:
-            of_words = (self._words, readout.batch, self.resamples, self.seed)
+            kinds: Any = [replacement]
+            if replacement == "resample":
+                assert self.word_sampler is not None
+                kinds = self.word_sampler.draw(readout.batch, self.resamples, self.seed)
             each = [
-                subset_logits(readout.model, readout.batch, output, rows, kept, one, self.budget)
-                for one in draw_replacements(replacement, *of_words)
+                subset_logits(readout.model, readout.batch, output, rows, kept, kind, self.budget)
+                for kind in kinds
             ]
         drops = torch.stack([probability_drops(one, one[:, 0], target) for one in each]).mean(0)
 
@@ -270,7 +270,7 @@ class Faithfulness(InterpretabilityTest):
     def begin(self, around: Surroundings) -> None:
         super().begin(around)
         assert self._recorder is not None
-        if self.resampled or self.replacement == "resample":
-            self._words = around.word_sampler
+        if self.resampled:
+            self.word_sampler = around.word_sampler
         count, texts = self.max_instances, max(1, len(self._recorder.instances))
         self._rows_of_text = None if count is None else max(1, count // texts)

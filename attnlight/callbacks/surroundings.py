@@ -11,7 +11,6 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
-from attnlight.batch import HasTokenCounts
 from attnlight.data.digests import digests
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.base import CorpusDataModule
@@ -93,21 +92,16 @@ class Surroundings:
 
     @cached_property
     def word_sampler(self) -> WordSampler:
-        """The words of the training texts or, where they are not known, of the texts that are read.
+        """The words of the training texts or, where there are none, of the texts that are read.
 
         Raises:
-            InputError: The texts or their tokenizer are not known, or hold one word alone.
+            InputError: The texts or their tokenizer are not known, or they hold one word alone.
         """
+        if isinstance(self.corpus, CorpusDataModule) and "train" in self.corpus.splits:
+            return self.corpus.word_sampler
         tokenizer = getattr(getattr(self.owner, "raw", None), "tokenizer", None)
-        if isinstance(self.corpus, CorpusDataModule):
-            if "train" in self.corpus.splits:
-                return self.corpus.word_sampler
-            tokenizer = self.corpus.tokenizer_json
-        if not tokenizer or not isinstance(self.dataset, HasTokenCounts):
-            raise InputError(
-                "replacement resample needs a corpus or texts of attnlight, whose words it draws: use "
-                "`unk` or `delete`."
-            )
+        if not tokenizer or not hasattr(self.dataset, "token_counts"):
+            raise InputError("replacement resample needs a corpus or texts, whose words it draws.")
         return WordSampler(tokenizer, self.dataset)
 
     def weights(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Training texts of which some words are erased, so that the model knows texts without them."""
+"""Which words of training texts are erased."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class ErasedWords:
 
     Args:
         texts: Probability that words of a text are erased, above 0 and at most 1.
-        share: Share of its words, rounded down, so that at least one remains: a number between 0 and
-            1, or `uniform`: drawn from 0 to 1 for each text.
+        share: Share of its words, rounded down, between 0 and 1; `uniform`: drawn for each text.
         replacement: Delete the words, or replace them by the unknown token.
 
     Raises:
@@ -33,23 +32,20 @@ class ErasedWords:
 
     def __post_init__(self) -> None:
         if not 0 < self.texts <= 1:
-            raise InputError(
-                f"erased_words.texts is {self.texts}; it must be above 0 and at most 1."
-            )
+            raise InputError(f"erased_words.texts is {self.texts}; it must be in (0, 1].")
         if self.share != "uniform" and not 0 < self.share < 1:
             raise InputError(
-                f"erased_words.share is {self.share}; it must be `uniform` or lie between 0 and 1: "
-                "at least one word of a text remains."
+                f"erased_words.share is {self.share}; it must be `uniform` or between 0 and 1, so that "
+                "a text keeps a word."
             )
 
     def draw(self, words: Tensor, index: Tensor, epoch: int, seed: int) -> Tensor:
-        """The words of each text that are erased in an epoch, (B, N) bool.
+        """The words of each text that are erased, (B, N) bool; all sets of a size are equally likely.
 
-        A function of the seed, the epoch and the dataset row alone; all sets of a size are equally
-        likely.
+        A function of seed, epoch and dataset row alone; of one word or more one at least remains.
 
         Args:
-            words: The words of each text, (B, N) bool.
+            words: Words of each text, (B, N) bool.
             index: Dataset row of each text, (B,) long.
             epoch: Number of the epoch.
             seed: Any integer.

@@ -345,13 +345,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         """The batch; in training without its `erased_words`, which depend on the epoch."""
         if self.erased_words is None or self.trainer is None or not self.trainer.training:
             return batch
-        words = batch.attendable()
-        items = words.any(-1) if self.whole_words else words
-        epoch = self.trainer.current_epoch
-        erased = self.erased_words.draw(items.flatten(1), batch.index, epoch, self.seed)
-        erased = erased.view(items.shape)
-        if self.whole_words:
-            erased = erased.unsqueeze(-1) & words
+        tokens, epoch = batch.attendable(), self.trainer.current_epoch
+        words = tokens.any(-1) if self.whole_words else tokens
+        erased = self.erased_words.draw(words.flatten(1), batch.index, epoch, self.seed)
+        erased = erased.view(*words.shape, *[1] * (tokens.ndim - words.ndim)) & tokens
         if self.erased_words.replacement == "unk":
             return replace_items(batch, erased, "unk")
         return delete_tokens(batch, erased)

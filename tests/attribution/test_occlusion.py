@@ -54,7 +54,7 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
             expected[row, item] = (before - sum(after) / len(after)) * int(choice[row])
     for budget in (None, 1, 50):
         method = Occlusion(replacement=kind, budget=budget, resamples=3, seed=5)
-        method.word_sampler = sampler
+        method.word_sampler = sampler if kind == "resample" else None
         found = method(model, batch, output, target)
         assert expected.abs().max() > 0.1
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

@@ -114,7 +114,8 @@ def randomised(model: Any, seed: int) -> Any:
 def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -> None:
     """Give a test by hand what it takes of a run before it measures."""
     for replaced in (test, *test.methods.values()):
-        vars(replaced).update(_words=word_sampler(), word_sampler=word_sampler())
+        if getattr(replaced, "replacement", None) == "resample":
+            replaced.word_sampler = word_sampler()
     if isinstance(test, BaseDivergence):
         output = model(batch)
         test._outputs = FakeBase(output.weights.shape[1], output.logits.shape[1])  # type: ignore[assignment]

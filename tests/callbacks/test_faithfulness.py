@@ -94,7 +94,7 @@ def test_equals_a_loop_over_texts_and_sets(
         keep_opposing=keep_opposing,
         resamples=RESAMPLES,
     )
-    test._words = word_sampler()
+    test.word_sampler = word_sampler() if replacement == "resample" else None
     found, of_tokens = columns_of(test, model, batch), "tagger" in scene
     number, moved, fewer = 0, 0.0, 0
     for text in range(len(batch)):
@@ -249,7 +249,7 @@ def test_resampled_measures_are_those_of_that_replacement(replacement: Any) -> N
     found = []
     for options in ({"replacement": replacement, "resampled": True}, {"replacement": "resample"}):
         test = Faithfulness(["attention", "gradient"], draws=3, resamples=RESAMPLES, **options)  # type: ignore[arg-type]
-        test._words = word_sampler()
+        test.word_sampler = word_sampler()
         found.append(columns_of(test, model, batch))
     plain = columns_of(
         Faithfulness(["attention", "gradient"], replacement=replacement, draws=3), model, batch

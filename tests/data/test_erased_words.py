@@ -81,11 +81,11 @@ def test_seed_epoch_and_row_decide_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"texts": 0.0}, "erased_words.texts is 0.0; it must be above 0 and at most 1"),
+        ({"texts": 0.0}, r"erased_words.texts is 0.0; it must be in \(0, 1\]"),
         ({"texts": 1.5}, "erased_words.texts is 1.5"),
         ({"texts": float("nan")}, "erased_words.texts is nan"),
-        ({"share": 0.0}, "erased_words.share is 0.0; it must be `uniform` or lie between 0 and 1"),
-        ({"share": 1.0}, "erased_words.share is 1.0.*at least one word of a text remains"),
+        ({"share": 0.0}, "erased_words.share is 0.0; it must be `uniform` or between 0 and 1"),
+        ({"share": 1.0}, "erased_words.share is 1.0.*so that a text keeps a word"),
         ({"share": -0.5}, "erased_words.share is -0.5"),
     ],
 )
