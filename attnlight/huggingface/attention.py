@@ -71,12 +71,10 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
         if isinstance(module, PreTrainedModel):
             # `set_attn_implementation` guesses from source text whether a model takes it.
             module.config._attn_implementation = _NAME
-    tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)
+    tokens = torch.ones(1, 2, dtype=torch.long, device=model.device)  # all of them real
     model.eval()
     try:
-        layers = number_layers(
-            lambda: model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
-        )
+        layers = number_layers(lambda: model(input_ids=tokens, attention_mask=tokens))
     finally:
         for module, mode in training.items():
             module.training = mode

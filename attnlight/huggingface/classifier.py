@@ -179,17 +179,13 @@ class HuggingFaceClassifier(TrainedElsewhere):
         """
         flat = require_readable(self, batch)
         embeddings = flat.tokens(self.embed(batch) if embeddings is None else embeddings)
-        batch = flat.batch
-        states, found = self.last_layer.read(
-            self.transformer, embeddings, batch.mask, every=self.layers
-        )
+        batch, mask = flat.batch, flat.batch.mask
+        states, found = self.last_layer.read(self.transformer, embeddings, mask, every=self.layers)
         last = found[len(self.attention_layers) - 1]
         texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
         # Under autocast attention and logits are in half precision; tests need the full one.
-        states, row, values = (
-            part.to(embeddings.dtype)
-            for part in (states, last.weights[texts, :, query], last.values)
-        )
+        parts = (states, last.weights[texts, :, query], last.values)
+        states, row, values = (part.to(embeddings.dtype) for part in parts)
         reached = self._items(batch) & last.allowed[texts, 0, query]
         chosen, mask = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
         mass = chosen.sum(-1, keepdim=True)
@@ -214,11 +210,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
         )
         output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
         empty = torch.zeros_like(own).unsqueeze(2)
-        output.bias = (
-            torch.full_like(output.logits, torch.nan)
-            if self.training
-            else self.readout(output, empty).squeeze(1)
-        )
+        output.bias = torch.full_like(output.logits, torch.nan)
+        if not self.training:
+            output.bias = self.readout(output, empty).squeeze(1)
         return output
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
@@ -232,16 +226,16 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """The query's weights over all tokens, (B, H, [K,] N), for attention over items of that shape."""
-        memory = output.memory
-
-        def wide(values: Tensor) -> Tensor:
-            """Values (B, H, N) in the shape of `weights`."""
-            return values if weights.ndim == values.ndim else values.unsqueeze(2)
-
+        parts = [output.memory[name] for name in (_FIXED, _MASS)]
         if self.whole_words:
-            item = wide(memory[_ITEM].unsqueeze(1)).expand(*weights.shape[:-1], -1)
-            weights = weights.gather(-1, item) * wide(memory[SHARE])
-        return wide(memory[_FIXED]) + wide(memory[_MASS]) * weights
+            parts += [output.memory[SHARE], output.memory[_ITEM].unsqueeze(1)]
+        if weights.ndim == 4:
+            parts = [part.unsqueeze(2) for part in parts]
+        fixed, mass, *shared = parts
+        if shared:
+            share, item = shared
+            weights = weights.gather(-1, item.expand(*weights.shape[:-1], -1)) * share
+        return fixed + mass * weights
 
     def _items(self, batch: TextBatch) -> Tensor:
         """Tokens that are items, (B, N) bool."""

@@ -48,9 +48,20 @@ def model_folder(path: str, *, offline: bool = False) -> Path:
             f"{path} is an adapter, a part of a model: merge it (`merge_and_unload` of peft), and save the "
             "whole model."
         )
-    if not (place / CONFIG).is_file():
-        raise InputError(_what_it_is(path, place))
-    return place
+    if (place / CONFIG).is_file():
+        return place
+    if not any(place.iterdir()):
+        raise InputError(f"{path} is empty; {SAVED}.")
+    within = sorted(place.glob(f"checkpoint-*/{CONFIG}"), key=lambda file: file.stat().st_mtime)
+    if within:
+        raise InputError(
+            f"{path} is the output folder of a Trainer: give one of its checkpoints, such as "
+            f"{within[-1].parent}, or the folder that `trainer.save_model` wrote."
+        )
+    if (place / "fit.yaml").is_file():
+        run = f"give it without --model, `attnlight test {path}`"
+        raise InputError(f"{path} is a run of attnlight: {run}.")
+    raise InputError(f"there is no {CONFIG} in {path}; {SAVED}.")
 
 
 @cache
@@ -64,21 +75,6 @@ def _from_hub(name: str, offline: bool) -> Path:
             f"there is no folder {name}, and no model of that name on the Hugging Face hub or in its cache "
             f"({type(error).__name__})."
         ) from error
-
-
-def _what_it_is(path: str, place: Path) -> str:
-    """A sentence on a folder without `config.json`."""
-    if not any(place.iterdir()):
-        return f"{path} is empty; {SAVED}."
-    within = sorted(place.glob(f"checkpoint-*/{CONFIG}"), key=lambda file: file.stat().st_mtime)
-    if within:
-        return (
-            f"{path} is the output folder of a Trainer: give one of its checkpoints, such as "
-            f"{within[-1].parent}, or the folder that `trainer.save_model` wrote."
-        )
-    if (place / "fit.yaml").is_file():
-        return f"{path} is a run of attnlight: give it without --model, `attnlight test {path}`."
-    return f"there is no {CONFIG} in {path}; {SAVED}."
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -50,12 +50,8 @@ class LinearForSequenceClassification(PreTrainedModel):  # type: ignore[misc]  #
         **options: Any,
     ) -> SequenceClassifierOutput:
         """Logits (B, C) of texts (B, N), whose arguments are those of the model."""
-        states = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            inputs_embeds=inputs_embeds,
-            **options,
-        ).last_hidden_state
+        options |= {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self.model(inputs_embeds=inputs_embeds, **options).last_hidden_state
         mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
         mask = mask if attention_mask is None else attention_mask.bool()
         read = last_places(mask) if self.reads_last else mask.int().argmax(-1)

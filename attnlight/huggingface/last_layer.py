@@ -125,9 +125,8 @@ class LastLayer:
         if extra:  # padding for which the model has no positions
             states = pad(states, (0, 0, 0, extra))
             for layer, one in found.items():
-                weights, allowed = (
-                    pad(x, (0, extra, 0, extra)) for x in (one.weights, one.allowed)
-                )
+                ends = (0, extra, 0, extra)
+                weights, allowed = (pad(x, ends) for x in (one.weights, one.allowed))
                 found[layer] = LayerAttention(weights, pad(one.values, (0, 0, 0, extra)), allowed)
         return states, found
 
@@ -142,10 +141,8 @@ class LastLayer:
         short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
         parts = []
         for block in torch.split(torch.arange(len(states)), max(1, most // weights.shape[2])):
-            row = [
-                self._candidates(short, states[block], candidates, values[block])
-                for candidates in torch.split(weights[block], most, dim=2)
-            ]
+            each = torch.split(weights[block], most, dim=2)
+            row = [self._candidates(short, states[block], part, values[block]) for part in each]
             parts.append(torch.cat(row, dim=1))
         return torch.cat(parts)
 

@@ -25,6 +25,7 @@ from attnlight.huggingface.configuration import HEAD
 from attnlight.huggingface.folder import read_weights
 from attnlight.huggingface.head import LinearForSequenceClassification
 
+_CLASSIFIERS: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING  # of texts, by configuration
 _PRETRAINING = (
     MODEL_MAPPING,
     MODEL_FOR_PRETRAINING_MAPPING,
@@ -42,10 +43,9 @@ def load_model(
         InputError: Its weights cannot be read, are of other sizes than the configuration, are not all of
             the model's, or are more than those of the model and of heads for pretraining.
     """
-    state, known = read_weights(folder), _is_known(config)
-    mapping: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING if known else MODEL_MAPPING
+    state, known = read_weights(folder), type(config) in _CLASSIFIERS
     with _one_sentence(path):
-        (kind, *_) = _listed(mapping[type(config)])
+        (kind, *_) = _listed((_CLASSIFIERS if known else MODEL_MAPPING)[type(config)])
         text = config.get_text_config()
         # Given its content, transformers opens no file of the folder.
         model, found = kind.from_pretrained(
@@ -89,16 +89,11 @@ def draw_model(path: str, config: PretrainedConfig) -> PreTrainedModel:
         InputError: It describes none.
     """
     with _one_sentence(path):
-        if _is_known(config):
+        if type(config) in _CLASSIFIERS:
             return AutoModelForSequenceClassification.from_config(
                 config, dtype=torch.float32, trust_remote_code=False
             )
         return LinearForSequenceClassification(config).float()
-
-
-def _is_known(config: PretrainedConfig) -> bool:
-    """Whether transformers has a classifier of texts of this architecture."""
-    return type(config) in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
 
 
 def _left_out(model: PreTrainedModel, unexpected: set[str]) -> list[str]:

@@ -25,9 +25,8 @@ def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
             f"texts are padded on the left, and {type(model).__name__} takes no positions: pad them on the "
             "right."
         )
-    tables = (
-        dict(module.named_children()).get("position_embeddings") for module in model.modules()
-    )
+    parts = (dict(module.named_children()) for module in model.modules())
+    tables = (part.get("position_embeddings") for part in parts)
     paddings = (table.padding_idx for table in tables if isinstance(table, nn.Embedding))
     first = next((padding + 1 for padding in paddings if padding is not None), 0)  # RoBERTa's
     return {"position_ids": (mask.cumsum(-1) - 1).clamp(min=0) + first}

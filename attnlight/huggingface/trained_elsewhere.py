@@ -101,9 +101,8 @@ class TrainedElsewhere(nn.Module):
             return
         pairs = ", ".join(f"{a} is {b}" for a, b in zip(own.values(), classes, strict=True))
         if accuracy is None:
-            print(
-                f"the model names no classes, so they are taken in order: {pairs}", file=sys.stderr
-            )
+            said = f"the model names no classes, so they are taken in order: {pairs}"
+            print(said, file=sys.stderr)
         elif accuracy < 1 / len(classes):
             print(
                 f"warning: the accuracy, {accuracy:.3f}, is below chance, {1 / len(classes):.3f}: the "

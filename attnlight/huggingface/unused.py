@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from copy import copy
 from functools import partial
 from typing import Any
@@ -21,9 +22,9 @@ class Blank(nn.Module):
 
     @override
     def forward(self, *args: Any, **options: Any) -> Tensor:
-        given = _given(args, options)
+        given, tokens = _read(args, options)
         dtype = given.dtype if given.is_floating_point() else torch.get_default_dtype()
-        return given.new_zeros(*_tokens(given), self.size, dtype=dtype)
+        return given.new_zeros(*tokens, self.size, dtype=dtype)
 
 
 @torch.no_grad()
@@ -36,29 +37,22 @@ def blanks_for_unused(model: nn.Module, run: Callable[[], Tensor]) -> dict[str, 
 
     def note(name: str, _: nn.Module, args: Any, options: Any, output: Any) -> None:  # noqa: ANN401
         states = isinstance(output, Tensor) and output.is_floating_point()
-        if states and output.shape[:-1] == _tokens(_given(args, options)):
+        if states and output.shape[:-1] == _read(args, options)[1]:
             sizes[name] = output.shape[-1]
 
     modules = {name: module for name, module in model.named_modules() if name}
-    handles = [
-        module.register_forward_hook(partial(note, name), with_kwargs=True)
-        for name, module in modules.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            noting = partial(note, name)
+            hooks.enter_context(module.register_forward_hook(noting, with_kwargs=True))
         run()
-    finally:
-        for handle in handles:
-            handle.remove()
     blanks = {}
     for name, size in sizes.items():
-        handle = modules[name].register_forward_hook(
-            lambda _, args, output: torch.full_like(output, torch.nan)
-        )
-        try:
+        with modules[name].register_forward_hook(
+            lambda *call: torch.full_like(call[-1], torch.nan)
+        ):
             if run().isfinite().all():
                 blanks[name] = Blank(size)
-        finally:
-            handle.remove()
     return blanks
 
 
@@ -67,11 +61,8 @@ def replace_modules(model: Any, changes: Mapping[str, nn.Module]) -> Any:  # noq
     made = copy(model)
     made._modules = dict(model._modules)
     for child in dict.fromkeys(name.partition(".")[0] for name in changes):
-        below = {
-            name.removeprefix(f"{child}."): module
-            for name, module in changes.items()
-            if name.startswith(f"{child}.")
-        }
+        start = f"{child}."
+        below = {n.removeprefix(start): m for n, m in changes.items() if n.startswith(start)}
         if child in changes:
             made._modules[child] = changes[child]
         else:
@@ -79,11 +70,7 @@ def replace_modules(model: Any, changes: Mapping[str, nn.Module]) -> Any:  # noq
     return made
 
 
-def _given(args: tuple[Any, ...], options: Mapping[str, Any]) -> Tensor:
-    """The first tensor among the arguments of a call."""
-    return next(part for part in (*args, *options.values()) if isinstance(part, Tensor))
-
-
-def _tokens(given: Tensor) -> torch.Size:
-    """The leading dimensions of states, or all of numbers of tokens."""
-    return given.shape[:-1] if given.is_floating_point() else given.shape
+def _read(args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Tensor, torch.Size]:
+    """The first tensor of a call's arguments, and the shape of its tokens: of states without the last."""
+    given = next(part for part in (*args, *options.values()) if isinstance(part, Tensor))
+    return given, given.shape[:-1] if given.is_floating_point() else given.shape

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
@@ -36,28 +37,19 @@ def parser() -> VerbParser:
     arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
     what = "a study file, or the name of a shipped one, such as planted"
     arguments.add_argument("file", metavar="FILE", type=Path, help=what)
-    arguments.add_argument(
-        "--root", metavar="DIR", type=Path, default=Path("checkpoints"), help="folder of all runs"
-    )
+    root: dict[str, Any] = {"type": Path, "default": Path("checkpoints")}
+    arguments.add_argument("--root", metavar="DIR", help="folder of all runs", **root)
     arguments.add_argument("--name", help="folder of the study in DIR (default: the file's stem)")
-    arguments.add_argument(
-        "--dry-run", action="store_true", help="list the planned runs and estimate their time"
-    )
-    arguments.add_argument(
-        "--shard", metavar="I/N", default="1/1", help="run only the I-th of N parts of the plan"
-    )
-    arguments.add_argument(
-        "--jobs", metavar="N", type=int, help="runs at a time (default: one per GPU, or per core)"
-    )
-    arguments.add_argument(
-        "--slurm",
-        metavar="KEY=VALUE",
-        nargs="+",
-        help="submit runs as SLURM jobs: partition=gpu gpus_per_node=1 timeout_min=240",
-    )
-    arguments.add_argument(
-        "--only", metavar="ROLE,...", default="", help=f"run only these roles: {', '.join(ROLES)}"
-    )
+    what = "list the planned runs and estimate their time"
+    arguments.add_argument("--dry-run", action="store_true", help=what)
+    what = "run only the I-th of N parts of the plan"
+    arguments.add_argument("--shard", metavar="I/N", default="1/1", help=what)
+    what = "runs at a time (default: one per GPU, or per core)"
+    arguments.add_argument("--jobs", metavar="N", type=int, help=what)
+    what = "submit runs as SLURM jobs: partition=gpu gpus_per_node=1 timeout_min=240"
+    arguments.add_argument("--slurm", metavar="KEY=VALUE", nargs="+", help=what)
+    what = f"run only these roles: {', '.join(ROLES)}"
+    arguments.add_argument("--only", metavar="ROLE,...", default="", help=what)
     return arguments
 
 

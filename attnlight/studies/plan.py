@@ -131,9 +131,8 @@ def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[Plan
 
 def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
     """For each run a hash of all that determines it: options and the content of configurations."""
-    tests, base_tests = (
-        [read_yaml(path) for path in paths] for paths in (study.tests, study.base.tests)
-    )
+    attached = (study.tests, study.base.tests)
+    tests, base_tests = ([read_yaml(path) for path in paths] for paths in attached)
     shared, hashes = [read_yaml(study.trainer), study.setup.content, tests], {}
     for run in runs:
         options = asdict(run) | {"needs": None}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing import connection, forkserver, get_context
 from multiprocessing.context import ForkServerProcess
 from queue import SimpleQueue
@@ -49,8 +48,13 @@ class ProcessExecutor(ThreadPoolExecutor):
         self._context = get_context("forkserver")
         preload = ["attnlight.cli.lightning_cli", "attnlight.studies.job"]
         self._context.set_forkserver_preload(preload)
-        with _environment(environment):  # libraries read the number of threads on import
+        threads = os.environ.get("OMP_NUM_THREADS")  # which libraries read on import
+        os.environ["OMP_NUM_THREADS"] = environment["OMP_NUM_THREADS"]
+        try:
             forkserver.ensure_running()
+        finally:
+            if threads is None:
+                del os.environ["OMP_NUM_THREADS"]
         self._lock = Lock()  # starting a process polls all others, which is not thread-safe
         self._processes: set[ForkServerProcess] = set()
 
@@ -102,19 +106,6 @@ class ProcessExecutor(ThreadPoolExecutor):
                 for process in self._processes:
                     process.kill()
         super().shutdown(wait)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Replace the environment temporarily."""
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _call(

@@ -54,9 +54,8 @@ def read_value(kind: Any, given: object, place: str, folder: Path) -> Any:  # no
     if not isinstance(content, dict):
         raise InputError(f"{place} is {given!r}; expected a mapping.")
     if is_group:
-        kinds = {
-            key: Path if hint == Path | None else hint for key, hint in get_type_hints(kind).items()
-        }
+        hints = get_type_hints(kind).items()
+        kinds = {key: Path if hint == Path | None else hint for key, hint in hints}
     else:
         keys, inner = get_args(kind)
         kinds = dict.fromkeys(get_args(keys) or content, inner)

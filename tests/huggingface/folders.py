@@ -13,7 +13,7 @@ TEXTS = (
     "the plot is thin but the cast shines",
     "an unfunny , overlong mess",
 )
-_BERT = {"unk_token": "[UNK]"}
+NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 
 
 def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> Any:
@@ -26,7 +26,7 @@ def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> An
 
     if name == "bert":
         special = ["[PAD]", "[unused]", "[CLS]", "[UNK]", "[SEP]", "[MASK]"]
-        tokenizer = Tokenizer(models.WordPiece(**_BERT))
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         trainer: Any = trainers.WordPieceTrainer(vocab_size=90, special_tokens=special)
     elif name == "gpt2":
@@ -67,7 +67,6 @@ def write_model(
     texts: Iterable[str] = TEXTS,
     **options: Any,
 ) -> Path:
-    """Write a model and its tokenizer, and return their folder."""
     size = write_tokenizer(folder, name, texts).get_vocab_size()
     model = build(name, auto, **({"vocab_size": size} | options))
     model.save_pretrained(folder)

@@ -1,6 +1,7 @@
 """Small random models of ten architectures, built from configurations: no network, no files."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ _HIDDEN = {**_PLAIN, "hidden_size": HIDDEN, "num_attention_heads": HEADS}
 _BASE = {**_HIDDEN, "intermediate_size": 48, "max_position_embeddings": LENGTH}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _BOUNDARIES = {"bos_token_id": 1, "eos_token_id": 2}
+SMALL = {**_BASE, **_BOUNDARIES, "num_hidden_layers": 2}  # of other architectures
 GROUPED = {**_BASE, **_BOUNDARIES, "num_key_value_heads": 2, "head_dim": 8}
 # Class of the configuration, layers, and the rest of its arguments. What differs between layers is
 # there: sliding windows shorter than the texts of the tests, scaling by layer.
@@ -73,8 +75,6 @@ def build(name: str, auto: str = "AutoModel", **options: Any) -> Any:
     return model.eval()
 
 
-def _builder(name: str) -> Callable[..., Any]:
-    return lambda *args, **options: build(name, *args, **options)
-
-
-MODELS: Mapping[str, Callable[..., Any]] = {name: _builder(name) for name in CONFIGURATIONS}
+MODELS: Mapping[str, Callable[..., Any]] = {name: partial(build, name) for name in CONFIGURATIONS}
+assert_same = partial(torch.testing.assert_close, atol=0, rtol=0)
+assert_near = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)

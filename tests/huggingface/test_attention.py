@@ -3,7 +3,6 @@
 import importlib
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,28 +18,15 @@ import attnlight.huggingface
 from attnlight.errors import InputError
 from attnlight.huggingface.attention import attention_layers, intercept
 from attnlight.probing.patches import Patch, given, off, restrict, uniform
-from tests.huggingface.models import DECODERS, HEADS, MODELS
+from tests.huggingface.models import DECODERS, GROUPED, HEADS, MODELS, SMALL, assert_same
 
-SMALL = {
-    "vocab_size": 50,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "pad_token_id": 0,
-}
 # Attention with what the ten do not have: a cap on scores, sinks, a bias on scores, a shared layer.
-OTHERS: dict[str, Callable[[], Any]] = {
-    "gemma2": lambda: transformers.Gemma2Config(
-        **SMALL, head_dim=8, num_key_value_heads=2, attn_logit_softcapping=2.0, sliding_window=3
-    ),
-    "gpt_oss": lambda: transformers.GptOssConfig(
-        **SMALL, head_dim=8, num_key_value_heads=2, num_local_experts=2, num_experts_per_tok=1
-    ),
-    "t5": lambda: transformers.T5Config(
-        vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0.0
-    ),
-    "albert": lambda: transformers.AlbertConfig(**SMALL, embedding_size=16),
+OTHERS: dict[str, dict[str, Any]] = {
+    "Gemma2": {**SMALL, **GROUPED, "attn_logit_softcapping": 2.0, "sliding_window": 3},
+    "GptOss": {**SMALL, **GROUPED, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "T5": {"vocab_size": 50, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2}
+    | {"num_heads": 4, "dropout_rate": 0.0},
+    "Albert": {**SMALL, "embedding_size": 16},
 }
 
 
@@ -84,11 +70,15 @@ def random_weights(like: Tensor, seed: int = 0) -> Tensor:
     return drawn.to(like.dtype).softmax(-1)
 
 
-@pytest.fixture(params=list(MODELS))
-def model(request: pytest.FixtureRequest) -> Any:
-    model = MODELS[request.param]()
+def intercepted(name: str, **options: Any) -> Any:
+    model = MODELS[name](**options)
     attention_layers(model)
     return model
+
+
+@pytest.fixture
+def model(name: str) -> Any:
+    return intercepted(name)
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
@@ -115,9 +105,7 @@ def test_same_as_transformers(model: Any, padding: str) -> None:
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("name", DECODERS)
 def test_padding_changes_no_weights(name: str, padding: str) -> None:
-    model = MODELS[name]()
-    attention_layers(model)
-    batch = texts(padding)
+    model, batch = intercepted(name), texts(padding)
     real = batch["attention_mask"][1].bool()
     positions = {"position_ids": (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)}
     _, found = recorded(model, batch | positions)
@@ -164,7 +152,7 @@ class TestPatches:
             moves[text, places] = True
             for place, head in enumerate(chosen):
                 expected[text, head, places] = new[text, place]
-        torch.testing.assert_close(after[layer].weights, expected, atol=0, rtol=0)
+        assert_same(after[layer].weights, expected)
         assert largest(patched.hidden_states[:-1], output.hidden_states[:-1]) == 0
         moved = (patched.hidden_states[-1] - output.hidden_states[-1]).abs().amax(-1)
         assert not (moved[~moves] > 1e-5).any()
@@ -185,9 +173,7 @@ class TestPatches:
         assert all(part.isfinite().all() for part in output.hidden_states)
 
     def test_patches_are_before_dropout(self) -> None:
-        model = MODELS["bert"](attention_probs_dropout_prob=0.5).train()
-        attention_layers(model)
-        assert model.training
+        model = intercepted("bert", attention_probs_dropout_prob=0.5).train()
         with intercept(record="all", patch={0: uniform}) as found:
             torch.manual_seed(0)
             first = model(**texts()).last_hidden_state
@@ -254,8 +240,7 @@ class TestGradients:
 
 class TestThreads:
     def test_have_their_own_interceptions(self) -> None:
-        model = MODELS["llama"]()
-        attention_layers(model)
+        model = intercepted("llama")
         plain, meet = states(model, texts()).last_hidden_state, threading.Barrier(2)
         results: dict[str, Any] = {}
 
@@ -265,10 +250,8 @@ class TestThreads:
                 results[name] = states(model, texts()).last_hidden_state, found[0].weights
                 meet.wait()
 
-        threads = [
-            threading.Thread(target=run, args=arguments)
-            for arguments in (("off", {0: off}), ("own", {}))
-        ]
+        given_to = (("off", {0: off}), ("own", {}))
+        threads = [threading.Thread(target=run, args=arguments) for arguments in given_to]
         with intercept(record=[1]) as found:
             for thread in threads:
                 thread.start()
@@ -294,20 +277,19 @@ class TestLayers:
     @pytest.mark.parametrize("name", OTHERS)
     def test_of_other_architectures(self, name: str) -> None:
         torch.manual_seed(0)
-        made = transformers.T5EncoderModel if name == "t5" else transformers.AutoModel.from_config
-        model = made(OTHERS[name]()).eval()
+        made = transformers.T5EncoderModel if name == "T5" else transformers.AutoModel.from_config
+        config = getattr(transformers, f"{name}Config")(**OTHERS[name])
+        model, batch = made(config).eval(), texts("right")
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        batch = texts("right")
         assert len(attention_layers(model)) == 2
-        plain = states(model, batch)
-        output, found = recorded(model, batch)
+        plain, (output, found) = states(model, batch), recorded(model, batch)
         model.config._attn_implementation = "eager"
         eager = states(model, batch, output_attentions=True)
         assert largest([one.weights for one in found.values()], eager.attentions) <= 1e-6
         assert largest(output.hidden_states, eager.hidden_states) <= 1e-5
         assert largest(plain.hidden_states, eager.hidden_states) <= 1e-4
-        if name == "gpt_oss":  # the sink has the rest
+        if name == "GptOss":  # the sink has the rest
             assert float(found[0].weights.sum(-1).max()) < 0.999
 
 
@@ -316,8 +298,7 @@ ONES = torch.ones(3, 3, 9, 9)
 
 class TestMistakes:
     def test_attention_that_is_not_the_interfaces(self) -> None:
-        config = transformers.DebertaV2Config(**SMALL)
-        model = transformers.AutoModel.from_config(config)
+        model = transformers.AutoModel.from_config(transformers.DebertaV2Config(**SMALL))
         with pytest.raises(InputError, match="DebertaV2Model cannot be intercepted"):
             attention_layers(model)
 
@@ -333,10 +314,8 @@ class TestMistakes:
         ],
     )
     def test_what_does_not_exist(self, wrong: Any, said: str) -> None:
-        model = MODELS["bert"]()
-        attention_layers(model)
         with pytest.raises(InputError, match=said), intercept(**wrong):
-            states(model, texts())
+            states(intercepted("bert"), texts())
 
     def test_a_model_without_numbers(self) -> None:
         model = MODELS["bert"]()
@@ -352,8 +331,7 @@ class TestMistakes:
             importlib.reload(attnlight.huggingface)
 
     def test_an_error_ends_the_interception(self) -> None:
-        model = MODELS["bert"]()
-        attention_layers(model)
+        model = intercepted("bert")
         plain = states(model, texts()).last_hidden_state
         with pytest.raises(ZeroDivisionError), intercept(patch={0: lambda own, _: own / (1 // 0)}):
             states(model, texts())

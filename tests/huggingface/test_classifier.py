@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
 import attnlight
@@ -18,7 +19,7 @@ from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.probing.patches import given
 from tests.huggingface.folders import write_model
-from tests.huggingface.models import DECODERS, HEADS, MODELS
+from tests.huggingface.models import DECODERS, HEADS, MODELS, SMALL, assert_near, assert_same
 
 LENGTHS = (9, 4, 6, 3, 7)
 
@@ -48,18 +49,12 @@ def full_pass(model: Any, batch: TextBatch, rows: Tensor | None = None) -> tuple
     transformer, last = model.transformer, len(model.attention_layers) - 1
     decoder, mask = model.last_layer.causal, batch.mask.long()
     count = mask.shape[1]
-    query = torch.tensor(
-        [max(n for n in range(count) if row[n]) if decoder else 0 for row in batch.mask]
-    )
+    last_places = (max(n for n in range(count) if row[n]) for row in batch.mask)
+    query = torch.tensor([place if decoder else 0 for place in last_places])
     patch = {} if rows is None else {last: given(rows, rows=query)}
     with intercept(record=[last], patch=patch) as found:
         logits = transformer(input_ids=batch.tokens, attention_mask=mask).logits
     return logits, found[last].weights[torch.arange(len(query)), :, query]
-
-
-@pytest.fixture(params=list(MODELS))
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def built(name: str, attn_implementation: str | None = None, **options: Any) -> Any:
@@ -82,19 +77,18 @@ def require_full_passes(model: Any, batch: TextBatch, candidates: int = 2) -> No
     """Check logits, the row that the head reads, and the readout against full passes."""
     output = model(batch)
     expected, row = full_pass(model, batch)
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+    assert_near(output.logits, expected)
     torch.testing.assert_close(model.substituted(output, output.weights), row, atol=1e-6, rtol=0)
     weights = random_weights(output, candidates)
     logits = model.readout(output, weights)
     for number, rows in enumerate(weights.unbind(2)):
         expected, _ = full_pass(model, batch, model.substituted(output, rows))
-        torch.testing.assert_close(logits[:, number], expected, atol=1e-5, rtol=1e-5)
+        assert_near(logits[:, number], expected)
     moved = (logits[:, 0] - logits[:, 1]).abs().amax(-1)
     assert (moved[output.mask.sum(-1) > 1] > 1e-3).all()
 
 
 class TestLastLayer:
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     def test_logits_are_those_of_the_model(self, name: str, special_tokens: Any) -> None:
         model, batch = classifier(name, special_tokens=special_tokens), texts()
         output = model(batch)
@@ -127,17 +121,10 @@ class TestLastLayer:
         model, batch, left = classifier(name), texts(), texts("left")
         left.tokens[left.mask] = batch.tokens[batch.mask]
         expected, output = model(batch), model(left)
-        torch.testing.assert_close(output.logits, expected.logits, atol=1e-5, rtol=1e-5)
-        for key in ("weights", "states"):
-            own, given = (getattr(x, key) for x in (expected, output))
-            own, given = (x.transpose(1, 2) if key == "weights" else x for x in (own, given))
-            torch.testing.assert_close(given[left.mask], own[batch.mask], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(
-            pooled_classifier(name)(left).logits,
-            pooled_classifier(name)(batch).logits,
-            atol=1e-5,
-            rtol=1e-5,
-        )
+        assert_near(output.logits, expected.logits)
+        assert_near(output.states[left.mask], expected.states[batch.mask])
+        assert_near(output.weights.mT[left.mask], expected.weights.mT[batch.mask])
+        assert_near(pooled_classifier(name)(left).logits, pooled_classifier(name)(batch).logits)
 
     def test_blocks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         model, batch = classifier("llama"), texts()
@@ -156,20 +143,16 @@ class TestLastLayer:
             for parameter in again.parameters():
                 parameter.mul_(0.5)
         assert float((again(batch).logits - before).abs().max()) > 1e-3
-        torch.testing.assert_close(model(batch).logits, before, atol=0, rtol=0)
+        assert_same(model(batch).logits, before)
 
 
 class TestProtocol:
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
-    def test_keeps_all_promises(self, name: str, special_tokens: Any) -> None:
-        assert attnlight.check(classifier(name, special_tokens=special_tokens), texts()) == []
-
     def test_empty_context_keeps_special_tokens(self, name: str) -> None:
         model, batch = classifier(name), texts()
         output = model(batch)
         _, row = full_pass(model, batch)
         expected, _ = full_pass(model, batch, row * ~output.mask[:, None])
-        torch.testing.assert_close(output.bias, expected, atol=1e-5, rtol=1e-5)
+        assert_near(output.bias, expected)
 
     def test_uniform_heads(self, name: str) -> None:
         model, batch = classifier(name, uniform_heads=[1]), texts()
@@ -178,17 +161,15 @@ class TestProtocol:
         torch.testing.assert_close(output.weights[:, 1], equal)
         torch.testing.assert_close(output.weights[:, [0, 2, 3]], own.weights[:, [0, 2, 3]])
         expected, _ = full_pass(model, batch, model.substituted(output, output.weights))
-        torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+        assert_near(output.logits, expected)
 
     def test_gradients_reach_all_parameters_or_the_last_layer(self, name: str) -> None:
         for freeze in (False, True):
             model = classifier(name, freeze=freeze).train()
             model(texts()).logits.square().sum().backward()
-            reached = {
-                n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()
-            }
-            parts = model.parameter_parts
-            assert set(sum(parts.values(), ())) == {n for n, _ in model.named_parameters()}
+            parameters, parts = dict(model.named_parameters()), model.parameter_parts
+            reached = {n for n, p in parameters.items() if p.grad is not None and p.grad.any()}
+            assert set(sum(parts.values(), ())) == parameters.keys()
             top = {*parts["head"], *parts[f"layer_{len(model.attention_layers)}"]}
             lower = set(parts["layer_1"])
             assert len(reached & top) > 2
@@ -197,36 +178,24 @@ class TestProtocol:
 
 
 TOO_LONG = TextBatch(torch.zeros(1).long(), torch.full((1, 70), 5), torch.ones(1, 70).bool())
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "flash attention": (
-        lambda: HuggingFaceClassifier(built("bert", attn_implementation="flash_attention_2")),
-        "flash_attention_2, which has no weights",
+REFUSED: dict[str, Callable[[], object]] = {  # by what is said of it
+    "flash_attention_2, which has no weights": lambda: HuggingFaceClassifier(
+        built("bert", attn_implementation="flash_attention_2")
     ),
-    "no classes": (
-        lambda: HuggingFaceClassifier(MODELS["bert"]()),
-        "BertModel gives no classes",
+    "BertModel gives no classes": lambda: HuggingFaceClassifier(MODELS["bert"]()),
+    "3 classes, but the corpus in `data` has 2": lambda: classifier("bert", num_classes=2),
+    "no head 4; heads are 0 to 3": lambda: classifier("bert", uniform_heads=[4]),
+    "mean of all states": lambda: HuggingFaceClassifier(
+        built("modernbert", classifier_pooling="mean")
     ),
-    "number of classes": (
-        lambda: classifier("bert", num_classes=2),
-        "3 classes, but the corpus in `data` has 2",
-    ),
-    "head": (lambda: classifier("bert", uniform_heads=[4]), "no head 4; heads are 0 to 3"),
-    "mean pooling": (
-        lambda: HuggingFaceClassifier(built("modernbert", classifier_pooling="mean")),
-        "mean of all states",
-    ),
-    "long text": (
-        lambda: classifier("bert")(TOO_LONG),
-        "70 tokens, but the model reads 64 at most",
-    ),
+    "70 tokens, but the model reads 64 at most": lambda: classifier("bert")(TOO_LONG),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_is_refused(case: str) -> None:
-    refused, said = REFUSED[case]
+@pytest.mark.parametrize("said", REFUSED)
+def test_is_refused(said: str) -> None:
     with pytest.raises(InputError, match=said):
-        refused()
+        REFUSED[said]()
 
 
 class TestDrawnParameters:
@@ -234,10 +203,7 @@ class TestDrawnParameters:
 
     @pytest.mark.parametrize("pooled", [False, True])
     def test_are_those_of_the_architecture(self, name: str, pooled: bool) -> None:
-        if pooled:
-            model: Any = pooled_classifier(name).train()
-        else:
-            model = classifier(name)
+        model: Any = pooled_classifier(name).train() if pooled else classifier(name)
         before = {n: p.detach().clone() for n, p in model.named_parameters()}
         model.draw_parameters()
         above = ("attention.", "decoder.") if pooled else ("nothing",)  # drawn when it was built
@@ -248,14 +214,48 @@ class TestDrawnParameters:
 
     def test_sanity_uses_them(self, tmp_path: Path) -> None:
         folder = str(write_model(tmp_path, auto="AutoModel"))
-        options = {"network": "attnlight.huggingface.HuggingFaceClassifier"}
-        net = options | {"options": {"path": folder}}
+        network = "attnlight.huggingface.HuggingFaceClassifier"
+        net = {"network": network, "options": {"path": folder}}
         spec = {"vocab_size": 90, "classes": ["a", "b"], "features": {}, "target": "tokens"}
         hparams = {"problem": "classification", "net": net, "spec": spec}
         first, again, other = (initial_parameters(hparams, 0, draw) for draw in (0, 0, 1))
         pretrained = dict(HuggingFaceClassifier(folder).named_parameters())
         for key, drawn in first.items():
-            torch.testing.assert_close(drawn, again[key], atol=0, rtol=0)
+            assert_same(drawn, again[key])
             if drawn.ndim > 1:
                 assert float((drawn - other[key]).abs().max()) > 0
                 assert float((drawn - pretrained[key]).abs().max()) > 0
+
+
+def test_candidates_project_nothing_but_their_contexts(name: str) -> None:
+    model = classifier(name)
+    output = model(texts())
+    called: list[int] = []
+    for module in model.modules():  # projections; GPT-2's are `Conv1D`
+        if type(module).__name__ in ("Linear", "Conv1D", "Embedding"):
+            module.register_forward_hook(lambda *_: called.append(1))
+    model.readout(output, random_weights(output, 2))
+    # One or two of attention's output, two or three of the feed-forward layer, and the head's.
+    gated, head = name in ("llama", "qwen3", "gemma3"), 1 + (name not in DECODERS)
+    assert len(called) == 1 + 2 + gated + head
+
+
+def test_a_norm_that_the_feed_forward_layer_reads_too() -> None:
+    config = transformers.PhiConfig(**SMALL | {"num_labels": 3, "num_key_value_heads": HEADS})
+    torch.manual_seed(0)
+    model = HuggingFaceClassifier(transformers.PhiForSequenceClassification(config).eval()).eval()
+    blanked = {name.rpartition(".")[2] for name in model.last_layer._blanks}
+    assert "input_layernorm" not in blanked
+    assert blanked >= {"q_proj", "k_proj", "v_proj"}
+    require_full_passes(model, texts())
+
+
+def test_a_text_is_read_up_to_the_attention_of_its_last_layer() -> None:
+    model, batch = classifier("bert"), texts()
+    sizes: list[int] = []
+    last = model.transformer.bert.encoder.layer[-1]
+    last.intermediate.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[1]))
+    expected, _ = full_pass(model, batch)
+    assert sizes == [9]
+    assert_near(model(batch).logits, expected)
+    assert sizes == [9, 1, 1]  # for the logits and the empty context the classifying token alone

@@ -4,12 +4,12 @@ import csv
 import random
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers
 import yaml
 
 import attnlight
@@ -18,11 +18,13 @@ from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
 from tests.commands import CPU, QUIET
-from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
+from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
+from tests.huggingface.models import assert_same
+from tests.huggingface.test_folder import reweigh
 
 POSITIVE, NEGATIVE = ["funny", "gripping", "shines"], ["dull", "overlong", "mess"]
+PREDICTIONS = ["--tests=predictions", *CPU, *QUIET]
 FAST = [*CPU, *QUIET, "--trainer.max_epochs=1", "--trainer.logger=false"]
-NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 
 
 def write_corpus(folder: Path) -> Path:
@@ -39,9 +41,8 @@ def write_corpus(folder: Path) -> Path:
             csv.writer(file).writerows([["text", "label"], *rows])
     data = folder.parent / "films.yaml"
     options = {"path": str(folder), "classes": {"neg": "neg", "pos": "pos"}}
-    data.write_text(
-        yaml.safe_dump({"class_path": "attnlight.datamodules.TextDataModule", "init_args": options})
-    )
+    corpus = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": options}
+    data.write_text(yaml.safe_dump(corpus))
     return data
 
 
@@ -52,6 +53,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(write_model(folder / "bert", auto="AutoModel"), folder / "moving")
     write_model(folder / "gpt2", "gpt2", auto="AutoModel")
     write_model(folder / "trained", **NAMES)
+    other = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+    write_model(folder / "renamed", **other)
+    write_tokenizer(folder / "bert-other", "bert", [*TEXTS, "quite different words"])
+    shutil.copy(folder / "bert/config.json", folder / "bert-other")
     return folder
 
 
@@ -69,7 +74,7 @@ def last(here: None, place: Path, capsys: pytest.CaptureFixture[str]) -> str:
         capsys.readouterr()
         assert fit("last", name="moving") == 0
         assert "1 cut at the model's longest text" in capsys.readouterr().err
-        assert main(["test", "checkpoints/e/last", "--tests=predictions", *CPU, *QUIET]) == 0
+        assert main(["test", "checkpoints/e/last", *PREDICTIONS]) == 0
     return "checkpoints/e/last"
 
 
@@ -124,7 +129,7 @@ def test_fit_test_and_read_texts(model: str, name: str, capsys: pytest.CaptureFi
     run = f"checkpoints/e/{model}-{name}"
     assert fit(f"{model}-{name}", model=f"huggingface_{model}", name=name) == 0
     capsys.readouterr()
-    assert main(["test", run, "--tests=predictions", *CPU, *QUIET]) == 0
+    assert main(["test", run, *PREDICTIONS]) == 0
     scope = "Its attention is of the last layer only."
     assert (scope in capsys.readouterr().out) is (model == "last")
     require_readable(run)
@@ -165,10 +170,10 @@ def test_checkpoints_need_no_folder(place: Path, last: str) -> None:
             moved: Any = attnlight.load(path)
             assert isinstance(moved.model, HuggingFaceClassifier)
             found = moved.model(moved.encode(list(TEXTS))).logits
-            torch.testing.assert_close(found, logits, atol=0, rtol=0)
+            assert_same(found, logits)
         paths = ["--model.net.path=elsewhere", "--data.tokenizer=elsewhere"]
         named = ["--model=huggingface_last", "--data=films.yaml", "--experiment=e", "--run=last"]
-        assert main(["validate", *named, *paths, "--tests=predictions", *CPU, *QUIET]) == 0
+        assert main(["validate", *named, *paths, *PREDICTIONS]) == 0
     finally:
         (place / "elsewhere").rename("moving")
     for stage in ("test", "val"):  # of the checkpoint, not of the folder that training started from
@@ -181,10 +186,7 @@ def test_weights_that_have_changed(
 ) -> None:
     shutil.copytree("moving", "kept")
     try:
-        model = transformers.AutoModel.from_pretrained("moving")
-        with torch.no_grad():
-            next(model.parameters()).mul_(0.5)
-        model.save_pretrained("moving")
+        reweigh(Path("moving"), lambda state: [values.mul_(0.5) for values in state.values()])
         command = ["fit", "--model=seed", f"--model.base={last}/best.ckpt", "--experiment=e"]
         named = ["--data=films.yaml", "--data.tokenizer=bert", "--run=after"]
         assert main([*command, *named, *FAST]) == 2
@@ -195,20 +197,13 @@ def test_weights_that_have_changed(
     assert "the weights in moving are not those that training started from" in said
 
 
-@pytest.mark.parametrize(
-    ("variant", "model"),
-    [
-        ("uniform", "huggingface_last"),
-        ("seed", "huggingface_last"),
-        ("adversarial", "huggingface_last"),
-        ("uniform", "huggingface_pooled"),
-        ("seed", "huggingface_pooled"),
-        ("adversarial", "huggingface_pooled"),
-        ("guided_mlp", "huggingface_pooled"),
-    ],
-)
+VARIANTS = [*product(("uniform", "seed", "adversarial"), ("last", "pooled"))]
+
+
+@pytest.mark.parametrize(("variant", "kind"), [*VARIANTS, ("guided_mlp", "pooled")])
 @pytest.mark.slow
-def test_variants(place: Path, variant: str, model: str) -> None:
+def test_variants(place: Path, variant: str, kind: str) -> None:
+    model = f"huggingface_{kind}"
     base = place / f"checkpoints/e/base-{model}/best.ckpt"
     if not base.exists():
         assert fit(f"base-{model}", model=model) == 0
@@ -216,7 +211,7 @@ def test_variants(place: Path, variant: str, model: str) -> None:
     run = f"{variant}-{model}"
     named = ["--data.tokenizer=bert", "--experiment=e", f"--run={run}"]
     assert main([*command, *named, *FAST]) == 0
-    assert main(["test", f"checkpoints/e/{run}", "--tests=predictions", *CPU, *QUIET]) == 0
+    assert main(["test", f"checkpoints/e/{run}", *PREDICTIONS]) == 0
     if variant == "uniform":
         weights = attnlight.load(f"checkpoints/e/{run}")
         output = weights.model(weights.encode(list(TEXTS)))
@@ -224,49 +219,37 @@ def test_variants(place: Path, variant: str, model: str) -> None:
         torch.testing.assert_close(output.weights, equal[:, None].expand_as(output.weights))
 
 
-class TestTrainedElsewhere:
-    @pytest.fixture
-    def trained(self, place: Path) -> Path:
-        return place / "trained"
+def test_texts_that_are_cut_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "funny " * 70
+    texts = ["funny", long, "dull film", long, " ".join(["funny"] * 62)]
+    for items in ("pieces", "words"):
+        model = HuggingFaceClassifier("trained", items=items)  # type: ignore[arg-type]
+        attnlight.run(model, texts, tests="predictions", batch_size=2)
+        assert "2 of 5 texts are cut at the model's longest text." in capsys.readouterr().err
+        attnlight.run(model, [texts[0], texts[4]], tests="predictions")
+        assert "cut" not in capsys.readouterr().err
 
-    def test_texts_that_are_cut_are_counted(
-        self, trained: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        long = "funny " * 70
-        texts = ["funny", long, "dull film", long, " ".join(["funny"] * 62)]
-        for items in ("pieces", "words"):
-            model = HuggingFaceClassifier(str(trained), items=items)  # type: ignore[arg-type]
-            attnlight.run(model, texts, tests="predictions", batch_size=2)
-            assert "2 of 5 texts are cut at the model's longest text." in capsys.readouterr().err
-            attnlight.run(model, [texts[0], texts[4]], tests="predictions")
-            assert "cut" not in capsys.readouterr().err
 
-    def test_other_names_of_classes(
-        self, place: Path, trained: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        names = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
-        write_model(place / "renamed", **names)
-        command = ["test", "--model=huggingface_last", "--model.net.path=renamed"]
-        assert main([*command, "--data=films.yaml", "--experiment=x", *CPU, *QUIET]) == 2
-        assert "has the classes neg, pos, the model bad, good: rename" in capsys.readouterr().err
+NAMED = ["--model=huggingface_last", "--data=films.yaml", "--experiment=x", *FAST]
+TEST, FIT = ["test", *NAMED], ["fit", *NAMED, "--model.net.path=bert"]
 
-    def test_a_head_that_is_not_trained(
-        self, place: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        command = ["test", "--model=huggingface_last", "--model.net.path=bert"]
-        assert main([*command, "--data=films.yaml", "--experiment=y", *CPU, *QUIET]) == 2
-        assert "has no trained head" in capsys.readouterr().err
-        with pytest.raises(InputError, match="has no trained head"):
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            [*TEST, "--model.net.path=renamed"],
+            "has the classes neg, pos, the model bad, good: rename",
+        ),
+        ([*TEST, "--model.net.path=bert"], "has no trained head"),
+        ([*FIT, "--data.tokenizer=bert-other"], "other tokens than the model: set `tokenizer` of"),
+        ([*FIT, "--data.tokenizer=bert", "--data.max_vocabulary=100"], "other tokens: leave out"),
+    ],
+)
+def test_is_refused(command: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Other names of classes, a head that is not trained, and tokens that are not the model's."""
+    assert main(command) == 2
+    assert said in capsys.readouterr().err
+    if said == "has no trained head":
+        with pytest.raises(InputError, match=said):
             attnlight.run(HuggingFaceClassifier("bert"), list(TEXTS), tests="cheap")
-
-
-class TestRefusals:
-    def test_tokens_of_another_model(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        write_tokenizer(place / "bert-other", "bert", [*TEXTS, "quite different words"])
-        shutil.copy(place / "bert/config.json", place / "bert-other")
-        assert fit("tokens", "--data.tokenizer=bert-other") == 2
-        assert "other tokens than the model: set `tokenizer` of `data`" in capsys.readouterr().err
-
-    def test_rules_beside_a_tokenizer(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert fit("rules", "--data.max_vocabulary=100") == 2
-        assert "tokenizer makes other tokens: leave out" in capsys.readouterr().err

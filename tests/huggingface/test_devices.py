@@ -11,7 +11,6 @@ from attnlight.records import read_record
 from attnlight.storage.checkpoint_file import read_checkpoint
 from tests.commands import QUIET, attnlight_on_one, attnlight_on_two
 from tests.huggingface.folders import write_model
-from tests.huggingface.models import MODELS
 from tests.huggingface.test_classifier import classifier, random_weights, texts
 from tests.huggingface.test_commands import write_corpus
 
@@ -32,10 +31,8 @@ def test_two_devices_train_and_measure_what_one_does(tmp_path: Path, items: str)
     short = ["--trainer.max_epochs=1", "--trainer.logger=false"]
     attnlight_on_one(*fit, *short, "--run=one", "--data.batch_size=16", **place)
     attnlight_on_two(*fit, *short, "--run=two", "--data.batch_size=8", **place)
-    one, two = (
-        read_checkpoint(tmp_path / f"checkpoints/e/{run}/best.ckpt", "cpu")["state_dict"]
-        for run in ("one", "two")
-    )
+    runs = (tmp_path / f"checkpoints/e/{run}/best.ckpt" for run in ("one", "two"))
+    one, two = (read_checkpoint(path, "cpu")["state_dict"] for path in runs)
     for name, values in one.items():
         torch.testing.assert_close(two[name], values, atol=1e-5, rtol=1e-4)
     found = []
@@ -52,7 +49,6 @@ def test_two_devices_train_and_measure_what_one_does(tmp_path: Path, items: str)
                 np.testing.assert_allclose(values, other, atol=5e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_in_half_precision(name: str) -> None:
     """bf16 has 8 bits: attention is equal to a hundredth, and rows sum to 1 in full precision."""

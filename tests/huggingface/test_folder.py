@@ -22,8 +22,8 @@ from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from tests.commands import CPU, QUIET
-from tests.huggingface.folders import TEXTS, write_model, write_tokenizer
-from tests.huggingface.models import MODELS
+from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
+from tests.huggingface.models import MODELS, assert_same
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 AUTO = "AutoModelForSequenceClassification"
@@ -31,8 +31,7 @@ AUTO = "AutoModelForSequenceClassification"
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    names = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
-    return write_model(tmp_path_factory.mktemp("good") / "model", **names)
+    return write_model(tmp_path_factory.mktemp("good") / "model", **NAMES)
 
 
 @pytest.fixture
@@ -51,19 +50,14 @@ def reweigh(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
     save_file(state, folder / "model.safetensors", {"format": "pt"})
 
 
-def truncate(folder: Path) -> None:
-    os.truncate(folder / "model.safetensors", 10_000)
-
-
 def pickle(folder: Path) -> None:
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
 
 
 def shard(folder: Path) -> None:
-    transformers.BertForSequenceClassification.from_pretrained(folder).save_pretrained(
-        folder, max_shard_size="20KB"
-    )
+    model = transformers.BertForSequenceClassification.from_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size="20KB")
     (folder / "model.safetensors").unlink(missing_ok=True)
 
 
@@ -90,11 +84,6 @@ def trainer_output(folder: Path) -> None:
     (folder / "training_args.bin").write_bytes(b"")
 
 
-def run_folder(folder: Path) -> None:
-    empty(folder)
-    (folder / "fit.yaml").write_text("model: {}")
-
-
 def slow_tokenizer(folder: Path) -> None:
     vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     (folder / "vocab.txt").write_text("\n".join(vocabulary))
@@ -118,20 +107,13 @@ def latin(folder: Path, file: str) -> None:
     (folder / file).write_bytes('{"model_type": "bért"}'.encode("latin-1"))
 
 
-def more_layers(count: int) -> Callable[[Path], None]:
-    return lambda folder: edit(folder, num_hidden_layers=count)
-
-
-def own_code(folder: Path) -> None:
-    edit(folder, model_type="harmful", auto_map={"AutoConfig": "harm.Config"})
-
-
+HARMFUL = {"model_type": "harmful", "auto_map": {"AutoConfig": "harm.Config"}}
 CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "missing": (shutil.rmtree, ("there is no folder",)),
     "empty": (empty, ("is empty", "save_pretrained")),
     "no-config": (lambda f: (f / "config.json").unlink(), ("no config.json in",)),
     "trainer-output": (trainer_output, ("output folder of a Trainer", "model/checkpoint-500")),
-    "run": (run_folder, ("is a run of attnlight", "attnlight test")),
+    "run": (lambda f: (empty(f), (f / "fit.yaml").write_text("model: {}")), ("is a run of attnlight", "attnlight test")),
     "adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), ("adapter", "merge")),
     "config-latin": (lambda f: latin(f, "config.json"), ("config.json", "utf-8")),
     "config-pointer": (lambda f: (f / "config.json").write_text(POINTER), ("git-lfs pointer", "git lfs pull")),
@@ -148,8 +130,8 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "config-unknown": (lambda f: edit(f, model_type="nothing"), ("no model_type 'nothing'", "transformers")),
     "config-link": (lambda f: ((f / "config.json").unlink(), (f / "config.json").symlink_to("/dev/zero")), ("no config.json",)),
     "quantised": (lambda f: edit(f, quantization_config={"quant_method": "awq"}), ("quantised",)),
-    "own-code": (own_code, ("its own code (auto_map) is never run", "harmful")),
-    "truncated": (truncate, ("model.safetensors is truncated or damaged",)),
+    "own-code": (lambda f: edit(f, **HARMFUL), ("its own code (auto_map) is never run", "harmful")),
+    "truncated": (lambda f: os.truncate(f / "model.safetensors", 10_000), ("model.safetensors is truncated or damaged",)),
     "pointer": (lambda f: (f / "model.safetensors").write_text(POINTER), ("git-lfs pointer", "git lfs pull")),
     "no-weights": (lambda f: (f / "model.safetensors").unlink(), ("no weights in", "expected model.safetensors")),
     "keras": (lambda f: (f / "model.safetensors").rename(f / "tf_model.h5"), ("tf_model.h5 is not read",)),
@@ -157,12 +139,9 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "shard-missing": (shard_without_one, ("no file model-00001-of", "model.safetensors.index.json lists")),
     "shard-outside": (shard_from_outside, ("no file ../other.safetensors",)),
     "sizes": (lambda f: edit(f, hidden_size=36), ("other sizes", "(32,), expected (36,)")),
-    "fewer-layers": (more_layers(1), ("weights that are no part of", "bert.encoder.layer.1.", "another model")),
-    "more-layers": (more_layers(3), ("lacks weights of its model", "bert.encoder.layer.2.")),
-    "second-head": (
-        lambda f: reweigh(f, lambda state: state.update({"classifier2.weight": torch.ones(2, 32)})),
-        ("classifier2.weight", "another model"),
-    ),
+    "fewer-layers": (lambda f: edit(f, num_hidden_layers=1), ("weights that are no part of", "bert.encoder.layer.1.", "another model")),
+    "more-layers": (lambda f: edit(f, num_hidden_layers=3), ("lacks weights of its model", "bert.encoder.layer.2.")),
+    "second-head": (lambda f: reweigh(f, lambda state: state.update({"classifier2.weight": torch.ones(2, 32)})), ("classifier2.weight", "another model")),
     "slow-tokenizer": (slow_tokenizer, ("vocab.txt, but no tokenizer.json", "AutoTokenizer", "python -c")),
     "no-tokenizer": (lambda f: (f / "tokenizer.json").unlink(), ("no tokenizer.json",)),
     "tokenizer-latin": (lambda f: latin(f, "tokenizer.json"), ("tokenizer.json", "utf-8")),
@@ -172,19 +151,10 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "tokenizer-panic": (panicking, ("tokenizer.json is not a tokenizer that can be read",)),
     "regression": (lambda f: edit(f, problem_type="regression"), ("is a regression model", "num_labels 2")),
     "one-label": (lambda f: write_model(f, num_labels=1), ("is a regression model", "num_labels 1")),
-    "multi-label": (
-        lambda f: edit(f, problem_type="multi_label_classification"),
-        ("may assign several classes to a text", "multi_label_classification"),
-    ),
+    "multi-label": (lambda f: edit(f, problem_type="multi_label_classification"), ("may assign several classes", "multi_label_classification")),
     "tokens": (token_tagger, ("was trained to tag tokens (BertForTokenClassification)",)),
-    "tokens-same-names": (
-        lambda f: token_tagger(f, "modernbert"),
-        ("was trained to tag tokens (ModernBertForTokenClassification)",),
-    ),
-    "pairs": (
-        lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None),
-        ("trained on pairs of texts",),
-    ),
+    "tokens-same-names": (lambda f: token_tagger(f, "modernbert"), ("was trained to tag tokens (ModernBertForTokenClassification)",)),
+    "pairs": (lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None), ("trained on pairs of texts",)),
     "pairs-by-task": (lambda f: edit(f, finetuning_task="mrpc"), ("trained on pairs of texts",)),
     "one-name": (lambda f: edit(f, id2label={"0": "a", "1": "A"}), ("several classes one name: a, A",)),
 }  # fmt: skip
@@ -196,28 +166,24 @@ def test_one_sentence(case: str, folder: Path) -> None:
     damage(folder)
     with pytest.raises(InputError) as error:
         attnlight.run(HuggingFaceClassifier(str(folder)), list(TEXTS), tests="predictions")
-    for word in words:
-        assert word in str(error.value)
+    assert all(word in str(error.value) for word in words)
     assert len(str(error.value)) < 600
     assert "\n" not in str(error.value)
 
 
-TAGGER = "AutoModelForTokenClassification"
+IN_MEMORY: list[tuple[dict[str, Any], str]] = [
+    ({"problem_type": "regression"}, "is a regression model"),
+    ({"num_labels": 1}, "is a regression model"),
+    ({"problem_type": "multi_label_classification"}, "may assign several classes"),
+    ({"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
+    ({"auto": "AutoModelForTokenClassification"}, r"tag tokens \(BertForTokenClassification\)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("auto", "options", "said"),
-    [
-        (AUTO, {"problem_type": "regression"}, "is a regression model"),
-        (AUTO, {"num_labels": 1}, "is a regression model"),
-        (AUTO, {"problem_type": "multi_label_classification"}, "may assign several classes"),
-        (AUTO, {"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
-        (TAGGER, {}, r"trained to tag tokens \(BertForTokenClassification\)"),
-    ],
-)
-def test_models_in_memory(auto: str, options: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("options", "said"), IN_MEMORY)
+def test_models_in_memory(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        HuggingFaceClassifier(MODELS["bert"](auto, **options))
+        HuggingFaceClassifier(MODELS["bert"](**{"auto": AUTO} | options))
 
 
 @pytest.mark.parametrize("case", ["missing", "truncated", "one-label"])
@@ -238,10 +204,9 @@ def test_on_the_command_line(
     assert not Path("checkpoints").exists()
 
 
-def logits(folder: str | Path) -> torch.Tensor:
+def logits(folder: str | Path) -> Any:
     model = HuggingFaceClassifier(folder).eval()
-    found: torch.Tensor = model(model.raw.encode(list(TEXTS))).logits.detach()
-    return found
+    return model(model.raw.encode(list(TEXTS))).logits.detach()
 
 
 def linked(folder: Path) -> None:
@@ -280,17 +245,14 @@ class TestWhatIsRead:
     def test_logits_are_those_of_the_weights(self, good: Path, folder: Path, case: str) -> None:
         HARMLESS[case](folder)
         assert len(list(folder.glob("model-*.safetensors"))) > 1 or case != "shards"
-        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+        assert_same(logits(folder), logits(good))
 
     @pytest.mark.parametrize("name", ["roberta", "distilbert", "electra", "gpt2", "modernbert"])
     def test_pretrained_models_are_trained_further(self, name: str, tmp_path: Path) -> None:
-        head = "CausalLM" if name == "gpt2" else "MaskedLM"
-        folder = write_model(tmp_path, "gpt2" if name == "gpt2" else "bert", f"AutoModelFor{head}")
-        if name != "gpt2":
-            size = json.loads((folder / "config.json").read_text())["vocab_size"]
-            (folder / "model.safetensors").unlink()
-            MODELS[name](f"AutoModelFor{head}", vocab_size=size).save_pretrained(folder)
-        assert HuggingFaceClassifier(folder, 3).new
+        kind, head = ("gpt2", "CausalLM") if name == "gpt2" else ("bert", "MaskedLM")
+        size = write_tokenizer(tmp_path, kind).get_vocab_size()
+        MODELS[name](f"AutoModelFor{head}", vocab_size=size).save_pretrained(tmp_path)
+        assert HuggingFaceClassifier(tmp_path, 3).new
 
     def test_the_conversions_that_are_named(self, good: Path, folder: Path) -> None:
         pickle(folder)
@@ -304,7 +266,7 @@ class TestWhatIsRead:
             exec(code, {})  # noqa: S102
         saved = load_file(folder / "model.safetensors")
         for name, values in load_file(good / "model.safetensors").items():
-            torch.testing.assert_close(saved[name], values, atol=0, rtol=0)
+            assert_same(saved[name], values)
         assert HuggingFaceClassifier(folder).raw.encode(["a film"]).tokens.shape[0] == 1
 
     def test_files_written_over_do_not_change_a_model(self, folder: Path) -> None:
@@ -312,7 +274,7 @@ class TestWhatIsRead:
         batch = model.raw.encode(list(TEXTS))
         before = model(batch).logits
         reweigh(folder, lambda state: [values.zero_() for values in state.values()])
-        torch.testing.assert_close(model(batch).logits, before, atol=0, rtol=0)
+        assert_same(model(batch).logits, before)
 
 
 def refuse(*_: object) -> None:
@@ -333,9 +295,8 @@ class TestHostileFolders:
         (folder / "harm.py").write_text(HARM)
         classes = ("AutoConfig", "AutoModel", AUTO, "AutoTokenizer")
         edit(folder, auto_map=dict.fromkeys(classes, "harm.Harm"))
-        (folder / "tokenizer_config.json").write_text(
-            json.dumps({"auto_map": {"AutoTokenizer": ["harm.Harm", "harm.Harm"]}})
-        )
+        harm = {"auto_map": {"AutoTokenizer": ["harm.Harm", "harm.Harm"]}}
+        (folder / "tokenizer_config.json").write_text(json.dumps(harm))
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 100))
         monkeypatch.setattr(builtins, "input", lambda *_: "y")
         return folder
@@ -346,7 +307,7 @@ class TestHostileFolders:
             monkeypatch.setattr(name, refuse)
 
     def test_code_of_a_known_model_is_not_run(self, hostile: Path, good: Path) -> None:
-        torch.testing.assert_close(logits(hostile), logits(good), atol=0, rtol=0)
+        assert_same(logits(hostile), logits(good))
         options = HuggingFaceClassifier.stored_options({"path": str(hostile)})
         assert "auto_map" not in options["config"]
         assert not list(hostile.rglob("HARMED"))
@@ -382,7 +343,7 @@ class TestHostileFolders:
         for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt", ".metadata"):
             with (folder / name).open("wb") as file:
                 torch.save(Harm(), file)
-        torch.testing.assert_close(logits(folder), logits(good), atol=0, rtol=0)
+        assert_same(logits(folder), logits(good))
         (folder / "model.safetensors").unlink()
         with pytest.raises(InputError, match="may run code"):
             logits(folder)
@@ -402,15 +363,11 @@ class TestHub:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         return repository
 
-    def test_a_cached_model(self, cache: Path, good: Path) -> None:
-        torch.testing.assert_close(logits("someone/films"), logits(good), atol=0, rtol=0)
-        by_id, by_folder = (
-            HuggingFaceClassifier.stored_options({"path": path})["fingerprint"]
-            for path in ("someone/films", str(good))
-        )
-        assert by_id == by_folder
-
-    def test_one_that_is_nowhere(self, cache: Path) -> None:
+    def test_a_cached_model_and_one_that_is_nowhere(self, cache: Path, good: Path) -> None:
+        assert_same(logits("someone/films"), logits(good))
+        named = ({"path": path} for path in ("someone/films", str(good)))
+        by_id, by_folder = map(HuggingFaceClassifier.stored_options, named)
+        assert by_id["fingerprint"] == by_folder["fingerprint"]
         with pytest.raises(InputError, match="no folder someone/else, and no model of that name"):
             HuggingFaceClassifier("someone/else")
 

@@ -14,26 +14,15 @@ from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassifier
 from attnlight.huggingface.head import LinearForSequenceClassification
 from tests.huggingface.folders import TEXTS, write_tokenizer
-from tests.huggingface.models import HEADS
+from tests.huggingface.models import SMALL, assert_same
 from tests.huggingface.test_classifier import LENGTHS, require_full_passes, texts
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": HEADS,
-    "max_position_embeddings": 64,
-}
-BOUNDARIES = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-MODELS: dict[str, dict[str, Any]] = {
-    "Granite": {"num_key_value_heads": 2},
-    "Cohere": {"num_key_value_heads": 2},
-    "BertGeneration": {},
-}
+TWO = {"num_key_value_heads": 2}
+MODELS: dict[str, dict[str, Any]] = {"Granite": TWO, "Cohere": TWO, "BertGeneration": {}}
 
 
 def config_of(kind: str, vocabulary: int = 50) -> Any:
-    options = {**SIZES, **BOUNDARIES, **MODELS[kind], "vocab_size": vocabulary}
+    options = {**SMALL, **MODELS[kind], "vocab_size": vocabulary}
     return getattr(transformers, f"{kind}Config")(**options)
 
 
@@ -95,19 +84,19 @@ class TestFolder:
         plain = transformers.AutoModel.from_pretrained(folder)
         loaded = dict(model.transformer.base_model.named_parameters())
         for name, parameter in plain.named_parameters():
-            torch.testing.assert_close(parameter, loaded[name], atol=0, rtol=0)
+            assert_same(parameter, loaded[name])
         with pytest.raises(InputError, match="has no trained head"):
             attnlight.run(model, list(TEXTS))
         pooled = HuggingFacePooledClassifier(folder, 4).eval()
         assert len(pooled.attention_layers) == 2
 
     def test_a_checkpoint_is_built_without_it(self, kind: str, folder: str) -> None:
-        options = HuggingFaceClassifier.stored_options({"path": folder})
+        options = HuggingFaceClassifier.stored_options({"path": folder}) | {"num_classes": 4}
         size = len(read_tokenizer(folder)[1])
-        trained = HuggingFaceClassifier(num_classes=4, vocab_size=size, **options).eval()
-        gone = HuggingFaceClassifier(
-            num_classes=4, vocab_size=size, **options | {"path": "gone"}
-        ).eval()
+        trained, gone = (
+            HuggingFaceClassifier(vocab_size=size, **options | {"path": path}).eval()
+            for path in (folder, "gone")
+        )
         assert gone.missing is not None
         gone.load_state_dict(trained.state_dict())
         batch = texts()
@@ -116,21 +105,14 @@ class TestFolder:
 
 
 def test_an_encoder_with_a_decoder() -> None:
-    config = transformers.BartConfig(
-        vocab_size=50,
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-    )
+    config = transformers.BartConfig(vocab_size=50, d_model=32, encoder_layers=1, decoder_layers=1)
     with pytest.raises(InputError, match="is an encoder with a decoder: expected one of the two"):
         HuggingFaceClassifier(transformers.BartForSequenceClassification(config))
 
 
 def test_attention_that_knows_only_its_own_kernel(tmp_path: Path) -> None:
     size = write_tokenizer(tmp_path, "bert").get_vocab_size()
-    options = {**SIZES, **BOUNDARIES, "vocab_size": size}
-    transformers.SplinterModel(transformers.SplinterConfig(**options)).save_pretrained(tmp_path)
+    config = transformers.SplinterConfig(**SMALL | {"vocab_size": size})
+    transformers.SplinterModel(config).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="SplinterModel does not support an attention"):
         HuggingFaceClassifier(str(tmp_path), 2)

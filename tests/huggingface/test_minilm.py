@@ -18,6 +18,7 @@ from attnlight.data.collate import collate_ids
 from attnlight.data.pieces import read_tokenizer
 from attnlight.data.tokenization import encode_texts
 from attnlight.huggingface import HuggingFaceClassifier
+from tests.huggingface.models import assert_near
 from tests.huggingface.test_classifier import full_pass
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,6 @@ def test_last_layer_is_full_passes(folder: str) -> None:
     output = model(batch)
     own = replace(batch, tokens=model.numbers[batch.tokens])  # the model itself reads its own ids
     expected, row = full_pass(model, own)
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+    assert_near(output.logits, expected)
     special = (row * ~output.mask[:, None]).sum(-1).mean()
     assert 0.05 < float(special) < 0.6  # part of the row lies on [CLS] and [SEP]

@@ -1,5 +1,6 @@
 """`HuggingFacePooledClassifier`: a transformer below the flat classifier's attention."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +10,9 @@ from torch.nn.functional import pad
 import attnlight
 from attnlight.batch import TextBatch
 from attnlight.huggingface import HuggingFacePooledClassifier
-from tests.huggingface.models import LENGTH, MODELS
+from tests.huggingface.models import LENGTH, MODELS, assert_near, assert_same
 from tests.huggingface.test_classifier import classifier as last_classifier
 from tests.huggingface.test_classifier import texts
-
-
-@pytest.fixture(params=list(MODELS))
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def classifier(name: str, **options: Any) -> HuggingFacePooledClassifier:
@@ -28,9 +24,7 @@ def test_states_are_those_of_the_model(name: str) -> None:
     batch = texts()
     inputs = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
     expected = MODELS[name]()(**inputs).last_hidden_state[batch.mask]
-    torch.testing.assert_close(
-        classifier(name)(batch).states[batch.mask], expected, atol=1e-5, rtol=1e-5
-    )
+    assert_near(classifier(name)(batch).states[batch.mask], expected)
 
 
 @pytest.mark.parametrize("attention", ["additive", "uniform"])
@@ -44,8 +38,7 @@ def test_keeps_all_promises(name: str, attention: Any) -> None:
 
 
 def test_exact_tests_run() -> None:
-    batch = texts()
-    batch.labels = torch.tensor([0, 1, 2, 0, 1])
+    batch = replace(texts(), labels=torch.tensor([0, 1, 2, 0, 1]))
     table = attnlight.run(classifier("bert"), [batch], tests="cheap").table()
     assert table.set_index(["test", "measure"])["n"]["adversarial_attention", "worst_js"] == 5
 
@@ -65,7 +58,7 @@ def test_frozen_models_have_no_dropout() -> None:
     base = MODELS["bert"](hidden_dropout_prob=0.5)
     model = HuggingFacePooledClassifier(base, 2, freeze=True).train()
     first, second = model(texts()).states, model(texts()).states
-    torch.testing.assert_close(first, second, atol=0, rtol=0)
+    assert_same(first, second)
     assert model.training
     assert not model.encoder.training
 
@@ -79,9 +72,7 @@ def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
     assert attnlight.check(model, wide) == []
     expected, found = model(batch), model(wide)
     for part in ("logits", "bias"):
-        torch.testing.assert_close(
-            getattr(found, part), getattr(expected, part), atol=1e-5, rtol=1e-5
-        )
-    torch.testing.assert_close(found.weights[..., :9], expected.weights, atol=1e-5, rtol=1e-5)
+        assert_near(getattr(found, part), getattr(expected, part))
+    assert_near(found.weights[..., :9], expected.weights)
     assert float(found.weights[..., 9:].abs().max()) == 0
     assert found.states.shape[1] == wide.tokens.shape[1]

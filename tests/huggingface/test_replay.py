@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import Tensor, nn
 
 from attnlight.callbacks import AttentionSinks
@@ -13,7 +12,7 @@ from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.probing.interception import intercept, number_layers
 from attnlight.probing.patches import Patch, off, restrict, uniform
 from attnlight.probing.replay import Replay, layer_modules
-from tests.huggingface.models import CONFIGURATIONS, HEADS
+from tests.huggingface.models import CONFIGURATIONS, HEADS, MODELS, assert_near
 from tests.huggingface.test_classifier import classifier, texts
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
@@ -46,7 +45,7 @@ def test_equal_full_passes(name: str, padding: str) -> None:
     assert float((expected - replay.output.logits[:, None]).abs().amax((0, 2)).min()) > 1e-3
     for budget in (None, 1, 5 * batch.mask.numel()):
         found = replay.logits(patches, budget)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        assert_near(found, expected)
     again = model(batch)
     torch.testing.assert_close(again.logits, replay.output.logits)
     for kept, weights in zip(replay.attention, again.layers, strict=True):
@@ -87,17 +86,13 @@ def test_a_module_that_computes_several_layers() -> None:
     assert len(set(model.attention_layers)) < 3
     patches = candidates(3, 2)
     found = Replay(model, batch, "the test").logits(patches)
-    torch.testing.assert_close(found, full_passes(model, batch, patches), atol=1e-5, rtol=1e-5)
-
-
-def test_a_model_without_layers() -> None:
-    with pytest.raises(
-        InputError, match=r"the test needs a model with layers .* FlatClassifier has"
-    ):
-        Replay(flat.model("bilstm"), flat.collate(flat.corpus()[:2]), "the test")
+    assert_near(found, full_passes(model, batch, patches))
 
 
 def test_layers_and_heads_that_do_not_exist() -> None:
+    needs = r"the test needs a model with layers .* FlatClassifier has"
+    with pytest.raises(InputError, match=needs):
+        Replay(flat.model("bilstm"), flat.collate(flat.corpus()[:2]), "the test")
     replay = Replay(tagger(layers=2), sentences(), "the test")
     with pytest.raises(InputError, match="no layer 2; layers are 0 to 1"):
         replay.logits([{2: off}])
@@ -106,33 +101,25 @@ def test_layers_and_heads_that_do_not_exist() -> None:
     torch.testing.assert_close(replay.model(sentences()).logits, replay.output.logits)
 
 
-@pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
 def test_sinks_with_and_without_special_tokens(special_tokens: Any) -> None:
     model, batch = classifier("bert", special_tokens=special_tokens), texts()
     output = model(batch)
     columns = AttentionSinks().measure(batch, output, model)  # type: ignore[arg-type]
-    assert columns["erased_special"].isnan().all() == (special_tokens == "fixed")
-    same = torch.equal(
-        columns["erased_top"].nan_to_num(), columns["erased_top_without_special"].nan_to_num()
-    )
-    assert same == (special_tokens == "fixed")
-    if special_tokens == "attended":
-        words = batch.attendable()[:, None]
-        kept = output.weights * words
+    erased = columns["erased_special"]
+    tops = (columns[f"erased_top{end}"].nan_to_num() for end in ("", "_without_special"))
+    fixed = special_tokens == "fixed"
+    assert erased.isnan().all() == torch.equal(*tops) == fixed
+    if not fixed:
+        kept = output.weights * batch.attendable()[:, None]
         logits = model.readout(output, (kept / kept.sum(-1, keepdim=True)).unsqueeze(2))[:, 0]
         change = (logits.softmax(-1) - output.logits.softmax(-1)).abs().sum(-1) / 2
-        torch.testing.assert_close(
-            columns["erased_special"], change.detach().double(), atol=1e-6, rtol=0
-        )
+        torch.testing.assert_close(erased, change.detach().double(), atol=1e-6, rtol=0)
 
 
 def test_layers_computed_for_all_heads_of_six_layers() -> None:
     """6 layers of 12 heads one by one: 12 (6 + 5 + ... + 1) layers and one pass, 43 passes."""
-    config = transformers.BertConfig(
-        vocab_size=50, hidden_size=24, num_attention_heads=12, num_hidden_layers=6
-    )
-    config.intermediate_size = 16
-    net = transformers.BertForSequenceClassification(config).eval()
+    sizes = {"hidden_size": 24, "num_attention_heads": 12, "num_hidden_layers": 6}
+    net = MODELS["bert"]("AutoModelForSequenceClassification", **sizes)
     model, batch = HuggingFaceClassifier(net), texts()
     computed = 0
 

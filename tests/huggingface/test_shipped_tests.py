@@ -11,9 +11,8 @@ import attnlight
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from tests.commands import CONFIGS
-from tests.huggingface.folders import TEXTS, write_model
+from tests.huggingface.folders import NAMES, TEXTS, write_model
 
-NAMES = {"id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1}}
 FILES = sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml"))
 AFFINE = "needs logits that are affine in attention, and the model's are not: choose"
 REFUSED = {
@@ -21,14 +20,11 @@ REFUSED = {
     "evidence_swap": "takes the names of classes from a corpus",
     "known_answers": "only PlantedEvidence without sentences has",
     "measured_use": "only PlantedEvidence without sentences has",
-    "saliency": AFFINE,
-    "saliency_cost": AFFINE,
-    "saliency_documents": AFFINE,
-    "saliency_long": AFFINE,
-    "saliency_plausibility": AFFINE,
-    "saliency_tokens": AFFINE,
     "sanity": "for which HuggingFaceClassifier lacks the options: it needs a task",
+    "saliency": AFFINE,
 }
+KINDS = ("cost", "documents", "long", "plausibility", "tokens")
+REFUSED |= {f"saliency_{kind}": AFFINE for kind in KINDS}
 SEARCHING = ("adversarial_search", "jain_wallace_pairs", "jain_wallace_texts")  # seconds a text
 MARKED = {  # by the column that they need
     "evidence_mass": "evidence",
@@ -59,16 +55,15 @@ def test_it_runs_or_is_refused_in_one_sentence(
 ) -> None:
     model = HuggingFaceClassifier(folders[kind], items=items)
     texts = TEXTS[:2] if name in SEARCHING else TEXTS
-    data: list[Any] = [(text, ("pos", "neg")[number % 2]) for number, text in enumerate(texts)]
+    data: list[Any] = [(text, ("POS", "NEG")[number % 2]) for number, text in enumerate(texts)]
     if name in MARKED:
         batch = model.raw.encode(list(TEXTS))
         marked = (batch.attendable() & (batch.tokens % 3 == 0)).to(torch.float32)
         labels = torch.tensor([1, 0, 1, 0])
         data = [replace(batch, labels=labels, extras={MARKED[name]: marked})]
     if name in REFUSED:
-        with pytest.raises(InputError, match=REFUSED[name]) as caught:
+        with pytest.raises(InputError, match=rf"\A.*{REFUSED[name]}.*\Z"):  # in one line
             attnlight.run(model, data, name)
-        assert "\n" not in str(caught.value)
         return
     results = attnlight.run(model, data, name)
     records = {path.stem for path in (results.folder / "records/test").glob("*.parquet")}
@@ -106,7 +101,7 @@ def test_texts_without_tokens_are_read_as_one_unknown_token(
     """Or with special tokens alone, by all tests."""
     model = HuggingFaceClassifier(folders[name], items=items)
     texts = ["", *SPECIAL[name], MIXED[name], "a funny film"]
-    results = attnlight.run(model, [(text, "pos") for text in texts], tests=TESTS)
+    results = attnlight.run(model, [(text, "POS") for text in texts], tests=TESTS)
     assert (results.table("predictions")["length"] >= 1).all()
     for test in results.table()["test"].unique():
         rows = results.table(test).drop(columns="index")

@@ -3,6 +3,7 @@
 import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,35 +27,35 @@ from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS
 from tests.huggingface.test_commands import write_corpus
 
+Batches, Capture = list[TextBatch], pytest.CaptureFixture[str]
+SIZES = {"train_size": 40, "validation_size": 16, "test_size": 16, "vocabulary": 60}
+
 
 @pytest.fixture
 def texts(tmp_path: Path) -> TokenDataset:
-    corpus = PlantedEvidence(
-        train_size=40, validation_size=16, test_size=16, vocabulary=60, cache_dir=str(tmp_path)
-    )
-    return corpus.dataset("train")
+    return PlantedEvidence(**SIZES, cache_dir=str(tmp_path)).dataset("train")  # type: ignore[arg-type]
 
 
-def classifier(name: str = "bert", seed: int = 0) -> HuggingFacePooledClassifier:
-    torch.manual_seed(seed)
+def classifier(name: str = "bert") -> HuggingFacePooledClassifier:
+    torch.manual_seed(0)
     return HuggingFacePooledClassifier(MODELS[name](vocab_size=200), 2, freeze=True).eval()
 
 
-def caching(texts: TokenDataset, name: str = "bert", seed: int = 0) -> HuggingFacePooledClassifier:
-    model = classifier(name, seed)
+def caching(texts: TokenDataset, name: str = "bert") -> HuggingFacePooledClassifier:
+    model = classifier(name)
     model.keep_states([texts])
     return model
 
 
-class Passes:
-    """How many texts an encoder has read."""
+def count_texts(model: HuggingFacePooledClassifier) -> list[int]:
+    """How many texts the encoder reads from now on, in a list of one number."""
+    count = [0]
 
-    def __init__(self, model: HuggingFacePooledClassifier) -> None:
-        self.texts = 0
-        model.encoder.register_forward_hook(self.count)
+    def add(module: object, args: tuple[torch.Tensor, ...], result: object) -> None:
+        count[0] += len(args[0])
 
-    def count(self, module: object, args: tuple[torch.Tensor, ...], result: object) -> None:
-        self.texts += len(args[0])
+    model.encoder.register_forward_hook(add)
+    return count
 
 
 @pytest.fixture
@@ -74,20 +75,15 @@ def equal(found: AttentionOutput, expected: AttentionOutput, atol: float = 1e-5)
 @pytest.mark.parametrize("name", ["bert", "llama"])
 @pytest.mark.parametrize("tokens", [1, 100, 1 << 20])
 def test_same_as_without(
-    texts: TokenDataset,
-    batches: list[TextBatch],
-    name: str,
-    tokens: int,
-    monkeypatch: pytest.MonkeyPatch,
+    texts: TokenDataset, batches: Batches, name: str, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_states, "_CPU_TOKENS", tokens)
     monkeypatch.setattr(kept_states, "_PIECE_TEXTS", 7)
     model, plain = caching(texts, name), classifier(name)
-    passes = Passes(model)
-    for _ in range(2):
-        for batch in batches:
-            equal(model(batch), plain(batch))
-    assert passes.texts == len(texts)
+    read = count_texts(model)
+    for batch in batches * 2:
+        equal(model(batch), plain(batch))
+    assert read == [len(texts)]
 
 
 def test_nothing_is_read_again(texts: TokenDataset, batches: list[TextBatch]) -> None:
@@ -98,10 +94,10 @@ def test_nothing_is_read_again(texts: TokenDataset, batches: list[TextBatch]) ->
     with torch.no_grad():
         other.decoder.weight.mul_(2)
     for network in (model, other, copy.deepcopy(model)):
-        passes = Passes(network)
+        read = count_texts(network)
         for batch in batches:
             network(batch)
-        assert passes.texts == 0
+        assert read == [0]
     loss = model(batches[0]).logits.sum()
     loss.backward()
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
@@ -113,28 +109,19 @@ def test_wider_batches_and_repeats(texts: TokenDataset) -> None:
     wide = collate_ids([alone.tokens[0].tolist(), texts[[5]].tokens[0].tolist() * 2])
     wide = wide.select(torch.tensor([0]))
     wide.index = alone.index
-    passes = Passes(model)
+    read = count_texts(model)
     equal(model(wide), plain(wide))
-    assert passes.texts == len(texts)
+    assert read == [len(texts)]
     repeated = texts[[2, -3]]
     assert repeated.index.tolist() == [int(texts.index[2]), -1]
     equal(model(repeated), plain(repeated))
 
 
-def read(
-    model: HuggingFacePooledClassifier, batch: TextBatch, **options: torch.Tensor
-) -> AttentionOutput:
-    output: AttentionOutput = model(batch, **options)
-    return output
-
-
 @pytest.mark.parametrize(
     "change", ["token", "deletion", "erased_words", "embeddings", "interception", "weights"]
 )
-def test_what_differs_is_computed(
-    texts: TokenDataset, batches: list[TextBatch], change: str
-) -> None:
-    def differing(net: HuggingFacePooledClassifier) -> AttentionOutput:
+def test_what_differs_is_computed(texts: TokenDataset, batches: Batches, change: str) -> None:
+    def differing(net: Any) -> Any:
         batch = copy.deepcopy(batches[0])
         if change == "token":
             batch.tokens[0, 2] = batch.tokens[0, 2] % 30 + 6
@@ -146,14 +133,14 @@ def test_what_differs_is_computed(
             erased = ErasedWords(texts=0.9).draw(batch.attendable(), batch.index, 0, 0)
             batch = delete_tokens(batch, erased)
         elif change == "embeddings":
-            return read(net, batch, embeddings=net.embed(batch) * 1.5)
+            return net(batch, embeddings=net.embed(batch) * 1.5)
         elif change == "interception":
             with intercept(patch={0: off}):
-                return read(net, batch)
+                return net(batch)
         else:
             torch.manual_seed(3)
             net.draw_parameters()
-        return read(net, batch)
+        return net(batch)
 
     model, plain = caching(texts), classifier()
     before = model(batches[0])
@@ -165,9 +152,8 @@ def test_what_differs_is_computed(
 
 def test_another_model_has_its_own(texts: TokenDataset, batches: list[TextBatch]) -> None:
     caching(texts)(batches[0])
-    other = HuggingFacePooledClassifier(
-        MODELS["bert"](vocab_size=200, initializer_range=0.3), 2, freeze=True
-    ).eval()
+    base = MODELS["bert"](vocab_size=200, initializer_range=0.3)
+    other = HuggingFacePooledClassifier(base, 2, freeze=True).eval()
     other.keep_states([texts])
     plain = copy.deepcopy(other)
     plain._kept = ()
@@ -183,11 +169,7 @@ def folder(texts: TokenDataset, batches: list[TextBatch]) -> Path:
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
 def test_a_damaged_file_is_not_used(
-    texts: TokenDataset,
-    batches: list[TextBatch],
-    folder: Path,
-    damage: str,
-    capsys: pytest.CaptureFixture[str],
+    texts: TokenDataset, batches: Batches, folder: Path, damage: str, capsys: Capture
 ) -> None:
     file = folder / "states"
     content = bytearray(file.read_bytes())
@@ -202,10 +184,7 @@ def test_a_damaged_file_is_not_used(
 
 
 def test_a_full_disk(
-    texts: TokenDataset,
-    batches: list[TextBatch],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    texts: TokenDataset, batches: Batches, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def full(*arguments: object) -> None:
         raise InputError("states cannot be written: No space left on device.")
@@ -219,9 +198,7 @@ def test_a_full_disk(
     assert not list(texts.folder.parents[1].glob("states-*-train"))
 
 
-def test_models_that_are_trained_keep_nothing(
-    texts: TokenDataset, batches: list[TextBatch]
-) -> None:
+def test_models_that_are_trained_keep_nothing(texts: TokenDataset, batches: Batches) -> None:
     for options in ({"freeze": False}, {"freeze": True, "encoder": "average"}):
         model = HuggingFacePooledClassifier(MODELS["bert"](vocab_size=200), 2, **options)
         model.keep_states([texts])
@@ -237,9 +214,7 @@ def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.Monkey
     write_model(tmp_path / "bert", auto="AutoModel")
     read, forward = [], TransformerEncoder.forward
 
-    def counted(
-        encoder: TransformerEncoder, embeddings: torch.Tensor, mask: torch.Tensor
-    ) -> torch.Tensor:
+    def counted(encoder: TransformerEncoder, embeddings: Any, mask: Any) -> torch.Tensor:
         read.append(len(mask))
         return forward(encoder, embeddings, mask)
 
@@ -247,12 +222,10 @@ def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.Monkey
     shared = ["--data=films.yaml", "--data.tokenizer=bert", "--experiment=e", *CPU, *QUIET]
     shared += ["--trainer.max_epochs=2", "--trainer.logger=false"]
     model = ["--model=huggingface_pooled", "--model.net.path=bert"]
-    assert main(["fit", *model, "--run=first", *shared]) == 0
-    assert sum(read) == 48 + 16  # training and validation texts, in two epochs
     variant = ["--model=adversarial", "--model.base=checkpoints/e/first/best.ckpt"]
-    assert main(["fit", *variant, "--run=third", *shared]) == 0
-    assert sum(read) == 48 + 16
-    for run in ("first", "third"):
-        tests = "predictions" if run == "first" else "base_divergence"
+    for run, given in (("first", model), ("third", variant)):
+        assert main(["fit", *given, f"--run={run}", *shared]) == 0
+        assert sum(read) == 48 + 16  # training and validation texts, in two epochs
+    for run, tests in (("first", "predictions"), ("third", "base_divergence")):
         assert main(["test", f"checkpoints/e/{run}", f"--tests={tests}", *CPU, *QUIET]) == 0
     assert sum(read) == 48 + 16 + 16

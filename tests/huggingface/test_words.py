@@ -1,6 +1,7 @@
 """Words of several pieces as items, against full passes and loops over texts."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.data.collate import collate_ids
 from attnlight.errors import InputError
 from attnlight.probing.flat_texts import FlatTexts
-from tests.huggingface.models import HEADS, MODELS
-from tests.huggingface.test_classifier import classifier, full_pass, random_weights
+from tests.huggingface.models import HEADS, assert_near
+from tests.huggingface.test_classifier import classifier, full_pass, random_weights, texts
 
 # Pieces of each word of each text, special tokens included.
 SIZES = ((1, 3, 1, 2, 1), (1, 2, 1), (1, 1, 4, 1), (1, 1, 1), (1, 2, 2, 1, 1, 1))
@@ -37,20 +38,14 @@ def by_loop(values: Tensor, sizes: Any = SIZES) -> list[Tensor]:
     ]
 
 
-@pytest.fixture(params=list(MODELS))
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class TestLastLayer:
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     def test_weights_are_sums_over_pieces(self, name: str, special_tokens: Any) -> None:
         model = classifier(name, special_tokens=special_tokens, items="words")
         pieces = classifier(name, special_tokens=special_tokens)
         batch = words()
         output, expected = model(batch), pieces(FlatTexts.of(batch).batch)
-        torch.testing.assert_close(output.logits, expected.logits, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(output.bias, expected.bias, atol=1e-5, rtol=1e-5)
+        assert_near(output.logits, expected.logits)
+        assert_near(output.bias, expected.bias)
         parts = iter(by_loop(expected.weights))
         states = iter(by_loop(expected.states.mT))
         for text, row in enumerate(SIZES):
@@ -61,7 +56,6 @@ class TestLastLayer:
         reached = [bool(part.any()) for part in by_loop(expected.mask)]
         assert output.mask[batch.mask.any(-1)].tolist() == reached
 
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     def test_readout_is_full_passes_with_shared_weights(
         self, name: str, special_tokens: Any
     ) -> None:
@@ -74,27 +68,22 @@ class TestLastLayer:
         _, row = full_pass(model, flat)
         for number in range(3):
             rows = row.clone()
-            for text, sizes in enumerate(SIZES):
-                for head in range(HEADS):
-                    total = float(row[text, head][own[text, head] > 0].sum())
-                    start = 0
-                    for word, size in enumerate(sizes):
-                        at = slice(start, start + size)
-                        start += size
-                        pieces = own[text, head, at]
-                        if pieces.any():
-                            new = float(candidates[text, head, number, word]) * total
-                            rows[text, head, at] = new * pieces / pieces.sum()
+            for text, head in product(range(len(SIZES)), range(HEADS)):
+                total = float(row[text, head][own[text, head] > 0].sum())
+                for word, at in enumerate(torch.arange(sum(SIZES[text])).split(SIZES[text])):
+                    pieces = own[text, head, at]
+                    if pieces.any():
+                        new = float(candidates[text, head, number, word]) * total
+                        rows[text, head, at] = new * pieces / pieces.sum()
             expected, _ = full_pass(model, flat, rows)
-            torch.testing.assert_close(logits[:, number], expected, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(
-            model.substituted(output, output.weights), row, atol=1e-6, rtol=0
-        )
+            assert_near(logits[:, number], expected)
+        own = model.substituted(output, output.weights)
+        torch.testing.assert_close(own, row, atol=1e-6, rtol=0)
 
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
-    def test_keeps_all_promises(self, name: str, special_tokens: Any) -> None:
-        model = classifier(name, special_tokens=special_tokens, items="words")
-        assert attnlight.check(model, words()) == []
+    @pytest.mark.parametrize("items", ["words", "pieces"])
+    def test_keeps_all_promises(self, name: str, special_tokens: Any, items: Any) -> None:
+        model = classifier(name, special_tokens=special_tokens, items=items)
+        assert attnlight.check(model, words() if items == "words" else texts()) == []
 
     def test_a_word_without_weight_is_shared_equally(self) -> None:
         batch = words(((1, 3, 2, 1),))
@@ -106,8 +95,6 @@ class TestLastLayer:
 
 
 class TestExplanations:
-    """Scores of words against loops over words."""
-
     def test_leave_one_out_deletes_all_pieces(self) -> None:
         model, pieces, batch = classifier("bert", items="words"), classifier("bert"), words()
         output = model(batch)
@@ -124,15 +111,12 @@ class TestExplanations:
                 odds = logits[target] - logits[torch.arange(3) != target].logsumexp(0)
                 full = output.logits[text].double()
                 change = full[target] - full[torch.arange(3) != target].logsumexp(0) - odds
-                torch.testing.assert_close(found[text, word], change, atol=1e-5, rtol=1e-5)
+                assert_near(found[text, word], change)
 
-    @pytest.mark.parametrize("special_tokens", ["fixed", "attended"])
     @pytest.mark.parametrize(
         "method",
         [
-            "attention",
-            "attention_value_norm",
-            "rollout",
+            *("attention", "attention_value_norm", "rollout"),
             {"name": "rollout", "of": "value_norm"},
             {"name": "integrated_gradients", "max_steps": 512},
         ],
@@ -149,13 +133,9 @@ class TestExplanations:
         torch.testing.assert_close(found[batch.mask.any(-1)], sums, atol=1e-5, rtol=1e-4)
 
 
-class TestRefusals:
-    def test_batches_of_tokens(self) -> None:
-        flat = FlatTexts.of(words()).batch
-        with pytest.raises(InputError, match=r"reads words \(items: words\), but the batch has"):
-            classifier("bert", items="words")(flat)
-
-    def test_words_that_are_too_long(self) -> None:
-        batch = collate_ids([[5] * 70], [[7] * 10])
-        with pytest.raises(InputError, match="70 tokens, but the model reads 64 at most"):
+def test_batches_of_tokens_and_words_that_are_too_long() -> None:
+    refused = {"reads words .items: words., but the batch has": FlatTexts.of(words()).batch}
+    refused["70 tokens, but the model reads 64 at most"] = collate_ids([[5] * 70], [[7] * 10])
+    for said, batch in refused.items():
+        with pytest.raises(InputError, match=said):
             classifier("bert", items="words")(batch)

@@ -48,11 +48,15 @@ BROKEN = "adversary-kl-l0.05-s0"
 
 
 class Lab:
-    """A folder with study files, the runs of these studies, and the commands that they started."""
+    """A folder with study files, the runs of these studies, and the commands that they started.
 
-    def __init__(self, folder: Path, calls: Path) -> None:
-        self.folder, self._calls = folder, calls
+    What they print is in `capsys`, unless the lab is that of several tests.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any = None) -> None:
+        self.folder, self._calls = folder, folder / "calls"
         self.root = folder / "checkpoints"
+        self.monkeypatch, self.capsys = monkeypatch, capsys
 
     def write(self, content: dict[str, Any], name: str = "tiny") -> Path:
         path = self.folder / f"{name}.yaml"
@@ -67,11 +71,18 @@ class Lab:
     def run(self, content: dict[str, Any], *options: str, name: str = "tiny") -> int:
         return main(["study", str(self.write(content, name)), f"--root={self.root}", *options])
 
+    def starts(
+        self, content: dict[str, Any], *options: str, status: int = 0
+    ) -> list[tuple[str, str]]:
+        """Verb and run of each command line of a study, which ends with this status."""
+        self.calls()
+        assert self.run(content, *options) == status
+        return self.started()
+
     def study_folder(self, content: dict[str, Any]) -> StudyFolder:
         return StudyFolder(self.root / "tiny", self.study(content), self.runs(content))
 
     def runs(self, content: dict[str, Any]) -> dict[str, PlannedRun]:
-        """The plan by name."""
         return {run.name: run for run in plan(self.study(content))}
 
     def calls(self) -> list[list[str]]:
@@ -94,7 +105,7 @@ class Lab:
         return content
 
 
-def lab_of_fakes(folder: Path, patch: pytest.MonkeyPatch) -> Lab:
+def lab_of_fakes(folder: Path, patch: pytest.MonkeyPatch, capsys: Any = None) -> Lab:
     """A lab in which fakes stand in for runs, as long as the patch lasts."""
     torch.save({"epoch": 1}, folder / "fake.ckpt")
     patch.setenv("FAKE_CHECKPOINT", str(folder / "fake.ckpt"))
@@ -104,12 +115,12 @@ def lab_of_fakes(folder: Path, patch: pytest.MonkeyPatch) -> Lab:
     # A second each, and fakes leave nothing behind.
     patch.setattr("attnlight.studies.job.gc.collect", lambda: 0)
     patch.setattr("attnlight.report.study.write_study", lambda folder: [])
-    return Lab(folder, folder / "calls")
+    return Lab(folder, patch, capsys)
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    return lab_of_fakes(tmp_path, monkeypatch)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    return lab_of_fakes(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

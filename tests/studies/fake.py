@@ -143,7 +143,6 @@ class Here(Executor):
         return future
 
     def status(self, given: Callable[..., Any]) -> int:
-        """The exit status of a job."""
         assert isinstance(given, job.Job)
         before = dict(os.environ)
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
@@ -172,7 +171,6 @@ class Here(Executor):
 
 
 def main() -> int:
-    """Stands in for `attnlight.__main__.main`."""
     arguments = sys.argv[1:]
     with Path(os.environ["FAKE_CALLS"]).open("a") as calls:
         calls.write(json.dumps(arguments) + "\n")

@@ -16,7 +16,6 @@ OF_VARIANTS = (*SUMS, "nll_base", "agree", "choices", "tau_rows", "attention_js_
 
 
 def collected(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What is collected of each run of a study."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in pq.read_table(folder / "study.parquet").to_pylist():
         found.setdefault(row["run"], []).append(row)
@@ -24,7 +23,6 @@ def collected(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def tokens(folder: Path, base: Path | None) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """What the records hold of each token, by sentence."""
     records = [read_record(folder / "predictions.parquet").columns]
     if base is not None:
         records.append(read_record(folder / "base_divergence.parquet").columns)

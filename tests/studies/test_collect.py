@@ -28,7 +28,6 @@ OF_TAGGERS = {"task": "tagging", "target": "tokens", "options": None, "readout":
 
 
 def collected_run(lab: Lab, name: str) -> dict[str, Any]:
-    """The entry of a run in `study.json`."""
     return next(run for run in lab.collected()["runs"] if run["name"] == name)
 
 

@@ -32,35 +32,31 @@ class TestConditions:
         return calls
 
     def test_each_has_a_folder(self, lab: Lab, compared: list[dict[str, Path]]) -> None:
-        assert lab.run(CONDITIONS) == 0
-        names = list(CONDITIONS["conditions"])
-        assert [name for _, name in lab.started()].count("base-s0") == 3 * len(names)
+        names, started = list(CONDITIONS["conditions"]), lab.starts(CONDITIONS)
+        assert [name for _, name in started].count("base-s0") == 3 * len(names)
         assert compared == [{n: lab.root / f"tiny-{n}" for n in names} | {"": lab.root / "tiny"}]
         told = {"tokens": ("tokens", "study", True), "marked": ("marked", "study", False)}
         for name, expected in (told | {"text": ("tokens", "text", True)}).items():
             held = json.loads((lab.root / f"tiny-{name}/study.json").read_text())
             assert (held["study"], held["options"]) == (f"tiny-{name}", name)
             assert (held["target"], held["readout"], held["pos"]) == expected
-        lab.calls()
         assert lab.run(CONDITIONS, "--name=other", "--only=base") == 0
         assert len(compared) == 1, "no adversary is there"
         assert (lab.root / "other-text/study.json").is_file()
 
-    def test_the_worst_status_counts(
-        self, lab: Lab, compared: list[dict[str, Path]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.05-s0")
-        monkeypatch.setenv("FAKE_FAILS_IN", "tiny-marked")
+    def test_the_worst_status_counts(self, lab: Lab, compared: list[dict[str, Path]]) -> None:
+        lab.monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.05-s0")
+        lab.monkeypatch.setenv("FAKE_FAILS_IN", "tiny-marked")
         assert lab.run(CONDITIONS) == 1
         assert [set(call) for call in compared] == [{"tokens", "text", ""}]
         assert lab.run(CONDITIONS, "--shard=2/2") == 1
-        monkeypatch.delenv("FAKE_FAILS")
+        lab.monkeypatch.delenv("FAKE_FAILS")
         assert lab.run(CONDITIONS) == 0
         assert len(compared[-1]) == 4
 
-    def test_dry_run_lists_all(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_dry_run_lists_all(self, lab: Lab) -> None:
         assert lab.run(CONDITIONS, "--dry-run") == 0
-        printed = capsys.readouterr().out
+        printed = lab.capsys.readouterr().out
         folders = [f"{lab.root}/tiny-{name}" for name in CONDITIONS["conditions"]]
         assert [line for line in printed.splitlines() if "/" in line] == folders
         assert printed.count("3 runs of 3") == 3
@@ -73,15 +69,11 @@ class TestConditions:
         assert (lab.root / "tiny-two/study.json").is_file()
         assert compared == []
 
-    def test_one_of_another_study_is_told_before_any_is_run(
-        self, lab: Lab, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_one_of_another_study_is_told_before_any_is_run(self, lab: Lab) -> None:
         assert lab.run(CONDITIONS) == 0
-        lab.calls()
         other = CONDITIONS["conditions"] | {"text": {"options": {"data": {"pos": False}}}}
-        assert lab.run(CONDITIONS | {"conditions": other}) == 2
-        assert "tiny-text contains another study" in capsys.readouterr().err
-        assert lab.calls() == []
+        assert lab.starts(CONDITIONS | {"conditions": other}, status=2) == []
+        assert "tiny-text contains another study" in lab.capsys.readouterr().err
 
 
 def test_the_comparison_is_written(lab: Lab) -> None:

@@ -23,16 +23,14 @@ from tests.studies.conftest import ALL_ROLES, MINIMAL, Lab
 
 
 class TestDryRun:
-    def test_times_each_role_and_leaves_nothing(
-        self, lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_times_each_role_and_leaves_nothing(self, lab: Lab) -> None:
         temporary = lab.folder / "temporary"
         temporary.mkdir()
-        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        lab.monkeypatch.setattr(tempfile, "tempdir", str(temporary))
         assert lab.run(ALL_ROLES, "--dry-run", "--jobs=3") == 0
         assert not lab.root.exists()
         assert list(temporary.iterdir()) == []
-        printed = capsys.readouterr()
+        printed = lab.capsys.readouterr()
         lines = printed.out.splitlines()
         assert lines[0].split() == ["run", "role", "state", "needs", "estimate"]
         assert lines[1].split()[:3] == ["base-s0", "base", "missing"]
@@ -44,9 +42,7 @@ class TestDryRun:
         roles = [line.rpartition(" ")[2] for line in printed.err.splitlines()]
         assert roles == ["base", "uniform", "seed", "guide", "adversary"]
 
-    def test_measured_roles_are_not_timed(
-        self, lab: Lab, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_measured_roles_are_not_timed(self, lab: Lab) -> None:
         assert lab.run(ALL_ROLES, "--only=base,uniform") == 0
         logs = lab.root / "tiny/logs"
         (logs / "base-s0.json").write_text('{"state": "finished", "seconds": 60}')
@@ -54,9 +50,9 @@ class TestDryRun:
         (logs / "uniform-s0.json").write_text('{"state": "finished", "seconds": 30}')
         before = sorted(lab.root.rglob("*"))
         more = ALL_ROLES | {"uniform": {"seeds": [0, 1]}}
-        capsys.readouterr()
+        lab.capsys.readouterr()
         assert lab.run(more, "--dry-run") == 0
-        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        lines = [" ".join(line.split()) for line in lab.capsys.readouterr().out.splitlines()]
         assert "base-s0 base finished -" in lines
         assert "uniform-s1 uniform missing base-s0 30 s" in lines
         assert "seed-b0-s1 seed failed base-s0 at most 1.8 min" in lines
@@ -65,18 +61,16 @@ class TestDryRun:
         planned = json.loads((lab.root / "tiny/plan.json").read_text())["runs"]
         assert planned.keys() == lab.runs(ALL_ROLES).keys()
         assert lab.run(more, "--dry-run", "--only=uniform") == 0
-        printed = capsys.readouterr()
+        printed = lab.capsys.readouterr()
         assert printed.err == "", "nothing is left to time"
         assert printed.out.endswith("2 runs of 13; one at a time: 30 s\n")
 
-    def test_says_why_a_role_could_not_be_timed(
-        self, lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_says_why_a_role_could_not_be_timed(self, lab: Lab) -> None:
         every = "base, uniform, seed, guide, adversary"
         for failing, roles in (("base-s0", every), ("guide-adversary-s0", "guide")):
-            monkeypatch.setenv("FAKE_FAILS", failing)
+            lab.monkeypatch.setenv("FAKE_FAILS", failing)
             assert lab.run(ALL_ROLES, "--dry-run") == 0
-            *_, total, last = capsys.readouterr().out.splitlines()
+            *_, total, last = lab.capsys.readouterr().out.splitlines()
             assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
             others = total.startswith("base, uniform, seed, adversary: estimated")
             assert others == (roles == "guide")
@@ -156,10 +150,8 @@ class TestBatchTimer:
 
 
 @pytest.mark.slow
-def test_estimate_is_near_what_runs_take(
-    tmp_path: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))  # of no other test
+def test_estimate_is_near_what_runs_take(tmp_path: Path, lab: Lab) -> None:
+    lab.monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))  # of no other test
     content = MINIMAL | {
         "options": {
             "data": {"train_size": 1000, "validation_size": 200, "test_size": 200},

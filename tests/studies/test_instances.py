@@ -120,10 +120,10 @@ def test_validation_is_of_all_tokens(done: Done) -> None:
         assert run["heads"] == [2, 1, 0]
 
 
-def test_a_run_that_cannot_be_measured(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_measured(lab: Lab) -> None:
     name = "adversary-kl-l0.06-s0"
-    monkeypatch.setenv("FAKE_BREAKS", name)
-    monkeypatch.setenv("FAKE_BROKEN", "0 10 20 30 40 50")
+    lab.monkeypatch.setenv("FAKE_BREAKS", name)
+    lab.monkeypatch.setenv("FAKE_BROKEN", "0 10 20 30 40 50")
     assert lab.run(MINIMAL | {key: TAGGER[key] for key in ("experiment", "adversaries")}) == 0
     held = lab.collected()
     assert held["selected"]["lambda"] == 0.05, "its lambda has no mean"

@@ -14,7 +14,6 @@ from tests.studies.conftest import MINIMAL, TAGGER, Lab
 
 
 def the_job(lab: Lab, run: str = "base-s0") -> Job:
-    """The job of a run of the study `tiny`."""
     environment = {"FAKE_ADDED": "1"}
     file, root = str(lab.folder / "tiny.yaml"), str(lab.root)
     return Job(file, root, "tiny", None, run, str(lab.folder), environment)
@@ -25,9 +24,7 @@ def test_is_plain_strings(lab: Lab) -> None:
     assert the_job(lab).command[:-1] == [sys.executable, "-m", "attnlight.studies.job"]
 
 
-def test_commands_follow_each_other_until_one_fails(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_follow_each_other_until_one_fails(lab: Lab) -> None:
     def main() -> int:
         assert os.environ["FAKE_ADDED"] == "1"
         assert "SLURM_NTASKS" not in os.environ
@@ -38,8 +35,8 @@ def test_commands_follow_each_other_until_one_fails(
             print("attnlight: a mistake.")
         return 2 * (sys.argv[1] == "validate") or status
 
-    monkeypatch.setattr(job, "main", main)
-    monkeypatch.setenv("SLURM_NTASKS", "4")
+    lab.monkeypatch.setattr(job, "main", main)
+    lab.monkeypatch.setenv("SLURM_NTASKS", "4")
     lab.write(TAGGER)
     assert fake.Here().status(the_job(lab)) == 2
     assert lab.started() == [("fit", "base-s0"), ("validate", "base-s0")]
@@ -47,7 +44,7 @@ def test_commands_follow_each_other_until_one_fails(
     assert log.startswith("$ attnlight fit -c")
     assert log.endswith("attnlight: a mistake.\n")
     assert lab.study_folder(TAGGER).job_result(lab.runs(TAGGER)["base-s0"])["state"] == "failed"
-    monkeypatch.setattr(job, "main", fake.main)
+    lab.monkeypatch.setattr(job, "main", fake.main)
     for left in (
         [("validate", "base-s0"), ("test", "base-s0")],
         [],
@@ -56,8 +53,8 @@ def test_commands_follow_each_other_until_one_fails(
         assert lab.started() == left
 
 
-def test_a_run_that_a_signal_ends_is_missing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "main", lambda: sys.exit(143))
+def test_a_run_that_a_signal_ends_is_missing(lab: Lab) -> None:
+    lab.monkeypatch.setattr(job, "main", lambda: sys.exit(143))
     lab.write(MINIMAL)
     assert fake.Here().status(the_job(lab)) == 143
     assert lab.study_folder(MINIMAL).state(lab.runs(MINIMAL)["base-s0"]) == "missing"
@@ -71,9 +68,7 @@ def test_refuses_a_study_that_has_changed(lab: Lab) -> None:
     assert fake.Here().status(the_job(lab, "uniform-s0")) == 1
 
 
-def test_after_several_ranks_another_process_goes_on(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_several_ranks_another_process_goes_on(lab: Lab) -> None:
     class Gone(BaseException):
         """This process became another."""
 
@@ -84,11 +79,11 @@ def test_after_several_ranks_another_process_goes_on(
         raise Gone
 
     def main() -> int:
-        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        lab.monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
         return fake.main()
 
-    monkeypatch.setattr(job, "main", main)
-    monkeypatch.setattr(os, "execv", become)
+    lab.monkeypatch.setattr(job, "main", main)
+    lab.monkeypatch.setattr(os, "execv", become)
     lab.write(MINIMAL)
     with pytest.raises(Gone):
         fake.Here().status(the_job(lab))

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.commands import CONFIGS
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
 
 STUDIES = [s for file in sorted((CONFIGS / "studies").glob("*.yaml")) for s in read_studies(file)]
+OTHER = str(CONFIGS / "experiments/planted_none.yaml")
 WAYS = ["full", "tokens", "query_key"]
 CONTEXTS: dict[str, Any] = TAGGER | {
     "uniform": {"seeds": [0, 1], "heads": [0, 3]},
@@ -88,20 +90,15 @@ def test_further_bases(lab: Lab) -> None:
         "adversaries": {"lambdas": {"js": [1e-7, 0.1234567]}, "seeds": [0], "bases": [3, 1]},
     }
     runs = lab.runs(content)
-    assert [name for name in runs if name[:5] == "seed-"] == [
-        "seed-b3-s1",
-        "seed-b3-s2",
-        "seed-b1-s2",
-    ]
+    seeds = [name for name in runs if name.startswith("seed")]
+    assert seeds == ["seed-b3-s1", "seed-b3-s2", "seed-b1-s2"]
     assert runs["uniform-s0"].base == "base-s3"
     assert runs["guide-other-s2"].guide_run == "seed-b3-s2"
     assert runs["guide-other-s9"].guide_run == "seed-b3-s1"
-    bases = {"js": "base-s3", "b1-js": "base-s1"}
-    assert {name: runs[name].base for name in runs if "adversary" in name} == {
-        f"adversary-{kind}-l{lam}-s0": base
-        for kind, base in bases.items()
-        for lam in ("1e-07", "0.1234567")
-    }
+    bases = product(("js base-s3", "b1-js base-s1"), ("1e-07", "0.1234567"))
+    parts = [(*words.split(), lam) for words, lam in bases]
+    expected = {f"adversary-{kind}-l{lam}-s0": base for kind, base, lam in parts}
+    assert {name: run.base for name, run in runs.items() if run.role == "adversary"} == expected
 
 
 RUNS = [PlannedRun(f"{role}-{i}", role, i) for role in ("base", "seed", "guide") for i in range(9)]
@@ -132,10 +129,7 @@ class TestDigests:
         [
             ({"uniform": {"seeds": [0], "options": {"trainer": {"max_epochs": 9}}}}, "uniform"),
             ({"base": {"seeds": [0], "tests": [str(CONFIGS / "tests/cheap.yaml")]}}, "base"),
-            (
-                {"experiment": str(CONFIGS / "experiments/planted_none.yaml")},
-                "base uniform seed guide adversary",
-            ),
+            ({"experiment": OTHER}, "base uniform seed guide adversary"),
         ],
         ids=["options", "tests of bases", "experiment"],
     )
@@ -168,10 +162,7 @@ class TestCommands:
             ("guide-uniform-tokens-s0", "=Guided base guide=uniform context=tokens"),
             ("guide-adversary-query_key-s0", "=Guided base guide=adversary guided query_key=true"),
             ("adversary-kl-l0.01-s0", "=Adversarial base lambda_=0.01 attention_term=kl"),
-            (
-                "adversary-released-l2.1-s0",
-                "=Adversarial base lambda_=2.1 attention_term=kl released",
-            ),
+            ("adversary-released-l2.1-s0", "=Adversarial base lambda_=2.1 attention_term=kl scale"),
         ],
     )
     def test_name_the_variant_and_its_options(self, lab: Lab, name: str, model: str) -> None:
@@ -179,7 +170,7 @@ class TestCommands:
         words = fit_command(lab.study(CONTEXTS), lab.runs(CONTEXTS)[name], Path("r/t"), told)
         kind, *options = model.split() or [""]
         full = {"base": "base=r/t/base-s0/best.ckpt"}
-        full |= {"guided": f"guide_checkpoint=r/t/{told}/best.ckpt", "released": "released=true"}
+        full |= {"guided": f"guide_checkpoint=r/t/{told}/best.ckpt", "scale": "released=true"}
         expected = [f"--model=attnlight.tasks.{kind[1:]}Variant"] * bool(kind)
         expected += [f"--model.{full.get(option, option)}" for option in options]
         assert [word for word in words if word.startswith("--model")] == expected

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow  # the first process of a session imports torch an
 
 @pytest.fixture
 def pair() -> Iterator[ProcessExecutor]:
-    """An executor of two processes."""
     executor = ProcessExecutor(2)
     yield executor
     executor.shutdown(cancel_futures=True)
@@ -35,7 +34,6 @@ def wait_here(path: Path) -> None:
 
 
 def started(path: Path) -> int:
-    """The process that wrote its number to a file."""
     while not (path.is_file() and path.read_text()):
         time.sleep(0.05)
     return int(path.read_text())

@@ -19,9 +19,9 @@ from tests.studies.conftest import MINIMAL, Lab
 PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
 
 
-def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **changes: Any) -> str:
+def refused(lab: Lab, *options: str, **changes: Any) -> str:
     assert lab.run(PAIR | changes, *options) == 2
-    printed = capsys.readouterr().err
+    printed = lab.capsys.readouterr().err
     assert printed.count("\n") == 1
     return printed
 
@@ -38,11 +38,11 @@ def refused(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str, **chang
         ("--name=a/b", "not a valid study name"),
     ],
 )
-def test_wrong_option(lab: Lab, capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
-    assert said in refused(lab, capsys, option)
+def test_wrong_option(lab: Lab, option: str, said: str) -> None:
+    assert said in refused(lab, option)
     assert not lab.root.exists()
     lab.root.write_text("a file")
-    assert "cannot be written" in refused(lab, capsys)
+    assert "cannot be written" in refused(lab)
 
 
 class TestPlan:
@@ -82,27 +82,25 @@ class TestPlan:
 
 
 class TestFolderOfAnotherStudy:
-    def test_is_refused(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_is_refused(self, lab: Lab) -> None:
         assert lab.run(PAIR) == 0
-        capsys.readouterr()
+        lab.capsys.readouterr()
         epochs = {"trainer": {"max_epochs": 1}}
-        assert "contains another study" in refused(lab, capsys, options=epochs)
-        said = refused(lab, capsys, "--dry-run", base={"seeds": [1]}, uniform=None)
+        assert "contains another study" in refused(lab, options=epochs)
+        said = refused(lab, "--dry-run", base={"seeds": [1]}, uniform=None)
         assert "they have no run in common" in said
         assert lab.run(PAIR | {"options": epochs}, "--name=other") == 0
 
     def test_one_that_grew_is_not(self, lab: Lab) -> None:
         assert lab.run(PAIR) == 0
-        lab.calls()
-        assert lab.run(PAIR | {"uniform": {"seeds": [0, 1]}}) == 0
-        assert {name for _, name in lab.started()} == {"uniform-s1"}
-        assert lab.run(PAIR) == 0, "and it may shrink"
-        assert lab.calls() == []
+        grown = lab.starts(PAIR | {"uniform": {"seeds": [0, 1]}})
+        assert {name for _, name in grown} == {"uniform-s1"}
+        assert lab.starts(PAIR) == [], "and it may shrink"
 
-    def test_damaged_plan(self, lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_damaged_plan(self, lab: Lab) -> None:
         (lab.root / "tiny").mkdir(parents=True)
         (lab.root / "tiny/plan.json").write_text("{")
-        assert "plan.json is not a plan of `attnlight study`" in refused(lab, capsys)
+        assert "plan.json is not a plan of `attnlight study`" in refused(lab)
 
 
 def study_with_fakes(arguments: list[str]) -> int:
@@ -136,33 +134,33 @@ def test_two_at_once(lab: Lab, other: dict[str, Any], statuses: list[int]) -> No
     assert {run["name"] for run in lab.collected()["runs"]} == lab.runs(PAIR).keys()
 
 
-def test_damaged_base(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_base(lab: Lab) -> None:
     assert lab.run(PAIR) == 0
-    capsys.readouterr()
+    lab.capsys.readouterr()
     best = lab.root / "tiny/base-s0/best.ckpt"
     content = bytearray(best.read_bytes())
     content[len(content) // 2] ^= 255
     best.write_bytes(content)
-    said = refused(lab, capsys)
+    said = refused(lab)
     assert f"{best} is not the checkpoint that was tested" in said
     assert "delete" in said
     best.unlink()
-    assert "is not the checkpoint that was tested" in refused(lab, capsys)
+    assert "is not the checkpoint that was tested" in refused(lab)
 
 
-def test_no_space_left(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_space_left(lab: Lab) -> None:
     assert lab.run(PAIR, "--only=base") == 0
     (lab.root / "tiny/study.parquet").unlink()
     (lab.root / "tiny/study.json").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
     try:
-        capsys.readouterr()
+        lab.capsys.readouterr()
         assert lab.run(PAIR) in (1, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
-    assert "too large" in capsys.readouterr().err
+    assert "too large" in lab.capsys.readouterr().err
     assert not (folder / "study.parquet").exists()
     assert lab.study_folder(PAIR).state(uniform) != "finished", "half-written is not done"
     assert lab.run(PAIR) == 0

@@ -30,46 +30,38 @@ PAIR: dict[str, Any] = MINIMAL | {"uniform": {"seeds": [0]}}
 def test_each_run_is_trained_and_then_evaluated(
     lab: Lab, content: dict[str, Any], verbs: tuple[str, ...], missing: str
 ) -> None:
-    assert lab.run(content) == 0
-    started = lab.started()
+    started = lab.starts(content)
     for name in lab.runs(content):
         assert [verb for verb, run in started if run == name] == list(verbs)
     (lab.root / "tiny/seed-b0-s1/records" / missing).unlink()
-    assert lab.run(content) == 0
-    assert lab.started() == [(verb, "seed-b0-s1") for verb in verbs[1:]], "it was not done"
+    assert lab.starts(content) == [(verb, "seed-b0-s1") for verb in verbs[1:]], "it was not done"
 
 
-def test_whole_study(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(ALL_ROLES, "--jobs=2") == 0
-    started = lab.started()
+def test_whole_study(lab: Lab) -> None:
+    started = lab.starts(ALL_ROLES, "--jobs=2")
     last = max(started.index(("test", name)) for name in lab.runs(ALL_ROLES) if "l0.0" in name)
     assert started.index(("fit", "guide-adversary-s0")) > last
-    printed = capsys.readouterr().out
-    assert "[12/12] guide-" in printed
-    assert "guide-adversary-s0 finished in" in printed
-    assert "12 finished" in printed
+    printed = lab.capsys.readouterr().out
+    for words in ("[12/12] guide-", "guide-adversary-s0 finished in", "12 finished"):
+        assert words in printed
     assert not list(lab.root.rglob("last.ckpt"))
     # F1 of lambda 0.05 is higher, and both are far enough.
     assert guide_run(lab) == "adversary-kl-l0.05-s0"
     collected, chosen = lab.collected(), {"term": "kl", "lambda": 0.05, "reached": True}
     assert collected["selected"] == chosen | {"run": "adversary-kl-l0.05-s0"}
-    assert lab.run(ALL_ROLES) == 0
-    assert lab.calls() == [], "what is done is not done again"
+    assert lab.starts(ALL_ROLES) == [], "what is done is not done again"
     assert lab.collected() == collected
 
 
 def guide_run(lab: Lab) -> str | None:
-    """The adversary that guides."""
     return lab.study_folder(ALL_ROLES).guide_run(lab.runs(ALL_ROLES)["guide-adversary-s0"])
 
 
-def test_failure_does_not_stop_the_others(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.06-s1")
+def test_failure_does_not_stop_the_others(lab: Lab) -> None:
+    lab.monkeypatch.setenv("FAKE_FAILS", "adversary-kl-l0.06-s1")
     assert lab.run(ALL_ROLES) == 1
     log = lab.root / "tiny/logs/adversary-kl-l0.06-s1.log"
-    printed = capsys.readouterr().out
+    printed = lab.capsys.readouterr().out
     assert f"attnlight: the disk is on fire. ({log})" in printed
     assert "failed: adversary-kl-l0.06-s1: attnlight: the disk is on fire." in printed
     assert "guide-adversary-s0 skipped: it needs adversary-kl-l0.06-s1" in printed
@@ -79,16 +71,14 @@ def test_failure_does_not_stop_the_others(
     assert states.pop("adversary-kl-l0.06-s1") == "failed"
     assert states.pop("guide-adversary-s0") == "missing"
     assert set(states.values()) == {"finished"}
-    lab.calls()
-    monkeypatch.delenv("FAKE_FAILS")
-    assert lab.run(ALL_ROLES) == 0
-    assert {name for _, name in lab.started()} == {"adversary-kl-l0.06-s1", "guide-adversary-s0"}
+    lab.monkeypatch.delenv("FAKE_FAILS")
+    again = {"adversary-kl-l0.06-s1", "guide-adversary-s0"}
+    assert {name for _, name in lab.starts(ALL_ROLES)} == again
 
 
-def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lab.run(ALL_ROLES, "--shard=2/2") == 3
-    assert lab.calls() == []
-    assert "wait for runs of another shard or role" in capsys.readouterr().out
+def test_shards_wait_for_each_other(lab: Lab) -> None:
+    assert lab.starts(ALL_ROLES, "--shard=2/2", status=3) == []
+    assert "wait for runs of another shard or role" in lab.capsys.readouterr().out
     assert lab.run(ALL_ROLES, "--only=base") == 0
     assert lab.run(ALL_ROLES, "--shard=1/2") == 3, "an adversary's guide waits for all adversaries"
     assert lab.run(ALL_ROLES, "--shard=2/2") == 0
@@ -100,8 +90,7 @@ def test_shards_wait_for_each_other(lab: Lab, capsys: pytest.CaptureFixture[str]
 def test_interrupted_runs_go_on(lab: Lab) -> None:
     assert lab.run(PAIR) == 0
     lab.calls()
-    folder = lab.root / "tiny"
-    uniform = folder / "uniform-s0"
+    uniform = lab.root / "tiny/uniform-s0"
     (uniform / "status.json").unlink()
     (uniform / "last.ckpt").write_bytes((uniform / "best.ckpt").read_bytes())
     assert lab.run(PAIR) == 0
@@ -112,20 +101,15 @@ def test_interrupted_runs_go_on(lab: Lab) -> None:
     (uniform / "status.json").unlink()  # and no last.ckpt
     assert lab.run(PAIR) == 0
     assert lab.calls()[0][-1] == "--overwrite"
-
     (uniform / "best.ckpt").write_bytes(b"half")  # of a run that says it is finished
     assert lab.run(PAIR) == 0
     assert lab.calls()[0][-1] == "--overwrite"
-
     record = uniform / "records/test/base_divergence.parquet"
     record.write_bytes(record.read_bytes()[:100])
-    assert lab.run(PAIR) == 0
-    assert lab.started() == [("test", "uniform-s0")]
+    assert lab.starts(PAIR) == [("test", "uniform-s0")]
 
 
-def test_interruption_cancels_what_waits(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_interruption_cancels_what_waits(lab: Lab) -> None:
     assert lab.run(ALL_ROLES, "--only=base") == 0
     before, futures, shut = lab.collected(), list[Future[int]](), list[bool]()
 
@@ -139,30 +123,26 @@ def test_interruption_cancels_what_waits(
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
             shut.append(cancel_futures)
 
-    monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
+    lab.monkeypatch.setattr(cli, "ProcessExecutor", Interrupted)
     with pytest.raises(SystemExit, match="143"):
         lab.run(ALL_ROLES)
-    assert "the same command continues the study" in capsys.readouterr().out
+    assert "the same command continues the study" in lab.capsys.readouterr().out
     assert len(futures) == 3
     assert shut == [True]
     assert lab.collected() == before, "what was there stays"
 
 
-def test_a_study_that_grows_after_its_corpus_changed_is_refused(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FAKE_CORPUS", "v2-a")
+def test_a_study_that_grows_after_its_corpus_changed_is_refused(lab: Lab) -> None:
+    lab.monkeypatch.setenv("FAKE_CORPUS", "v2-a")
     assert lab.run(PAIR) == 0
     before = lab.collected()
-    monkeypatch.setenv("FAKE_CORPUS", "v2-b")
+    lab.monkeypatch.setenv("FAKE_CORPUS", "v2-b")
     grown = PAIR | {"base": {"seeds": [0, 1]}, "seeds": {"seeds": [0, 1]}}
     for expected in ([("fit", "base-s1"), ("test", "base-s1")], []):
-        lab.calls()
-        assert lab.run(grown, "--only=base") == 2
-        told = capsys.readouterr().err
+        assert lab.starts(grown, "--only=base", status=2) == expected
+        told = lab.capsys.readouterr().err
         for name in ("tiny/base-s0/", "tiny/base-s1/", "different corpora", "--name"):
             assert name in told
-        assert lab.started() == expected
         assert lab.collected() == before
     assert lab.run(PAIR) == 0, "what was there is one study"
 
@@ -171,14 +151,12 @@ def test_a_larger_grid_tells_guides_anew(lab: Lab) -> None:
     fewer = ALL_ROLES | {"adversaries": {"lambdas": {"kl": [0, 0.06]}, "seeds": [0, 1]}}
     assert lab.run(fewer) == 0
     assert guide_run(lab) == "adversary-kl-l0.06-s0"
-    lab.calls()
-    assert lab.run(ALL_ROLES) == 0
     told = {"adversary-kl-l0.05-s0", "adversary-kl-l0.05-s1", "guide-adversary-s0"}
-    assert {name for _, name in lab.started()} == told
+    assert {name for _, name in lab.starts(ALL_ROLES)} == told
     assert guide_run(lab) == "adversary-kl-l0.05-s0"
 
 
-def test_what_jobs_take_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_jobs_take_along(lab: Lab) -> None:
     jobs: list[Job] = []
 
     class Noted(fake.Here):
@@ -186,9 +164,9 @@ def test_what_jobs_take_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None
             jobs.append(pickle.loads(pickle.dumps(given)))
             return super().status(given)
 
-    monkeypatch.setattr(cli, "ProcessExecutor", Noted)
-    monkeypatch.setenv("WANDB_PROJECT", "mine")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    lab.monkeypatch.setattr(cli, "ProcessExecutor", Noted)
+    lab.monkeypatch.setenv("WANDB_PROJECT", "mine")
+    lab.monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     own = {"options": {"model": {"net": {"class_path": "pandas.Net"}}}}
     assert lab.run(PAIR | own) == 0
     assert [job.run for job in jobs] == ["base-s0", "uniform-s0"]
@@ -250,13 +228,13 @@ assert not hasattr(studies, 'run_studies')
     subprocess.run([sys.executable, "-c", command], check=True)
 
 
-def test_digests_of_a_study_are_computed_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_of_a_study_are_computed_once(lab: Lab) -> None:
     calls: list[Study] = []
 
     def counted(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:
         calls.append(study)
         return plan.digests(study, runs)
 
-    monkeypatch.setattr("attnlight.studies.state.digests", counted)
+    lab.monkeypatch.setattr("attnlight.studies.state.digests", counted)
     run_study(lab.write(MINIMAL), lab.root, roles=())
     assert len(calls) == 1

@@ -36,7 +36,6 @@ def wait_for(condition: Callable[[], Any], seconds: float = 600) -> Any:
 
 
 def jobs(state: str) -> list[str]:
-    """The jobs of the cluster in a state, as SLURM numbers them."""
     command = ["squeue", "--noheader", "--array", f"--states={state}", "--format=%i"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
@@ -49,7 +48,6 @@ def workers() -> list[psutil.Process]:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    """The parameters of a run's best epoch."""
     state: dict[str, torch.Tensor] = torch.load(run / "best.ckpt", weights_only=True)["state_dict"]
     return state
 

@@ -109,11 +109,7 @@ def test_mistake_is_told(lab: Lab, changes: dict[str, Any], said: str) -> None:
 
 def test_file_that_is_none(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
-    for text, said in (
-        ("", "no file"),
-        ("a: [", "not readable YAML"),
-        ("- a", "expected a mapping"),
-    ):
+    for text, said in {"": "no file", "a: [": "not readable YAML", "- a": "a mapping"}.items():
         if text:
             file.write_text(text)
         with pytest.raises(InputError, match=said):

@@ -39,7 +39,6 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def expanded(content: dict[str, Any], point: dict[str, Any], folder: Path) -> list[str]:
-    """The command of one point, as W&B's agent makes it."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     given = {"args": {name: {"value": value} for name, value in point.items()}}

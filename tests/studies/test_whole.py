@@ -116,12 +116,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def runs_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is collected of each run."""
     return {run["name"]: run for run in json.loads((folder / "study.json").read_text())["runs"]}
 
 
 def configured(folder: Path, name: str) -> dict[str, Any]:
-    """The `fit.yaml` of a run."""
     content: dict[str, Any] = yaml.safe_load((folder / name / "fit.yaml").read_text())
     return content
 
