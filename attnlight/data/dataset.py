@@ -19,16 +19,15 @@ from torch.utils.data import Dataset
 from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
 from attnlight.data.columns import READ_ROWS
+from attnlight.data.raw_text import RawText
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import surface_forms
-from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError
 from attnlight.storage.files import named_errors
 
 if TYPE_CHECKING:
     import pyarrow
-    from tokenizers import Tokenizer
 
 PAIR_COLUMNS = ("query", "query_text", "allowed")
 EDIT_OF = "edit_of"
@@ -118,9 +117,8 @@ class TokenDataset(Dataset[TextBatch]):
         self.table: pyarrow.Table = rows.data.table
         names = self.table.column_names
         self.index = self.table["index"].to_numpy().astype(np.int64, copy=False)
-        self.lengths: NDArray[np.int32] = (
-            self.table["length"].to_numpy().astype(np.int32, copy=False)
-        )
+        lengths = self.table["length"].to_numpy()
+        self.lengths: NDArray[np.int32] = lengths.astype(np.int32, copy=False)
         self.labels: NDArray[np.int64] | None = None
         if "label" in names:
             self.labels = self.table["label"].to_numpy().astype(np.int64, copy=False)
@@ -233,29 +231,23 @@ class TokenDataset(Dataset[TextBatch]):
             kept = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, kept, strict=True))
         sizes = self._sizes(position).tolist() if self.whole_words else None
-        return surface_forms(self._tokenizer, ids, parts, sizes)
+        return surface_forms(self._encoder.parsed_tokenizer, ids, parts, sizes)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""
         query = self.table["query_text"][position].as_py()
         ids = self._pair["query"][position].tolist()
-        return surface_forms(self._tokenizer, ids, [(query, None)])
+        return surface_forms(self._encoder.parsed_tokenizer, ids, [(query, None)])
 
     def _sizes(self, position: int) -> NDArray[np.integer]:
         """Number of ids of each word of a text with `whole_words`, else of each sentence."""
         if not self.whole_words:
             return self._sentences[position]
-        return self._word_boundaries.sizes(self._tokens[position])
+        return self._encoder.word_boundaries.sizes(self._tokens[position])
 
     @cached_property
-    def _word_boundaries(self) -> WholeWords:
-        return WholeWords((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
-
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        return Tokenizer.from_file(str(self.folder.parent / "tokenizer.json"))
+    def _encoder(self) -> RawText:
+        return RawText((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
 
     @cached_property
     def _num_classes(self) -> int:

@@ -73,12 +73,10 @@ def write_split(
     counts = Counter(empty=0)
     with split_writer(folder, kinds) as write:
         for documents in part.reader(part.rows):
-            columns: dict[str, Any] = {
-                "index": documents.rows,
-                "label": part.labels[documents.rows],
-            }
+            rows = documents.rows
+            columns: dict[str, Any] = {"index": rows, "label": part.labels[rows]}
             if part.edit_of is not None:
-                columns["edit_of"] = part.edit_of[documents.rows]
+                columns["edit_of"] = part.edit_of[rows]
             encoded = encode_sentences(tokenizer, documents.texts, sentences)
             counts.update(encoded.cut, empty=int(encoded.empty.sum()))
             columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}
@@ -92,11 +90,11 @@ def write_split(
             if part.queries is not None and EVIDENCE in cut:
                 counts.update(evidence_cut=cut[EVIDENCE])
             if part.queries is not None:
-                queries = list(chain.from_iterable(part.queries.texts(documents.rows)))
-                found = encode_queries(tokenizer, queries, documents.rows, part.reader.source)
+                queries = list(chain.from_iterable(part.queries.texts(rows)))
+                found = encode_queries(tokenizer, queries, rows, part.reader.source)
                 columns |= {"query": found, "query_text": queries}
             if part.allowed is not None:
-                columns["allowed"] = part.allowed.take(pyarrow.array(documents.rows))
+                columns["allowed"] = part.allowed.take(pyarrow.array(rows))
             columns["length"] = [len(row) for row in columns["tokens"]]
             write(columns)
     return dict(counts)
@@ -182,11 +180,9 @@ def write_tagged(
                     )
             labels = [target.labels(sentence.tags, numbers, sentence.row) for sentence in chunk]
             marks = [[int(label != IGNORED) for label in row] for row in labels]
-            sentence_features = [
-                features.encode(sentence.words, sentence.pos) for sentence in chunk
-            ]
+            encoded = [features.encode(sentence.words, sentence.pos) for sentence in chunk]
             columns = {
-                name: [boundary_features + values[name].tolist() for values in sentence_features]
+                name: [boundary_features + values[name].tolist() for values in encoded]
                 for name in features.rules.columns
             }
             columns |= dict.fromkeys(target.columns, marks)

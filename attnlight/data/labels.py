@@ -57,9 +57,8 @@ def read_labels(
             f"set label to the column of classes, one of {', '.join(rows.column_names)}"
         )
     # Labels that the corpus itself names, whether they occur or not.
-    label_names: dict[Value, str] = dict(
-        enumerate(feature_names(rows.features[str(source.label)]) or ())
-    )
+    numbered = enumerate(feature_names(rows.features[str(source.label)]) or ())
+    label_names: dict[Value, str] = dict(numbered)
     named = label_names or {value: str(value) for value in values}
     if source.classes is not None:
         complete = names is None or bool(label_names)

@@ -124,9 +124,8 @@ def read_candidates(
             f"among its {column}: {candidates or 'there are none'}"
         )
     offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
-    return list(classes), pyarrow.ListArray.from_arrays(
-        pyarrow.array(offsets), pyarrow.array(allowed)
-    )
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(allowed))
+    return list(classes), lists
 
 
 def encode_queries(

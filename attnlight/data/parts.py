@@ -57,9 +57,8 @@ class Part(SelectedRows, Generic[AnyReader]):
         keys = text_keys(self.reader.texts(rows), rows, size)
         if self.queries is None:
             return keys
-        return keys * np.uint64(0x9E3779B97F4A7C15) + text_keys(
-            self.queries.texts(rows), rows, size
-        )
+        queries = text_keys(self.queries.texts(rows), rows, size)
+        return keys * np.uint64(0x9E3779B97F4A7C15) + queries
 
 
 def open_documents(

@@ -145,10 +145,8 @@ class PlantedSpec:
         zipf = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
         zipf /= zipf[-1]  # ends in exactly 1, above every draw
         for chunk, start in enumerate(range(0, size, CHUNK)):
-            n, rng = (
-                min(CHUNK, size - start),
-                np.random.default_rng((self.corpus_seed, split, chunk)),
-            )
+            n = min(CHUNK, size - start)
+            rng = np.random.default_rng((self.corpus_seed, split, chunk))
             lengths = rng.integers(self.min_tokens, self.max_tokens + 1, n, dtype=np.int32)
             labels = rng.integers(self.num_classes, size=n)
             negated = rng.random(n) < self.negation

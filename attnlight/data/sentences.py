@@ -152,9 +152,8 @@ def encode_sentences(
         remaining = nonempty[: rules.max_sentences]
         rows = [ids[: rules.max_tokens] for _, ids in remaining]
         cut_tokens = sum(len(ids) for _, ids in nonempty) - sum(map(len, rows))
-        for key, count in zip(
-            _CUT, (cut_tokens > 0, len(nonempty) - len(rows), cut_tokens), strict=True
-        ):
+        counts = (cut_tokens > 0, len(nonempty) - len(rows), cut_tokens)
+        for key, count in zip(_CUT, counts, strict=True):
             result.cut[key] += count
         result.empty[number] = not nonempty
         result.ids.append(list(chain.from_iterable(rows)) or [UNK])

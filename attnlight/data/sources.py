@@ -153,11 +153,8 @@ class Source(Corpus):
         folder = self.folder
         if folder is None:
             return content
-        content |= {
-            "path": None,
-            "revision": None,
-            "name": None if self._reads_local else self.name,
-        }
+        content |= {"path": None, "revision": None}
+        content["name"] = None if self._reads_local else self.name
         if column_file:
             file = folder / str(self.split)
             return content | {"files": digests(folder, [file] if file.is_file() else [])}

@@ -79,12 +79,8 @@ def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[st
         raise InputError("give test or test_fraction, not both.")
     if selection.validation_fraction is not None and "validation" in named:
         raise InputError("give validation or validation_fraction, not both.")
-    return {
-        split: (Source(split=source) if isinstance(source, str) else source).with_defaults(
-            main, split
-        )
-        for split, source in named.items()
-    }
+    sources = {n: Source(split=s) if isinstance(s, str) else s for n, s in named.items()}
+    return {split: source.with_defaults(main, split) for split, source in sources.items()}
 
 
 def complete_sources(

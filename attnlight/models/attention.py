@@ -145,6 +145,7 @@ class RandomAttention(Attention):
         InputError: There is a query to read.
     """
 
+    by_text: ClassVar[bool] = False  # whether a word has other scores in other texts
     _SPREADS: ClassVar[tuple[float, float]] = (0.5, 2.0)
     seed: Tensor
     spread: Tensor
@@ -160,12 +161,11 @@ class RandomAttention(Attention):
 
     def draw(self, batch: TextBatch) -> Tensor:
         """The scores of a batch's tokens, (B, N)."""
-        return self._normal(batch.tokens, torch.zeros_like(batch.tokens))
-
-    def _normal(self, index: Tensor, position: Tensor) -> Tensor:
-        """Normal draws, a function of pairs of numbers and of the seed, in the shape of both."""
-        pairs = index.flatten(), position.flatten()
-        bits = draw_keys(int(self.seed), *pairs, draws=1, length=1).view(index.shape)
+        pairs = batch.tokens, torch.zeros_like(batch.tokens)
+        if self.by_text:
+            pairs = batch.index[:, None].expand_as(batch.tokens), batch.tokens
+        index, position = (numbers.flatten() for numbers in pairs)
+        bits = draw_keys(int(self.seed), index, position, draws=1, length=1).view(pairs[0].shape)
         uniform = ((bits >> 11) & ((1 << 53) - 1)).double().add(0.5) / (1 << 53)
         draws: Tensor = torch.special.ndtri(uniform) * self.spread
         return draws.to(self.spread.dtype)
@@ -179,10 +179,7 @@ class RandomAttention(Attention):
 class RandomAttentionByText(RandomAttention):
     """`RandomAttention` whose scores are a function of the text's index and the token's id."""
 
-    @override
-    def draw(self, batch: TextBatch) -> Tensor:
-        texts = batch.index[:, None].expand_as(batch.tokens)
-        return self._normal(texts, batch.tokens)
+    by_text = True
 
 
 ATTENTIONS: dict[str, type[Attention]] = {

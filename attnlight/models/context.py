@@ -144,9 +144,8 @@ class ContextClassifier(nn.Module, ABC):
         if weights is None and self.guide is not None:
             weights = self.guide(batch).to(states.dtype)
         elif weights is None:
-            weights, scores = (
-                values.unsqueeze(1) for values in attention(states, mask, memory.get(QUERY))
-            )
+            weighed = attention(states, mask, memory.get(QUERY))
+            weights, scores = (values.unsqueeze(1) for values in weighed)
         context = (weights @ states).squeeze(1)
         if self.dropout_on == "logits":
             logits = self.dropout(self._finish(self._project(context), memory))

@@ -44,11 +44,9 @@ class HierarchicalClassifier(AffineClassifier):
                 "in `data` (TextDataModule has it), or `hierarchical: false` in `model`."
             )
         texts, sentences, size = batch.tokens.shape
-        attendable = batch.attendable()
-        valid = attendable.any(-1)
-        tokens, seen, reached = (
-            part.flatten(0, 1) for part in (batch.tokens, batch.mask, attendable)
-        )
+        items = batch.attendable()
+        valid = items.any(-1)
+        tokens, seen, reached = (part.flatten(0, 1) for part in (batch.tokens, batch.mask, items))
         dtype = self.embedding.weight.dtype if embeddings is None else embeddings.dtype
         rows = [torch.empty(0, dtype=torch.long, device=valid.device)]
         contexts = [rows[0].new_empty(0, self.word_encoder.output_size, dtype=dtype)]

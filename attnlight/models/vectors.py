@@ -88,9 +88,8 @@ def read_vectors(
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as a file of word vectors: {error}") from error
     vectors = torch.from_numpy(matrix)
-    return WordVectors(
-        normalize(vectors, dim=-1) if normalized else vectors, torch.from_numpy(covered)
-    )
+    vectors = normalize(vectors, dim=-1) if normalized else vectors
+    return WordVectors(vectors, torch.from_numpy(covered))
 
 
 def _read_text(

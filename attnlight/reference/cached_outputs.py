@@ -81,12 +81,8 @@ def _evaluate(
         output = model(texts[ordered[block].tolist()].to(device))
         attention = output.weights.transpose(1, 2)[output.mask].float()
         index, position = output.rows.unbind(-1)
-        values = (
-            index * _POSITIONS + position,
-            output.mask.sum(-1),
-            attention,
-            output.logits.float(),
-        )
+        numbered = index * _POSITIONS + position
+        values = numbered, output.mask.sum(-1), attention, output.logits.float()
         parts.append([value.cpu().numpy() for value in values])
     keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
@@ -178,9 +174,8 @@ class CachedOutputs:
             )
         # Rows that are adjacent in the file are copied together.
         first, last = starts[real], (starts + counts)[real]
-        runs = zip(
-            first[first != np.r_[-1, last[:-1]]], last[last != np.r_[first[1:], -1]], strict=True
-        )
+        begins, ends = first[first != np.r_[-1, last[:-1]]], last[last != np.r_[first[1:], -1]]
+        runs = zip(begins, ends, strict=True)
         items = np.concatenate([self._weights[:0], *(self._weights[a:b] for a, b in runs)])
         if not real.all():
             stored = np.repeat(real, lengths)

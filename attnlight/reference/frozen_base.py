@@ -46,9 +46,8 @@ class FrozenBase:
         if identity is None:
             file = self.path / "best.ckpt" if self.path.is_dir() else self.path
             state = file.stat() if file.is_file() else None
-            identity = _read_identity(
-                self.path, state and (state.st_mtime_ns, state.st_size, state.st_ino)
-            )
+            known = state and (state.st_mtime_ns, state.st_size, state.st_ino)
+            identity = _read_identity(self.path, known)
         self.identity = identity
         self._stores: dict[tuple[str, str], CachedOutputs] = {}
 

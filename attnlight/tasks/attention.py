@@ -185,10 +185,8 @@ class AttentionTask(pl.LightningModule):
     @override
     def configure_optimizers(self) -> OptimizerLRScheduler:
         size = self.hparams["net"].get("hidden_size")
-        optimizer = Optimizer(**self.hparams["optimizer"])
-        return optimizer.scheduled(
-            self.model, size, lambda: self.trainer.estimated_stepping_batches
-        )
+        options = Optimizer(**self.hparams["optimizer"])
+        return options.scheduled(self.model, size, lambda: self.trainer.estimated_stepping_batches)
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:

@@ -149,9 +149,7 @@ def _learning_rate_scales(model: nn.Module, decay: float) -> dict[nn.Parameter, 
     if not 0 < decay <= 1:
         raise InputError(f"layerwise_lr_decay is {decay}; it must be above 0 and at most 1.")
     layers = layer_modules(layered(model, "layerwise_lr_decay"))  # type: ignore[arg-type]
-    numbers = {
-        weight: number for number, layer in enumerate(layers, 1) for weight in layer.parameters()
-    }
+    numbers = {weight: n for n, layer in enumerate(layers, 1) for weight in layer.parameters()}
     # What is in no layer, in the order of the model: before all layers, of the next one, or above all.
     weights, number, scales = list(model.parameters()), len(layers) + 1, {}
     first = next(place for place, weight in enumerate(weights) if weight in numbers)

@@ -13,7 +13,6 @@ from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError
 
 ROWS = 257
-WORDS = ["a", "good", "film", "plot"]
 Columns = dict[str, list[Any]]
 KINDS = {"index": "int64", "label": "int64", "length": "int32"}
 LISTS = {"tokens": "int32", "evidence": "int8", "score": "float32", "sentences": "int32"}

@@ -28,10 +28,6 @@ SIZES = {"train_size": 200, "validation_size": 53, "test_size": 101}
 EVERY = 7  # of the released questions, which are 2,000, this one is compared, and the next seventh
 
 
-def questions_of(corpora: Path, task: BabiTask) -> Source:
-    return Source(path=str(corpora / f"babi_qa{task}"), split="train+test")
-
-
 def words(text: str) -> list[str]:
     return re.findall(r"\w+|[.?]", text)
 
@@ -73,7 +69,8 @@ def test_generated_and_real_questions_alike(task: BabiTask, released: bool, corp
     """With the vocabulary and the classes of the generated ones, and no word unknown."""
     options: dict[str, Any] = SIZES | {"corpus_seed": 3, "released": released}
     generated = BabiStories(task, **options)
-    data = BabiStories(task, **options, test=questions_of(corpora, task))
+    source = Source(path=str(corpora / f"babi_qa{task}"), split="train+test")
+    data = BabiStories(task, **options, test=source)
     for number, (split, size) in enumerate(zip(SPLITS, SIZES.values(), strict=True)):
         check(generated, split, [*islice(generate_questions(task, 3, number), size)], released)
     assert data.tokenizer_json == generated.tokenizer_json

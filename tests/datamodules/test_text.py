@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS, UNK
@@ -187,11 +186,6 @@ def words(text: str, markup: bool = False) -> list[str]:
     return re.findall(r"\w+", (re.sub("<[^<>]*>", " ", text) if markup else text).lower())
 
 
-def rows_kept(rows: pd.DataFrame, labels: list[int], limits: tuple[int, int], markup: bool) -> Any:
-    lengths = rows["text"].map(lambda text: len(words(text, markup)))
-    return np.flatnonzero(rows["label"].isin(labels) & lengths.between(*limits))
-
-
 def test_sst(real: Path) -> None:
     data = parsed("sst")
     assert sizes(data) == {"train": 6920, "validation": 872, "test": 1821}
@@ -227,8 +221,10 @@ LONG = ("imdb", "imdb_all", "20_newsgroups")
 def test_configs_read_their_corpora(real: Path, name: str) -> None:
     folder, labels, share, counts, least, limits, part = REAL[name]
     data, sources = parsed(name), {split: table(real / folder, split) for split in SPLITS[::2]}
-    markup = data.rules.markup
-    kept = {split: rows_kept(rows, labels, limits, markup) for split, rows in sources.items()}
+    markup, kept = data.rules.markup, {}
+    for split, rows in sources.items():
+        lengths = rows["text"].map(lambda text: len(words(text, markup)))
+        kept[split] = np.flatnonzero(rows["label"].isin(labels) & lengths.between(*limits))
     train, validation, test = (data.dataset(split).index.tolist() for split in SPLITS)
     assert sorted(train + validation) == kept["train"].tolist()
     assert len(validation) == round(share * len(kept["train"]))

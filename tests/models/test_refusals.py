@@ -26,7 +26,7 @@ from attnlight.models.transformer import SelfAttention
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
-from tests.models.taggers import FEATURES, sentences, tagger
+from tests.models.taggers import sentences, tagger
 from tests.models.test_embedding import VECTORS
 from tests.models.test_every_classifier import KINDS
 
@@ -42,12 +42,6 @@ class Forgetful(FlatClassifier):
     def __init__(self) -> None:
         super().__init__(9, 2, embedding_size=4, hidden_size=3)
         self.extra = torch.nn.Linear(2, 2)
-
-
-def without_tags() -> TextBatch:
-    batch = sentences()
-    del batch.extras["pos"]
-    return batch
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -94,7 +88,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: flat.model()(IN_SENTENCES), "set `sentences: false` in `data`"),
     (lambda: hierarchical.model()(TEXTS), "set `sentences: true` in `data`"),
     (lambda: tagger()(IN_SENTENCES), "reads single sentences"),
-    (lambda: TokenFeatures(FEATURES, 3)(without_tags()), "the feature pos, but .* has case, char"),
+    (
+        lambda: TokenFeatures({"tag": 3}, 3)(sentences()),
+        "the feature tag, but .* has pos, case, char",
+    ),
     (lambda: pair.model()(TEXTS), r"pairs of a passage and a query, but .* single texts"),
     *(
         (partial(kind(60, 2), pair.collate(pair.corpus())), "single texts, but the corpus gives pa")

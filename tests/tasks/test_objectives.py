@@ -35,10 +35,6 @@ def marked(batch: TextBatch) -> TextBatch:
     return replace(batch, extras=batch.extras | {COLUMN: marks.to(torch.int8)})
 
 
-def network(scene: Scene, folder: Path) -> Any:
-    return read_base(scene.base(folder)).model.double()  # type: ignore[attr-defined]
-
-
 def by_loop(
     batch: TextBatch, output: AttentionOutput, aggregate: str
 ) -> tuple[list[float], list[bool]]:
@@ -61,7 +57,7 @@ def by_loop(
 @KINDS
 @pytest.mark.parametrize("aggregate", ["mean", "max"])
 def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_path: Path) -> None:
-    model = network(scene, tmp_path)
+    model: Any = read_base(scene.base(tmp_path)).model.double()  # type: ignore[attr-defined]
     data = scene.corpus.dataset("train")
     batch = marked(data[list(range(17))])
     output = model(batch)

@@ -14,7 +14,6 @@ from attnlight.callbacks import (
     AttentionPermutation,
     DecisionFlip,
     ImportanceCorrelation,
-    InterpretabilityTest,
     Predictions,
     SingleErasure,
 )
@@ -41,18 +40,6 @@ def data_of(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 def whole(data: ChunkingDataModule, split: str = "test") -> TextBatch:
     return data.dataset(split)[list(range(len(data.dataset(split))))]
-
-
-def evaluated(
-    root: Path, task: ChunkTagger, data: ChunkingDataModule, *more: InterpretabilityTest
-) -> tuple[dict[str, float], dict[str, Record]]:
-    """What the task logs of the test split, and the records of all tests."""
-    permutation = AttentionPermutation(draws=20, figures=False)
-    tests = [Predictions(figures=False), permutation, *more]
-    started = trainer(root, *tests)
-    started.test(task, data, verbose=False)
-    logged = {name: float(value) for name, value in started.callback_metrics.items()}
-    return logged, {t.name: read_record(root / f"records/test/{t.name}.parquet") for t in tests}
 
 
 def tags_of(values: np.ndarray, record: Record, names: Sequence[str]) -> list[list[str]]:
@@ -85,7 +72,12 @@ def test_fit_and_test_with_records(
     assert np.unique(val["index"]).tolist() == data.dataset("validation").index.tolist()
 
     kinds = (SingleErasure, DecisionFlip, ImportanceCorrelation) if target != "tokens" else ()
-    logged, records = evaluated(tmp_path, task, data, *(kind(figures=False) for kind in kinds))
+    tests = [kind(figures=False) for kind in (Predictions, *kinds)]
+    tests.append(AttentionPermutation(draws=20, figures=False))
+    started = trainer(tmp_path, *tests)
+    started.test(task, data, verbose=False)
+    logged = {name: float(value) for name, value in started.callback_metrics.items()}
+    records = {t.name: read_record(tmp_path / f"records/test/{t.name}.parquet") for t in tests}
     batch = whole(data)
     text, position = batch.instances().nonzero().unbind(-1)
     keys = torch.stack([batch.index[text], position], 1).tolist()
@@ -194,6 +186,7 @@ def test_a_checkpoint_tags_raw_text(data_of: Data, tmp_path: Path, target: str, 
         given = [[names[n] for n in row[mask].tolist()] for row, mask in rows]
     batch = loaded.encode(texts, given)
     assert torch.equal(batch.tokens, expected.tokens)
+    assert torch.equal(batch.mask, expected.mask)
     assert target == "tokens" or (batch.tokens[:, 0] == BOS).all()
     assert batch.extras.keys() == expected.extras.keys()
     for name, values in batch.extras.items():
