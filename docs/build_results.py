@@ -49,7 +49,7 @@ from results_page.archive import Archive
 from results_page.archive_runs import archive_folders, archive_runs
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
-from results_page.packed import pack, unpack, unpacked
+from results_page.packed import pack, unpack
 from results_page.tables import table
 
 from attnlight.errors import InputError
@@ -151,12 +151,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.unpack is not None:
         unpack(RECORDS, arguments.unpack)
         return 0
-    if arguments.pack is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            archive_folders(arguments.pack, Path(folder))
-            pack(Path(folder), RECORDS)
-        return 0
-    with unpacked(RECORDS) as runs:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder)
+        if arguments.pack is not None:
+            archive_folders(arguments.pack, runs)
+            pack(runs, RECORDS)
+            return 0
+        unpack(RECORDS, runs)
         if arguments.keep is not None:
             print("".join(f"{line}\n" for line in archive_runs(arguments.keep, runs)), end="")
             pack(runs, RECORDS)

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         shutil.copyfile(path, copy)
     blocks = {name: text.rstrip("\n") + "\n" for name, text in BLOCKS.items()}
     blocks["texts_findings"] = ""
-    monkeypatch.setattr(build_results, "unpacked", lambda records: nullcontext(tmp_path))
+    monkeypatch.setattr(build_results, "unpack", lambda records, root: None)
     monkeypatch.setattr(build_results, "blocks", lambda records, runs: blocks)
     monkeypatch.setattr(build_results, "draw_tables", lambda tables, folder: None)
     monkeypatch.setattr(build_results, "PAGES", copies)

@@ -35,13 +35,6 @@ def planned(study: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, given | {"base": content["base"] | given.get("base", {})}
 
 
-def _without_nulls(config: Any) -> Any:  # noqa: ANN401
-    """A configuration without its null options, which runs of an earlier version may lack."""
-    if isinstance(config, dict):
-        return {key: _without_nulls(part) for key, part in config.items() if part is not None}
-    return config
-
-
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """The archived runs of one experiment, one for each seed.
@@ -74,7 +67,9 @@ class Experiment:
         texts = [(run / "fit.yaml").read_text(encoding="utf-8") for run in folders]
         configs = [_OF_RUN.sub("", text) for text in texts]
         if len(set(configs)) > 1:  # parsing takes most of the time
-            configs = [_without_nulls(yaml.load(text, _Loader)) for text in configs]
+            # Runs of an earlier version may lack options that are null.
+            options = (pd.json_normalize(yaml.load(text, _Loader)).loc[0] for text in configs)
+            configs = [str(sorted(found.dropna().items())) for found in options]
         logged = {}
         for folder, text, config in zip(folders, texts, configs, strict=True):
             seed = int(_SEED.findall(text)[0])

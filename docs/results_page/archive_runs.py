@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -116,8 +115,12 @@ def archive_run(run: Path, target: Path) -> None:
     name = run.parent.name
     logs = "version_0" if name in saliency.MODELS else "version_*"  # the others are of `test`
     for source in run.glob(f"logs/{logs}/metrics.csv"):
-        if logged := evaluated(source.read_text(encoding="utf-8")):
-            write_text(target / source.relative_to(run), logged)
+        # The lines and columns that validation or a test has written.
+        logged = pd.read_csv(source, dtype=str, keep_default_na=False)
+        logged = logged.filter(regex="^(epoch|val/|test/)")
+        measured = logged.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
+        if measured.any():
+            write_text(target / source.relative_to(run), logged[measured].to_csv(index=False))
     places = {f"records/test/{test}.parquet": found for test, found in needed(name).items()}
     places[serrano.WORST_CASE] = [".*"]
     if (run / saliency.SANITY).exists():  # what its verdicts need
@@ -136,14 +139,6 @@ def archive_run(run: Path, target: Path) -> None:
         _write(table, target / place, significant_bits(name, Path(place).stem))
     if of_study(name):
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
-
-
-def evaluated(logged: str) -> str:
-    """The lines and columns of metrics.csv that validation or a test has written."""
-    frame = pd.read_csv(io.StringIO(logged), dtype=str, keep_default_na=False)
-    frame = frame.filter(regex="^(epoch|val/|test/)")
-    measured = frame.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
-    return str(frame[measured].to_csv(index=False)) if measured.any() else ""
 
 
 def archive_study(study: Path, target: Path) -> None:

@@ -13,7 +13,15 @@ from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Experiment
 from results_page.measures import resampled_auroc, resampled_quantile
-from results_page.tables import DASH, Row, column_mean, interval, mean_over_seeds, over_seeds
+from results_page.tables import (
+    DASH,
+    Row,
+    column_mean,
+    interval,
+    mean_over_seeds,
+    over_seeds,
+    with_deviation,
+)
 
 
 @lru_cache(maxsize=8)
@@ -52,9 +60,16 @@ FORMS: dict[str, Callable[..., object]] = {
     "seeds": lambda runs: len(runs.seeds),
     "texts": lambda runs, test: len(columns(runs, test)["index"]),
     "epochs": epochs,
+    "chosen": lambda runs: " / ".join(str(epoch + 1) for epoch in runs.chosen),
+    "validation accuracy": lambda runs: "{:.3f} ± {:.3f}".format(
+        *runs.curves["accuracy"].groupby("seed").max().agg(["mean", "std"])
+    ),
     "quality": lambda runs, measure: over_seeds(measured(runs, measure)),
     "published": lambda runs, place: runs.published[place].get(runs.name),
     "mean": lambda runs, test, column: mean_of(columns(runs, test), column),
+    "mean and deviation": lambda runs, test, column: with_deviation(
+        column_mean(columns(runs, test), column), 2
+    ),
     "median": lambda runs, test, column: over_seeds(
         resampled_quantile(columns(runs, test)[column])
     ),

@@ -177,20 +177,9 @@ def by_epoch(archive: Archive) -> Iterator[Row]:
             yield row
 
 
-def by_scale(archive: Archive) -> Iterator[Row]:
-    """Tau of each encoder for each initial scale of the random vectors."""
-    for base, encoder in SCALED.items():
-        for scale, name in (("0.1", base), ("0.3", base + WIDER)):
-            columns = archive[name].test("importance_correlation")
-            best = archive[name].curves["accuracy"].groupby("seed").max()
-            yield {
-                "encoder": encoder,
-                "initial scale": scale,
-                "seeds": len(best),
-                "epochs chosen": " / ".join(str(epoch + 1) for epoch in archive[name].chosen),
-                "validation accuracy": f"{best.mean():.3f} ± {best.std():.3f}",
-                **{
-                    f"tau, {pair}": with_deviation(column_mean(columns, x), 2)
-                    for pair, (x, _) in PAIRS.items()
-                },
-            }
+# Encoders by the initial scale of the random vectors.
+SCALES: dict[str, Row] = {
+    base + end: {"encoder": encoder, "initial scale": scale}
+    for base, encoder in SCALED.items()
+    for scale, end in (("0.1", ""), ("0.3", WIDER))
+}

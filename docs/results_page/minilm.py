@@ -26,10 +26,6 @@ _RANKINGS = (*SCORES, "random_first", "minimal")
 WORDS: dict[str, Row] = {name: {"model": words} for name, words in MODELS.items()}
 
 
-def _mean(runs: Experiment, test: str, column: str) -> str:
-    return cells.mean_of(cells.columns(runs, test), column)
-
-
 def serrano_smith(archive: Archive) -> Iterator[Row]:
     """Decisions that the first item of each ranking flips, and the fraction until one flips.
 
@@ -39,9 +35,8 @@ def serrano_smith(archive: Archive) -> Iterator[Row]:
         runs, fractions = archive[name], {}
         found: Row = {"model": words, "seeds": len(runs.seeds)}
         for x in SCORES:
-            found[f"first item, {erasure.WORDS[x]}"] = _mean(
-                runs, "single_erasure", f"flip_top_{x}"
-            )
+            flips = cells.mean_of(cells.columns(runs, "single_erasure"), f"flip_top_{x}")
+            found[f"first item, {erasure.WORDS[x]}"] = flips
         for ranking in _RANKINGS:
             fractions[ranking] = _removed(runs, "removed_fraction", ranking, "one")
             found[f"removed, {erasure.WORDS[ranking]}"] = cells.mean_of(fractions, ranking)

@@ -10,9 +10,7 @@ record.
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -65,14 +63,6 @@ def unpack(records: Path, root: Path) -> None:
                 _unpack_folder(table.slice(start, stop - start), root)
 
 
-@contextmanager
-def unpacked(records: Path) -> Iterator[Path]:
-    """The root of the folders of all packed files, until the block ends."""
-    with tempfile.TemporaryDirectory() as root:
-        unpack(records, Path(root))
-        yield Path(root)
-
-
 def _folder_table(root: Path, folder: str) -> pa.Table:
     """The rows of a folder, a column for each of its records' columns."""
     nested = folder.count("/")  # an experiment's folder contains those of its runs
@@ -106,7 +96,12 @@ def _joined(tables: Mapping[str, pa.Table]) -> dict[str, pa.ChunkedArray]:
     if len(tables) == 1:
         ((place, table),) = tables.items()
         return {_packed_name(place, name): table[name] for name in table.column_names}
-    keys = {place: _sort_keys(place, table) for place, table in tables.items()}
+    keys = {}  # a number for each row, ascending, from its index and position
+    for place, table in tables.items():
+        positions = table["position"].to_numpy() if "position" in table.column_names else 0
+        keys[place] = (table["index"].to_numpy().astype(np.int64) << 32) + positions
+        if (np.diff(keys[place]) <= 0).any():
+            raise InputError(f"{place} has a key twice, or its keys do not ascend.")
     every = np.unique(np.concatenate([*keys.values()]))
     columns: dict[str, pa.ChunkedArray] = {}
     for place, table in tables.items():
@@ -117,16 +112,6 @@ def _joined(tables: Mapping[str, pa.Table]) -> dict[str, pa.ChunkedArray]:
             name = _packed_name(place, name)
             columns[name] = pc.coalesce(columns[name], column) if name in columns else column
     return columns
-
-
-def _sort_keys(place: str, table: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number for each row, ascending, from its index and position."""
-    index = table["index"].to_numpy().astype(np.int64)
-    positions = table["position"].to_numpy() if "position" in table.column_names else 0
-    keys: np.ndarray[Any, np.dtype[np.int64]] = (index << 32) + positions
-    if (np.diff(keys) <= 0).any():
-        raise InputError(f"{place} has a key twice, or its keys do not ascend.")
-    return keys
 
 
 def _unpack_folder(table: pa.Table, root: Path) -> None:

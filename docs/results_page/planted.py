@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -26,6 +27,7 @@ PREDICTED: dict[str, tuple[str, ...]] = dict.fromkeys(MODELS, _COLUMNS)
 PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
 EVIDENCE = {"for or against the label": torch.ne, "for the label": torch.gt}
+_padded = partial(pad_sequence, batch_first=True)  # lists as one tensor, (n, N)
 _NEGATED = r"(?:^| )not\d+ (?:good|bad)\d+(?:$| )"  # a keyword after a negator (`PlantedEvidence`)
 
 
@@ -48,18 +50,14 @@ def accuracy(archive: Archive) -> Iterator[Row]:
         yield row | dict(zip(masks, means, strict=True))
 
 
-def padded(rows: Iterable[Any]) -> torch.Tensor:
-    """Lists of numbers as one tensor, (n, N), 0 off the lists."""
-    return pad_sequence([torch.tensor(np.array(row)) for row in rows], batch_first=True)
-
-
 def evidence(archive: Archive) -> Iterator[Row]:
     """Average precision of attention with its base rate and that of uniform attention."""
     for name, words in MODELS.items():
         texts, seeds = archive[name].predicted(), len(archive[name].seeds)
         masks = groups(texts["tokens"][: len(texts) // seeds])
-        weights = padded([heads[0] for heads in texts["attention"]])
-        signs, mask = padded(texts["evidence"]), padded(texts["evidence"].map(np.ones_like)) > 0
+        found = [torch.tensor(signs) for signs in texts["evidence"]]
+        signs, mask = _padded(found), _padded([torch.ones_like(x) for x in found]) > 0
+        weights = _padded([torch.tensor(x[0], dtype=torch.float64) for x in texts["attention"]])
         for kind, compare in EVIDENCE.items():
             relevant = compare(signs, 0) & mask
             precision = average_precision(weights, relevant, mask).numpy().reshape(seeds, -1)

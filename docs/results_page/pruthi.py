@@ -30,19 +30,14 @@ _TOLERANCES = {"accuracy": 0.02, "mass": 0.05}
 
 
 class Condition(NamedTuple):
-    """A condition of a study: corpus, encoder, lambda (or `removed`), planned seeds, vocabulary."""
+    """A condition of a study: its words, parts (lambda or `removed`), planned seeds, vocabulary."""
 
+    words: Row
     corpus: str
     encoder: str
     weight: str
     seeds: int
     all_words: bool
-
-    @property
-    def words(self) -> dict[str, object]:
-        """Its words on the page."""
-        corpus, encoder = CORPORA[self.corpus], _ENCODERS[self.encoder]
-        return {"corpus": corpus, "model": encoder, "λ": self.weight}
 
 
 def conditions(*studies: str) -> Iterator[tuple[str, Condition]]:
@@ -55,9 +50,9 @@ def conditions(*studies: str) -> Iterator[tuple[str, Condition]]:
             words = key if name == _REASONS else f"{name}_{key}"
             corpus, encoder, weight = words.rsplit("_", 2)
             weight, seeds = {"01": "0.1"}.get(weight, weight), len(given["base"]["seeds"])
-            condition = Condition(
-                corpus, encoder, weight, seeds, "data" in given.get("options", {})
-            )
+            labels = {"corpus": CORPORA[corpus], "model": _ENCODERS[encoder], "λ": weight}
+            all_words = "data" in given.get("options", {})
+            condition = Condition(labels, corpus, encoder, weight, seeds, all_words)
             yield f"pruthi_{name}-{key}", condition
 
 

@@ -24,9 +24,7 @@ from results_page.tables import DASH, Row
 
 FOLDER = "studies"  # below docs/results
 _NAMES = NAMES["studies"]
-CURVES: list[str] = _NAMES[
-    "curves"
-]  # columns from which those of a study's conditions are computed
+CURVES: list[str] = _NAMES["curves"]
 Answers = Mapping[str, Sequence[str]]
 
 
