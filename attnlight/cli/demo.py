@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from attnlight.cli.arguments import VerbParser
+from attnlight.cli.processes import end_with_parent
 
 DESCRIPTION = """\
 Train a classifier on generated texts in which planted words decide the label, run the cheap tests of
@@ -25,7 +28,10 @@ def main(argv: Sequence[str]) -> int:
     VerbParser("demo", description=DESCRIPTION).parse_args(argv)
     for command in COMMANDS:
         print(f"$ attnlight {command}", flush=True)
-        with subprocess.Popen([sys.executable, "-m", "attnlight", *command.split()]) as process:
+        words = [sys.executable, "-m", "attnlight", *command.split()]
+        # A signal may come before `process` is known: the kernel then ends the command.
+        bound = partial(end_with_parent, os.getpid())
+        with subprocess.Popen(words, preexec_fn=bound) as process:  # noqa: PLW1509 - no threads
             try:
                 status = process.wait()
             except (KeyboardInterrupt, SystemExit):  # by a signal

@@ -46,7 +46,8 @@ def end_with_parent(parent: int | None = None) -> None:
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1 or parent not in (None, os.getppid()):  # it has already ended
+    ended = os.getppid() == 1 if parent is None else os.getppid() != parent
+    if ended:
         sys.exit(1)
 
 

@@ -41,19 +41,15 @@ def attributions(
     The cost on IMDb does not depend on training. How many nodes integrated gradients need does: the
     model of SST is trained.
     """
-    long, short = (
-        _scenes(data, trained, batches, texts)
-        for data, trained in zip(
-            corpora or (corpus_of("imdb", subset=None), corpus_of("sst")), (0, epochs), strict=True
-        )
-    )
-    batch = long[0].batches[0]
-    few = Scene(long[0].model, [batch.select(torch.arange(min(len(batch), FEW)))], [])
+    imdb, sst = corpora or (corpus_of("imdb", subset=None), corpus_of("sst"))
+    long, short = (_scenes(*each, batches, texts) for each in ((imdb, 0), (sst, epochs)))
+    model, batch = long[0]
+    few = batch.select(torch.arange(min(len(batch), FEW)))
     names = ["integrated_gradients_short", "integrated_gradients_default"]
     parts = [
         _input_gradient(long, repetitions),
-        _integrated_gradients(few, repetitions, ["integrated_gradients"]),
-        _integrated_gradients(short[0], repetitions, names),
+        _integrated_gradients(model, few, repetitions, ["integrated_gradients"]),
+        _integrated_gradients(*short[0], repetitions, names),
     ]
     for name, tokens in zip(("lrp_short", "lrp_long"), lengths, strict=True):
         scene = Scene.drawn(1, texts, tokens)
@@ -65,8 +61,10 @@ def attributions(
     return reduce(or_, parts)
 
 
-def _scenes(data: CorpusDataModule, epochs: int, batches: int, texts: int) -> list[Scene]:
-    """A model trained for some epochs, and test batches at even steps of length."""
+def _scenes(
+    data: CorpusDataModule, epochs: int, batches: int, texts: int
+) -> list[tuple[FlatClassifier, TextBatch]]:
+    """A model trained for some epochs with each of some test batches, at even steps of length."""
     data.prepare()
     pl.seed_everything(0, verbose=False)
     task = AttentionClassifier(data.spec, **arguments("models/bilstm_additive"))
@@ -77,7 +75,7 @@ def _scenes(data: CorpusDataModule, epochs: int, batches: int, texts: int) -> li
     assert isinstance(model, FlatClassifier)
     ordered = list(OnceSampler(test.lengths, texts))
     places = [(2 * number + 1) * len(ordered) // (2 * batches) for number in range(batches)]
-    return [Scene(model, [test[ordered[place]]], []) for place in places]
+    return [(model, test[ordered[place]]) for place in places]
 
 
 def _ways(
@@ -93,35 +91,36 @@ def _ways(
     }
 
 
-def _input_gradient(scenes: list[Scene], repetitions: int) -> Measured:
+def _input_gradient(scenes: list[tuple[FlatClassifier, TextBatch]], repetitions: int) -> Measured:
     """`input_gradient` over the forward pass, on all the scenes together."""
     totals = {"forward": [0.0] * repetitions, "explained": [0.0] * repetitions}
-    for scene in scenes:
-        (batch,) = scene.batches
-        forward = torch.no_grad()(partial(scene.model, batch))
-        ways = _ways(scene.model, batch, {"explained": InputGradient()})
+    for model, batch in scenes:
+        forward = torch.no_grad()(partial(model, batch))
+        ways = _ways(model, batch, {"explained": InputGradient()})
         seconds = interleave({"forward": partial(timed, forward)} | ways, repetitions)
         for name, taken in seconds.items():
             totals[name] = [a + b for a, b in zip(totals[name], taken, strict=True)]
-    lengths = ", ".join(str(int(scene.batches[0].mask.sum(-1).max())) for scene in scenes)
+    lengths = ", ".join(str(int(batch.mask.sum(-1).max())) for _, batch in scenes)
     forward, explained = map(spread, totals.values())
     text = f"forward passes {forward}, input_gradient {explained}"
     details = {f"{len(scenes)} test batches of up to {lengths} tokens": text}
     return Measured({"input_gradient": ratios(totals["explained"], totals["forward"])}, details)
 
 
-def _integrated_gradients(scene: Scene, repetitions: int, names: list[str]) -> Measured:
+def _integrated_gradients(
+    model: FlatClassifier, batch: TextBatch, repetitions: int, names: list[str]
+) -> Measured:
     """Integrated gradients over captum's, whose best number of nodes at once is found first.
 
     Args:
-        scene: A model and a batch of texts.
+        model: A model.
+        batch: A batch of texts.
         repetitions: Rounds that count.
         names: The benchmark with as many nodes as captum and, if any, that of the default tolerance.
 
     Raises:
         AssertionError: At the same nodes the two disagree.
     """
-    model, (batch,) = scene.model, scene.batches
     with torch.no_grad():
         output = model(batch)
     target = output.logits.argmax(-1)

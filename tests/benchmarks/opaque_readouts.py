@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from time import process_time
 from typing import Any
 from unittest.mock import patch
@@ -76,10 +75,10 @@ def opaque_readouts(
         gaps.append(compared["gaps"]["now"])
         taken[items] = compared["ms"]["now"]
     for classes in (2, 3):
-        heads = compare(partial(bert_js, last_layer(classes, texts)))
-        details[f"last layer of a random BERT, {classes} classes, 2,000 evaluations a head"] = (
-            described(heads)
-        )
+        readout = last_layer(classes, texts)
+        heads = compare(lambda **options: readout.worst_case(EPSILON, **options)[1])  # noqa: B023
+        title = f"last layer of a random BERT, {classes} classes, 2,000 evaluations a head"
+        details[title] = described(heads)
     values = {
         "opaque_mean_gap": [float(gap.mean()) for gap in gaps],
         "opaque_largest_gap": [float(gap.max()) for gap in gaps],
@@ -96,9 +95,8 @@ def last_layer(classes: int, texts: int) -> OpaqueReadout:
     from attnlight.huggingface import HuggingFaceClassifier
 
     torch.manual_seed(0)
-    bert = BertForSequenceClassification(
-        BertConfig(num_labels=classes, num_hidden_layers=2, **BERT)
-    )
+    config = BertConfig(num_labels=classes, num_hidden_layers=2, **BERT)
+    bert = BertForSequenceClassification(config)
     for parameter in bert.parameters():
         if parameter.ndim > 1:  # the usual weights attend almost uniformly
             torch.nn.init.normal_(parameter, std=0.3)
@@ -107,8 +105,3 @@ def last_layer(classes: int, texts: int) -> OpaqueReadout:
         readout = readout_of(batch, model(batch), model)
     assert isinstance(readout, OpaqueReadout)
     return readout
-
-
-def bert_js(readout: OpaqueReadout, **options: Any) -> Tensor:
-    """Worst-case JS of each head."""
-    return readout.worst_case(EPSILON, **options)[1]

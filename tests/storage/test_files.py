@@ -55,6 +55,9 @@ def test_a_failing_block_changes_nothing(tmp_path: Path, error: BaseException) -
     assert names(tmp_path) == ["notes.txt"]
 
 
+DOUBLED = b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (i, i, i - 1, i - 1) for i in range(1, 60))
+
+
 class TestReadYaml:
     @pytest.mark.parametrize("load", [None, yaml.CSafeLoader])
     @pytest.mark.parametrize(
@@ -69,13 +72,7 @@ class TestReadYaml:
             (b"a: !!int x", "invalid literal"),
             (b"a: !!timestamp x", "not readable YAML"),
             (b"a: 2024-99-99", "not readable YAML: month"),
-            (
-                b"a0: &a0 [x, x]\n"
-                + b"".join(
-                    b"a%d: &a%d [*a%d, *a%d]\n" % (i, i, i - 1, i - 1) for i in range(1, 60)
-                ),
-                "more than 1,000,000 values",
-            ),
+            (b"a0: &a0 [x, x]\n" + DOUBLED, "more than 1,000,000 values"),
         ],
     )
     def test_names_the_file(
@@ -143,8 +140,6 @@ def test_what_cannot_be_written_leaves_the_old_alone(name: str, words: str, tmp_
 def test_named_errors_keeps_other_errors() -> None:
     with pytest.raises(KeyError), named_errors(Path("x")):
         raise KeyError("mine")
-    with (
-        pytest.raises(InputError, match="x cannot be written: No space left"),
-        named_errors(Path("x")),
-    ):
+    told = "x cannot be written: No space left"
+    with pytest.raises(InputError, match=told), named_errors(Path("x")):
         raise OSError(28, "No space left on device")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,11 +48,8 @@ def another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "e" / "r"
     with another_process(folder) as process:
-        with (
-            pytest.raises(InputError, match=f"another process is using {folder}:"),
-            sole_process(folder),
-        ):
-            pass
+        with pytest.raises(InputError, match=f"another process is using {folder}:"):
+            sole_process(folder).__enter__()
         with sole_process(tmp_path / "e" / "other"):
             pass
         process.send_signal(signal.SIGKILL)
@@ -63,10 +61,8 @@ def test_a_second_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
 
 def test_the_same_process_enters_again_after_it_left(tmp_path: Path) -> None:
     for _ in range(2):
-        with sole_process(tmp_path):
-            refused = pytest.raises(InputError, match="another process")
-            with refused, sole_process(tmp_path):
-                pass
+        with sole_process(tmp_path), pytest.raises(InputError, match="another process"):
+            sole_process(tmp_path).__enter__()
 
 
 @pytest.mark.parametrize("name", ["records", "records/test", ".lock"])
@@ -75,8 +71,8 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     for folder in (victim, (run / name).parent):
         folder.mkdir(exist_ok=True, parents=True)
     (run / name).symlink_to(victim if name != ".lock" else victim / "new")
-    with pytest.raises(InputError, match=rf"{name} is a link"), sole_process(run):
-        pass
+    with pytest.raises(InputError, match=rf"{name} is a link"):
+        sole_process(run).__enter__()
     assert list(victim.iterdir()) == []
 
 
@@ -147,19 +143,17 @@ class TestFolderThatWasMadeHere:
 def test_a_file_system_without_locks(
     fault: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def flock(*_: object) -> None:
-        raise OSError(fault, os.strerror(fault))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(InputError, match=f"{tmp_path}.*{told}"), sole_process(tmp_path):
-        pass
+    error = OSError(fault, os.strerror(fault))
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=error))
+    with pytest.raises(InputError, match=f"{tmp_path}.*{told}"):
+        sole_process(tmp_path).__enter__()
     assert set(tmp_path.iterdir()) <= {tmp_path / ".lock"}
 
 
 def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_read_only(str(tmp_path), monkeypatch)
-    with pytest.raises(InputError, match="cannot be written: Read-only"), sole_process(tmp_path):
-        pass
+    with pytest.raises(InputError, match="cannot be written: Read-only"):
+        sole_process(tmp_path).__enter__()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
