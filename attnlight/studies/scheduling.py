@@ -55,7 +55,7 @@ def run_study(
         file: The study file, or the name of a shipped one.
         root: Folder of all runs.
         name: The study's folder in it; None: the file's stem.
-        roles: Run only these roles: base, uniform, seed, guide, adversary.
+        roles: Run only these roles: base, uniform, seed, guide, adversary, roar.
         shard: I and N, to run only the I-th of N parts of the plan.
         executor: The executor of the runs, which is not shut down. Its workers must see `root` and
             the working directory, and have attnlight installed. None: a `ProcessExecutor`.

@@ -34,12 +34,13 @@ def test_every_file_plans(study: Study) -> None:
     assert len(set(names)) == len(names)
     roles = {"base", "uniform", "seed", "guide", "adversary"}
     of_condition = {"base", "adversary"} if study.adversaries.lambdas else {"base"}
+    of_condition |= {"roar"} if study.roar.seeds else set()
     # The last layer of a transformer has adversaries alone.
     few = study.condition or study.experiment.stem == "sst_minilm_last"
     assert {run.role for run in runs} == (of_condition if few else roles)
     for place, run in enumerate(runs):
         assert set(run.needs) <= set(names[:place]), "after all that it needs"
-        assert (run.base is None) == (run.role == "base")
+        assert (run.base is None) == (run.role in ("base", "roar"))
     if study.adversaries.lambdas:
         assert any(run.lambda_ == 0 for run in runs), "the imitation control is in every grid"
 
