@@ -50,11 +50,12 @@ class ErasedWords:
             epoch: Number of the epoch.
             seed: Any integer.
         """
-        rows, lengths = torch.stack([index, torch.full_like(index, epoch)], dim=1), words.sum(-1)
-        keys = draw_keys(seed, *rows.T, 2, 2)[:, 1]  # the first draw orders the words
+        epochs, lengths = torch.full_like(index, epoch), words.sum(-1)
+        keys = draw_keys(seed, index, epochs, 2, 2)[:, 1]  # the first draw orders the words
         chosen, share = (((keys >> 11) & ((1 << 53) - 1)).double() * 2.0**-53).T
         if self.share != "uniform":
             share = torch.full_like(share, self.share)
         # Of 0.29 * 100 words 29, although the product is smaller in floating point.
         counts = (share * lengths + 1e-9).long().clamp(max=lengths - 1) * (chosen < self.texts)
-        return first_items(random_rankings(words, rows, 1, seed)[:, 0], counts)
+        orders = random_rankings(words, torch.stack([index, epochs], dim=1), 1, seed)
+        return first_items(orders[:, 0], counts)

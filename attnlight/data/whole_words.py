@@ -57,7 +57,8 @@ class WholeWords:
     @property
     def continuing(self) -> NDArray[np.bool_]:
         """Whether each id is a piece that continues a word, by its form alone, (V,)."""
-        return self._ends[0] == _LETTER
+        begins: NDArray[np.int8] = self._ends[0]
+        return begins == _LETTER
 
     def sizes(self, ids: NDArray[np.integer] | list[int]) -> NDArray[np.int64]:
         """Number of tokens of each word of a text, (W,), from its ids (N,)."""

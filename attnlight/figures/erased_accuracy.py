@@ -20,7 +20,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     means = bootstrap_means(columns[:, np.argsort(shares)], rows["index"])
     with canvas(2.6) as figure:
         axes, shares = figure.subplots(), sorted(shares)
-        axes.fill_between(shares, *zip(*((m.low, m.high) for m in means), strict=True), color=GRID)
+        low, high = ([getattr(mean, end) for mean in means] for end in ("low", "high"))
+        axes.fill_between(shares, low, high, color=GRID)
         axes.plot(shares, [mean.mean for mean in means], "o-", color=INK, markersize=4)
         axes.set(xlabel="Erased (% of the items)", ylabel="Accuracy", xlim=(-3, 103))
         axes.grid(axis="y")

@@ -68,7 +68,7 @@ def delete_tokens(batch: TextBatch, tokens: Tensor) -> TextBatch:
         )
         every = torch.arange(len(flat), device=tokens.device)
         flat, _ = keep_items(flat, every, kept.flatten(0, 1))
-        apart = flat.apply(lambda values: values.unflatten(0, tokens.shape[:2]))
+        apart = flat.apply(lambda values: values.view(*tokens.shape[:2], *values.shape[1:]))
         batch = replace(batch, tokens=apart.tokens, mask=apart.mask, extras=apart.extras)
         kept = batch.mask.any(-1)
     return replace(keep_items(batch, texts, kept)[0], labels=batch.labels)
