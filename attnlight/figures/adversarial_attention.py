@@ -78,10 +78,8 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     columns_by_table = {"worst": [js, rows["worst_share"], different, rows["upper_js"]]}
     if not np.isnan(rows.get("search_js", np.nan)).all():
         exact = np.where(np.isnan(rows["search_js"]), np.nan, js)
-        columns_by_table["search"] = [
-            exact,
-            *(rows[f"search_{name}"] for name in ("js", "gap", "tvd")),
-        ]
+        searched = (rows[f"search_{name}"] for name in ("js", "gap", "tvd"))
+        columns_by_table["search"] = [exact, *searched]
     result: list[RecordTable] = []
     for table, columns in columns_by_table.items():
         formats = [percent if column is different else estimate for column in columns]

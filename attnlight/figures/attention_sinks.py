@@ -20,10 +20,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     with canvas(5.2) as figure:
         upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.4, 1))[:, 0]
         panels = upper.subplots(1, len(sinks), squeeze=False)[0]
-        columns = {
-            words: (f"mass_{sink}_by_head", f"mass_{sink}_by_layer")
-            for sink, words in sinks.items()
-        }
+        columns = {w: (f"mass_{s}_by_head", f"mass_{s}_by_layer") for s, w in sinks.items()}
         draw_heads(upper, panels, rows, columns, "Attention")
         axes, colors = lower.subplots(), dict(zip(_SINKS, PALETTE, strict=False))
         lines = {words: (colors[sink], f"mass_{sink}_by_layer") for sink, words in sinks.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -35,12 +36,11 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
                 for m in parts
             ]
             draw_violins(axes, violins)
-            for place, members in enumerate(reversed(subsets.values())):
-                if (members & defined).any():
-                    mean = rows[chance][members & defined].mean()
-                    axes.vlines(
-                        mean, place - 0.5, place + 0.5, MUTED, "dashed", label="chance", linewidth=1
-                    )
+            line: dict[str, Any] = {"linestyles": "dashed", "label": "chance", "linewidth": 1}
+            for place, members in enumerate(parts):
+                if members.any():
+                    mean = rows[chance][members].mean()
+                    axes.vlines(mean, place - 0.5, place + 0.5, MUTED, **line)
         panels[0].set_yticks(range(len(subsets)), list(subsets)[::-1])
     return figure
 

@@ -53,12 +53,8 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
             continue
         lines = []
         for method, words in methods.items():
-            names = [
-                f"{kind}{prefix}{measure}_{method}"
-                for measure in _PANELS
-                for kind in ("", "excess_")
-                if method != "random" or not kind
-            ]
+            kinds = ("",) if method == "random" else ("", "excess_")
+            names = [f"{kind}{prefix}{measure}_{method}" for measure in _PANELS for kind in kinds]
             cells = mean_cells([rows[name] for name in names], rows, [estimate] * len(names))
             if method == "random":
                 cells = [cells[0], "", cells[1], "", cells[2]]

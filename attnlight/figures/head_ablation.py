@@ -20,9 +20,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     names = [name for name in _ABLATIONS if f"tvd_all_{name}" in rows]
     with canvas(5.2) as figure:
         panels = figure.subplots(2, len(names), squeeze=False, height_ratios=(1.4, 1))
-        columns = {
-            name: (f"tvd_head_{name}_by_head", f"tvd_layer_{name}_by_layer") for name in names
-        }
+        columns = {n: (f"tvd_head_{n}_by_head", f"tvd_layer_{n}_by_layer") for n in names}
         draw_heads(figure, panels[0], rows, columns, "TVD, one head")
         for axes, name in zip(panels[1], names, strict=True):
             every = float(column_means(rows[f"tvd_all_{name}"][:, None])[0])

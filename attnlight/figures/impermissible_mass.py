@@ -32,9 +32,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         masses, accuracies = figure.subplots(1, 2)
         masses.set(xlabel="Attention on impermissible items", xlim=across)
         members = [(g.color, g.members & defined) for g in groups]
-        draw_violins(
-            masses, [[(c, rows[name][m], links[m]) for c, m in members] for name in _MASSES]
-        )
+        violins = [[(c, rows[name][m], links[m]) for c, m in members] for name in _MASSES]
+        draw_violins(masses, violins)
         masses.axvline(rows["chance"][defined].mean(), color=MUTED, linestyle="dashed", linewidth=1)
         masses.set_yticks(range(len(_MASSES)), list(_MASSES.values()))
         accuracies.set(xlabel="Accuracy", xlim=across, ylim=(-0.6, max(len(names), 1) - 0.4))

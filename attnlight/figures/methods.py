@@ -36,9 +36,6 @@ def method_words(label: str) -> str:
 
 def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:
     """Methods with a column `<measure>_<method>`, in words, in the order of the record."""
-    labels = [
-        name.removeprefix(f"{measure}_")
-        for name, column in rows.items()
-        if name.startswith(f"{measure}_") and column.ndim == 1
-    ]
+    start, columns = f"{measure}_", (name for name, column in rows.items() if column.ndim == 1)
+    labels = [name.removeprefix(start) for name in columns if name.startswith(start)]
     return {label: method_words(label) for label in labels}

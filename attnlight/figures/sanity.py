@@ -35,9 +35,8 @@ def draw(
     """Mean correlation at each step, a panel for each method; it has no classes."""
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)
     every = np.ones(len(rows["index"]), dtype=bool)
-    groups = [
-        Group(name, color, every) for name, color in zip(_KINDS.values(), PALETTE, strict=False)
-    ]
+    colors = zip(_KINDS.values(), PALETTE, strict=False)
+    groups = [Group(name, color, every) for name, color in colors]
     lines = -(-len(words) // _COLUMNS)
     with canvas(1.3 + 1.5 * lines, groups) as figure:
         panels = figure.subplots(lines, _COLUMNS, squeeze=False, sharey=True).flat

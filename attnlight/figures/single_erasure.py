@@ -21,9 +21,8 @@ _BINS, _PER_BIN, _BARS = 100, 10, 20
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Scatter of the differences, and histogram of the negative ones, for each ranking."""
-    columns = np.stack(
-        [rows[f"delta_{measure}_drawn_{score}"] for measure in ("weight", "js") for score in SCORES]
-    ).astype(np.float64)
+    names = [f"delta_{measure}_drawn_{score}" for measure in ("weight", "js") for score in SCORES]
+    columns = np.stack([rows[name] for name in names]).astype(np.float64)
     defined = ~np.isnan(columns).any(axis=0)
     weights, js = columns[:, defined].reshape(2, len(SCORES), -1)
     groups = predicted_groups(rows["prediction"][defined], classes)

@@ -23,9 +23,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         top.set(xlim=(-1, 1), xlabel="Kendall's tau-b of erasure and deletion")
         top.set_ylabel("Share of texts")
         defined = ~np.isnan(rows["hidden_token_attribution"])
-        items, share, chance = (
-            rows[name][defined] for name in ("items", "hidden_token_attribution", "chance")
-        )
+        names = ("items", "hidden_token_attribution", "chance")
+        items, share, chance = (rows[name][defined] for name in names)
         if len(items):
             cuts = np.unique(np.quantile(items, np.linspace(0, 1, _BINS + 1), method="lower"))
             place = np.searchsorted(cuts, items, side="right")

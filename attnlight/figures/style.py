@@ -167,9 +167,8 @@ def inline_svg(
     box = f"0 0 {0.75 * width:g} {0.75 * height:g}"
     size = f"max-width: {width:.0f}px; min-width: {_MIN_SCALE * width:.0f}px"
     role = "group" if "<a " in content else "img"  # an image has no links
-    return (
-        f'<svg role="{role}" aria-label="{escape(label)}" viewBox="{box}" style="{size}">{content}'
-    )
+    start = f'<svg role="{role}" aria-label="{escape(label)}" viewBox="{box}" style="{size}">'
+    return f"{start}{content}"
 
 
 def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "path") -> bytes:

@@ -139,15 +139,13 @@ def to_csv(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     lines = []
     for row in (head, *rows):
         stream = io.StringIO(newline="")
-        csv.writer(stream).writerow([_inert(cell) for cell in row])
+        cells = ["" if isinstance(c, float | np.floating) and np.isnan(c) else c for c in row]
+        texts = (cell if isinstance(cell, str) else "" for cell in cells)
+        formulas = [_FORMULA.match(text) and not _NUMBERS.fullmatch(text) for text in texts]
+        marked = zip(cells, formulas, strict=True)
+        csv.writer(stream).writerow(f"'{cell}" if formula else cell for cell, formula in marked)
         lines.append(stream.getvalue().removesuffix("\r\n"))  # by which it also quotes these two
     return "".join(f"{line}\n" for line in lines)
-
-
-def _inert(cell: object) -> object:
-    if not isinstance(cell, str):
-        return "" if isinstance(cell, float | np.floating) and np.isnan(cell) else cell
-    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBERS.fullmatch(cell) else cell
 
 
 def markdown_table(

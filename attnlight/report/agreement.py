@@ -155,11 +155,8 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
     available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))
     kinds = [kind for kind in KINDS if any(name.startswith(f"{kind}_") for name in columns)]
     names = [name.removeprefix(f"{kinds[0]}_") for name in columns if name.startswith(kinds[0])]
-    pairs = [
-        pair
-        for pair in combinations(names, 2)
-        if all(f"{kind}_{'_'.join(pair)}" in available for kind in kinds)
-    ]
+    stems = {pair: "_".join(pair) for pair in combinations(names, 2)}
+    pairs = [p for p, stem in stems.items() if {f"{kind}_{stem}" for kind in kinds} <= available]
     measures = [f"{kind}_{'_'.join(pair)}" for pair in pairs for kind in kinds]
     lines = []
     if measures:

@@ -80,11 +80,8 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         ]
         for (test, measure), by_group in found.items()
     ]
-    written = [
-        _cards(groups),
-        described_table("headlines", lines, names),
-        _differences(names, found),
-    ]
+    headlines = described_table("headlines", lines, names)
+    written = [_cards(groups), headlines, _differences(names, found)]
     figure = _draw(names, found)
     save_figure(figure, target / "figures" / "comparison")
     for stem, table in zip(("cards", "measures", "differences"), written, strict=True):
@@ -119,9 +116,8 @@ def _cards(groups: Sequence[Group]) -> Table:
         questions = dict.fromkeys(line.question for of_group in lines for line in of_group)
         rows.append([" / ".join(questions), *(", ".join(map(_answer, each)) for each in lines)])
     names = [group.name for group in groups]
-    scopes = [
-        f"{name}: {of[0].scope}" for name, of in zip(names, cards, strict=True) if of[0].scope
-    ]
+    scoped = zip(names, (of_group[0].scope for of_group in cards), strict=True)
+    scopes = [f"{name}: {scope}" for name, scope in scoped if scope]
     return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
 
 
@@ -141,11 +137,8 @@ def group_runs(folders: Sequence[Path]) -> list[Group]:
     for run in runs:
         fit = run.configs["fit"]
         trainer = fit.get("trainer") if isinstance(fit.get("trainer"), dict) else {}
-        options = {
-            name: value
-            for name, value in (trainer or {}).items()
-            if name not in ("callbacks", "default_root_dir", "logger")
-        }
+        left_out = ("callbacks", "default_root_dir", "logger")
+        options = {n: value for n, value in (trainer or {}).items() if n not in left_out}
         corpus = [record.file.metadata.get("corpus") for record in run.records[:1]]
         config = [fit.get("model"), fit.get("data"), options, corpus] if fit else str(run.folder)
         by_config.setdefault(json.dumps(config, sort_keys=True, default=str), []).append(run)

@@ -44,17 +44,14 @@ def curve_figures(run: Run) -> dict[str, tuple[Figure, str]]:
         captions[record.test] = (
             f"{describe(record.test).title}: mean of each measure on the validation split after "
             "each epoch; the band is its 95 % bootstrap interval."
-            + some
-            * (len(shown) < len(measures))
+            f"{some if len(shown) < len(measures) else ''}"
         )
         for measure in shown:
             mean = summary.means[measure, None]
             points.append((record.test, measure, record.epoch, *mean[:3]))
     frame = pd.DataFrame(points, columns=["test", "measure", "epoch", "mean", "low", "high"])
-    return {
-        str(test): (_draw_curves(curves), captions[str(test)])
-        for test, curves in frame.groupby("test", sort=False)
-    }
+    by_test = frame.groupby("test", sort=False)
+    return {str(test): (_draw_curves(curves), captions[str(test)]) for test, curves in by_test}
 
 
 def _draw_curves(curves: pd.DataFrame) -> Figure:

@@ -134,9 +134,8 @@ class Explanation:
         if self.worst_case is not None:
             rows["worst-case attention"] = [*self.worst_case.attention]
         if self.flip_set is not None:
-            rows["smallest flip set"] = [
-                float(place in self.flip_set.items) for place in range(len(pieces))
-            ]
+            erased, places = self.flip_set.items, range(len(pieces))
+            rows["smallest flip set"] = [float(place in erased) for place in places]
         for name, values in rows.items():
             sizes = [abs(value or 0.0) for value in values]
             largest = max(sizes, default=0.0)

@@ -35,11 +35,8 @@ class Headline(NamedTuple):
 def headline(summary: RecordSummary) -> Headline | None:
     """The first described headline that the record has; without descriptions its first mean."""
     description = describe(summary.record.test)
-    defined = [
-        measure
-        for (measure, group), mean in summary.means.items()
-        if group is None and not np.isnan(mean.mean)
-    ]
+    of_all_rows = ((name, mean) for (name, group), mean in summary.means.items() if group is None)
+    defined = [measure for measure, mean in of_all_rows if not np.isnan(mean.mean)]
     for pattern, texts in description.headlines.items():
         for measure in matching(defined, pattern)[:1]:
             mean = summary.means[measure, None]

@@ -88,10 +88,8 @@ class MethodRows:
                 for label, words in self.labels.items()
             ]
             counts = [f"{test.replace('_', ' ')} {n:,}" for test, n in self.instances.items()]
-            lacking = "".join(
-                f" Not recorded: {test.replace('_', ' ')} (`{command}`)."
-                for test, command in missing.items()
-            )
+            commands = ((test.replace("_", " "), command) for test, command in missing.items())
+            lacking = "".join(f" Not recorded: {test} (`{command}`)." for test, command in commands)
             fields = {"counts": ", ".join(counts), "missing": lacking}
             head = [measure.head for measure in MEASURES]
             tables.append(described_table("methods", rows, head, **fields))
@@ -121,9 +119,8 @@ class MethodRows:
                 cells.append(" ".join(filter(None, (verdict, value, letters))))
             rows.append(cells)
         head = ["method", *(measure.short for measure in shown)]
-        return Table(
-            "Attribution methods; those that share a letter are not told apart", head, rows
-        )
+        title = "Attribution methods; those that share a letter are not told apart"
+        return Table(title, head, rows)
 
     def _cell(self, measure: Measure, label: str) -> str:
         mean = self.means.get((measure.column, label))

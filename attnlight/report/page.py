@@ -65,10 +65,8 @@ def write_report(
     }
     sentence, facts = describe_run(run, summaries)
     headlines = {summary.record: headline(summary) for summary in summaries}
-    texts = {
-        corpus: _texts(run, corpus, facts["Classes"] or None, headlines)
-        for corpus in run.test_metrics
-    }
+    classes = facts["Classes"] or None
+    texts = {corpus: _texts(run, corpus, classes, headlines) for corpus in run.test_metrics}
     anchors = {summary.record: f"test-{n}" for n, summary in enumerate(summaries, start=1)}
     splits = dict.fromkeys((record.corpus, record.stage) for record in anchors)
     verdicts = {corpus: verdict_of(run, corpus) for corpus in run.test_metrics}
@@ -175,9 +173,8 @@ def _section(
     if set(summary.metadata.get("measures", ())) <= record.file.columns.keys():
         rows, note = figure_rows(record.file, description.columns)
         chosen = texts["chosen"].get(record)
-        links = (
-            {row: f"#{texts['anchor']}-{row[0]}-{row[1]}" for row in chosen.rows} if chosen else {}
-        )
+        shown, anchor_of_texts = chosen.rows if chosen else [], texts["anchor"]
+        links = {row: f"#{anchor_of_texts}-{row[0]}-{row[1]}" for row in shown}
         linked = rows | {"link": link_column(rows, list(links))}
         figure = draw(record.test, linked, summary.metadata.get("classes"), summary.metadata)
         if figure is not None:
@@ -298,9 +295,8 @@ def corpus_name(data: object) -> str:
     for name, path in shipped_configs().items():
         shipped = read_yaml(path) if name.startswith("data/") and _class(data) else {}
         arguments = shipped.get("init_args") or {}
-        agree = _class(shipped) == _class(data) and _contains(
-            _config_value(data, "init_args"), arguments
-        )
+        given = _config_value(data, "init_args")
+        agree = _class(shipped) == _class(data) and _contains(given, arguments)
         if agree and len(arguments) > found[1]:
             found = name.removeprefix("data/"), len(arguments)
     return found[0]

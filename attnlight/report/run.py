@@ -105,9 +105,8 @@ def load_run(folder: Path) -> Run:
         raise InputError(f"there is no run folder {folder}.")
     records = stored_records(folder / "records")
     if not records:
-        runs = sorted(
-            path.parent for name in ("fit.yaml", "records") for path in folder.glob(f"*/{name}")
-        )
+        parts = ("fit.yaml", "records")
+        runs = sorted(path.parent for name in parts for path in folder.glob(f"*/{name}"))
         if runs:
             raise InputError(
                 f"{folder} is the folder of an experiment: name its run, such as {runs[0]}."
@@ -236,10 +235,7 @@ def require_same_instances(first: Path, second: Path) -> None:
     left, right = (read_record(path, KEY).columns for path in (first, second))
     if all(np.array_equal(left[name], right[name]) for name in KEY):
         return
-    keys = (
-        set(zip(*(columns[name].tolist() for name in KEY), strict=True))
-        for columns in (left, right)
-    )
+    keys = (set(zip(*(c[name].tolist() for name in KEY), strict=True)) for c in (left, right))
     unshared = sorted(set.symmetric_difference(*keys))
     raise RecordError(
         f"{first} and {second} hold different instances: {len(unshared):,} are in one alone, the "

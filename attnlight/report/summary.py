@@ -49,9 +49,8 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
 
     file = record.file
     metadata, schema = file.metadata, file.schema
-    candidates = metadata.get("measures") or [
-        f.name for f in schema if pa.types.is_floating(f.type)
-    ]
+    fractions = [f.name for f in schema if pa.types.is_floating(f.type)]
+    candidates = metadata.get("measures") or fractions
     # An archived record may lack some measures.
     available = set(schema.names) - {*KEY, "prediction", "label"}
     measures = [name for name in candidates if name in available]
@@ -109,10 +108,7 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
             shown.append([folder, f"{test}{' (partial)' * partial}", measure, name, *cells])
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
-    return {
-        "csv": to_csv(head, full),
-        "md": markdown_table(words, shown, left=4, aligned=True),
-    }
+    return {"csv": to_csv(head, full), "md": markdown_table(words, shown, left=4, aligned=True)}
 
 
 def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:

@@ -139,11 +139,8 @@ def choose_texts(record: Source, column: str, texts: Source) -> Chosen | None:
     """
     if not {*KEY, column} <= record_columns(record).keys():
         return None
-    shown = {
-        row
-        for piece in read_pieces(texts, KEY)
-        for row in zip(*(piece[name].tolist() for name in KEY), strict=True)
-    }
+    parts = ([piece[name].tolist() for name in KEY] for piece in read_pieces(texts, KEY))
+    shown = {row for columns in parts for row in zip(*columns, strict=True)}
     rows, numbers = [], []
     for piece in read_pieces(record, [*KEY, column]):
         keys = zip(*(piece[name].tolist() for name in KEY), strict=True)

@@ -45,8 +45,8 @@ class TestBaseDivergence:
         rows["attention_js"][::50] = np.nan
         _, scatter = drawn("base_divergence", rows).axes
         points = np.concatenate([np.asarray(c.get_offsets()) for c in scatter.collections])
-        kept = ~np.isnan(rows["attention_js"])
-        expected = np.stack([rows["prediction_tvd"][kept], rows["attention_js"][kept]], axis=1)
+        both = np.stack([rows[name] for name in ("prediction_tvd", "attention_js")], axis=1)
+        expected = both[~np.isnan(both).any(axis=1)]
         assert sorted(map(tuple, points)) == sorted(map(tuple, expected))
         (cross,) = (line for line in scatter.lines if line.get_marker() == "P")
         assert cross.get_xydata()[0] == pytest.approx(expected.mean(axis=0))
@@ -61,7 +61,6 @@ class TestBaseDivergence:
 
 class TestAdversarialAttention:
     def rows(self, n: int = 80) -> Rows:
-        """Simulated rows, a third of them searched."""
         rows = rows_of("adversarial_attention", n)
         rows["worst_js"] = 0.69 * rows["worst_js"]
         found = np.where(np.arange(n) % 3 == 0, 0.8 * rows["worst_js"], np.nan)
@@ -160,13 +159,13 @@ class TestMethods:
     def test_labels_of_the_user_are_shown(self) -> None:
         rows = rows_of("faithfulness")
         for measure in ("comprehensiveness", "sufficiency"):
-            for name in (f"{measure}_attention", f"excess_{measure}_attention"):
-                rows[name.replace("attention", "my_shap")] = rows.pop(name)
+            for name in (measure, f"excess_{measure}"):
+                rows[f"{name}_my_shap"] = rows.pop(f"{name}_attention")
             rows[f"{measure}_my_shap_at"] = np.zeros((60, 5))
         del rows["normalized_sufficiency_random"]
         (table,) = tables("faithfulness", rows)
-        assert "my shap" in [row[0] for row in table.rows]
-        assert "my shap at" not in [row[0] for row in table.rows]
+        names = [row[0] for row in table.rows]
+        assert ("my shap" in names, "my shap at" in names) == (True, False)
 
     def test_a_point_for_each_method_and_a_line_for_chance(self) -> None:
         rows = rows_of("plausibility", n=80)
@@ -273,19 +272,18 @@ class TestSanity:
         assert "two seeds" not in signed.head
 
 
-class TestStateTokenAgreement:
-    def test_lines_are_means_of_texts_of_similar_length(self) -> None:
-        rows = rows_of("state_token_agreement", n=300)
-        rows["items"] = np.repeat([3, 10, 20], 100)
-        rows["hidden_token_attribution"][:7] = np.nan
-        share, chance = drawn("state_token_agreement", rows).axes[1].get_lines()
-        assert share.get_xdata() == pytest.approx([3, 10, 20])
-        for line, name in ((share, "hidden_token_attribution"), (chance, "chance")):
-            values = np.where(np.isnan(rows["hidden_token_attribution"]), np.nan, rows[name])
-            assert line.get_ydata() == pytest.approx(np.nanmean(values.reshape(3, 100), axis=1))
-        for name in ("hidden_token_attribution", "tau_erasure_deletion"):
-            rows[name][:] = np.nan
-        assert not drawn("state_token_agreement", rows).axes[1].get_lines(), "nothing is defined"
+def test_lines_of_token_agreement_are_means_of_texts_of_similar_length() -> None:
+    rows = rows_of("state_token_agreement", n=300)
+    rows["items"] = np.repeat([3, 10, 20], 100)
+    rows["hidden_token_attribution"][:7] = np.nan
+    share, chance = drawn("state_token_agreement", rows).axes[1].get_lines()
+    assert share.get_xdata() == pytest.approx([3, 10, 20])
+    for line, name in ((share, "hidden_token_attribution"), (chance, "chance")):
+        values = np.where(np.isnan(rows["hidden_token_attribution"]), np.nan, rows[name])
+        assert line.get_ydata() == pytest.approx(np.nanmean(values.reshape(3, 100), axis=1))
+    for name in ("hidden_token_attribution", "tau_erasure_deletion"):
+        rows[name][:] = np.nan
+    assert not drawn("state_token_agreement", rows).axes[1].get_lines(), "nothing is defined"
 
 
 def by_tenth(rows: Rows) -> dict[int, list[tuple[float, bool]]]:
@@ -298,35 +296,35 @@ def by_tenth(rows: Rows) -> dict[int, list[tuple[float, bool]]]:
     return bins
 
 
-class TestPredictions:
-    def test_reliability_equals_a_naive_loop(self) -> None:
-        rows = rows_of("predictions", n=300, classes=3)
-        rows["label"] = rows["label"].astype(np.float64)
-        rows["label"][::10], rows["label"][1::10] = np.nan, -1
-        rows["probabilities"][5] = [0, 1, 0]  # certainty falls into the last bin
-        found, bins = calibration_bins(rows["probabilities"], rows["label"]), by_tenth(rows)
-        assert found.index.tolist() == sorted(bins)
-        assert len(bins) > 5
-        for tenth, line in found.iterrows():
-            confidences, rights = zip(*bins[tenth], strict=True)
-            interval = stats.binomtest(sum(rights), len(rights)).proportion_ci(method="wilson")
-            expected = [len(rights) / 240, np.mean(confidences), np.mean(rights), *interval]
-            names = ["share", "confidence", "accuracy", "low", "high"]
-            assert line[names].tolist() == pytest.approx(expected, abs=1e-6)
+def test_reliability_equals_a_naive_loop() -> None:
+    rows = rows_of("predictions", n=300, classes=3)
+    rows["label"] = rows["label"].astype(np.float64)
+    rows["label"][::10], rows["label"][1::10] = np.nan, -1
+    rows["probabilities"][5] = [0, 1, 0]  # certainty falls into the last bin
+    found, bins = calibration_bins(rows["probabilities"], rows["label"]), by_tenth(rows)
+    assert found.index.tolist() == sorted(bins)
+    assert len(bins) > 5
+    for tenth, line in found.iterrows():
+        confidences, rights = zip(*bins[tenth], strict=True)
+        interval = stats.binomtest(sum(rights), len(rights)).proportion_ci(method="wilson")
+        expected = [len(rights) / 240, np.mean(confidences), np.mean(rights), *interval]
+        names = ["share", "confidence", "accuracy", "low", "high"]
+        assert line[names].tolist() == pytest.approx(expected, abs=1e-6)
 
-    @pytest.mark.parametrize("labels", ["all", "undefined", "absent"])
-    def test_calibration_is_drawn_where_there_are_labels(self, labels: str) -> None:
-        rows = rows_of("predictions")
-        if labels == "undefined":
-            rows["label"] = np.full(60, np.nan)
-        if labels == "absent":
-            del rows["label"]
-        panels = drawn("predictions", rows).axes
-        texts = [text.get_text() for axes in panels for text in axes.texts]
-        shown = [text for text in texts if text.startswith("ECE")]
-        if labels != "all":
-            assert (len(panels), shown) == (2, [])
-            return
-        means = [(len(held), *np.mean(held, axis=0)) for held in by_tenth(rows).values()]
-        error = sum(n / 60 * abs(confidence - accuracy) for n, confidence, accuracy in means)
-        assert (len(panels), shown) == (3, [f"ECE = {error:.3f}"])
+
+@pytest.mark.parametrize("labels", ["all", "undefined", "absent"])
+def test_calibration_is_drawn_where_there_are_labels(labels: str) -> None:
+    rows = rows_of("predictions")
+    if labels == "undefined":
+        rows["label"] = np.full(60, np.nan)
+    if labels == "absent":
+        del rows["label"]
+    panels = drawn("predictions", rows).axes
+    texts = [text.get_text() for axes in panels for text in axes.texts]
+    shown = [text for text in texts if text.startswith("ECE")]
+    if labels != "all":
+        assert (len(panels), shown) == (2, [])
+        return
+    means = [(len(held), *np.mean(held, axis=0)) for held in by_tenth(rows).values()]
+    error = sum(n / 60 * abs(confidence - accuracy) for n, confidence, accuracy in means)
+    assert (len(panels), shown) == (3, [f"ECE = {error:.3f}"])

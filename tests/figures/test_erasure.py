@@ -31,21 +31,21 @@ def numbers(cell: str) -> list[float]:
     return [float(x) for x in re.findall(r"-?\d+\.\d+", cell)]
 
 
-class TestSample:
-    def test_takes_ten_of_each_bin_without_replacement(self) -> None:
-        x = np.random.default_rng(0).beta(1, 6, 30_000)
-        found = sample(x)
-        assert len(set(found.tolist())) == len(found)
-        edges = np.linspace(x.min(), x.max(), 101)
-        held, taken = (np.histogram(values, edges)[0] for values in (x, x[found]))
-        np.testing.assert_array_equal(taken, np.minimum(held, 10))
-        np.testing.assert_array_equal(found, sample(x))
+def test_a_sample_has_ten_of_each_bin_without_replacement() -> None:
+    x = np.random.default_rng(0).beta(1, 6, 30_000)
+    found = sample(x)
+    assert len(set(found.tolist())) == len(found)
+    edges = np.linspace(x.min(), x.max(), 101)
+    held, taken = (np.histogram(values, edges)[0] for values in (x, x[found]))
+    np.testing.assert_array_equal(taken, np.minimum(held, 10))
+    np.testing.assert_array_equal(found, sample(x))
 
-    def test_takes_all_of_few_and_of_equal_values_not_the_first_ones(self) -> None:
-        assert sample(np.array([0.3, 0.3, 0.9])).tolist() == [0, 1, 2]
-        assert len(sample(np.empty(0))) == 0
-        chosen = sample(np.full(10_000, 0.5))
-        assert (len(chosen), chosen.min() > 10, chosen.max() > 5_000) == (10, True, True)
+
+def test_a_sample_has_all_of_few_and_of_equal_values_not_the_first_ones() -> None:
+    assert sample(np.array([0.3, 0.3, 0.9])).tolist() == [0, 1, 2]
+    assert len(sample(np.empty(0))) == 0
+    chosen = sample(np.full(10_000, 0.5))
+    assert (len(chosen), chosen.min() > 10, chosen.max() > 5_000) == (10, True, True)
 
 
 class TestSingleErasure:

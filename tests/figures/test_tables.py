@@ -10,13 +10,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pytest
 
 from attnlight.cli.report import main
 from attnlight.figures import describe, descriptions, predictions, tables
 from attnlight.figures.tables import RecordTable, Table, balanced, class_name, estimate, number
-from attnlight.report.markup import table_html
+from attnlight.report.markup import render, table_html
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.seed_bootstrap import SeedInterval
 from tests.report.fake import rows_of, write_run
@@ -186,26 +187,42 @@ def with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predictions, "tables", make, raising=False)
 
 
-class TestReport:
-    @pytest.mark.usefixtures("with_tables")
-    def test_shows_and_writes_a_tests_own_tables(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path / "a" / "b", epochs=())
-        main([str(folder)])
-        page = (folder / "report/index.html").read_text()
-        counts = np.bincount(rows_of("predictions")["prediction"])
-        assert page.count("<h4>Predicted &lt;classes&gt;</h4>") == 1
-        assert f'<th scope="row">negative</th><td data-label="n">{counts[0]}</td>' in page
-        assert "tables/test-predictions-*.{md,csv,tex}" in page
-        written = {path.name for path in (folder / "report/tables").iterdir()}
-        kinds = ("csv", "md", "tex")
-        assert written == {f"test-predictions-{k}.{kind}" for k in (1, 2) for kind in kinds}
-        text = (folder / "report/tables/test-predictions-1.csv").read_text()
-        assert text == f"class,n\nnegative,{counts[0]}\npositive,{counts[1]}\n"
+TURNED = "\u202e<b>\u2069"
 
-    @pytest.mark.usefixtures("with_tables")
-    def test_no_table_without_rows_or_of_a_test_without_tables(self) -> None:
-        assert tables("attention_permutation", rows_of("attention_permutation")) == []
-        assert tables("unheard_of", rows_of("predictions")) == []
-        rows = rows_of("predictions")
-        assert len(tables("predictions", rows)) == 2
-        assert tables("predictions", {name: values[:0] for name, values in rows.items()}) == []
+
+def test_a_template_that_lacks_a_value_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError, match="title"):
+        render("study.html.jinja")
+
+
+def test_names_turn_only_themselves_around() -> None:
+    html = table_html(Table(TURNED, ["a", TURNED], [["1", TURNED]]))
+    assert html.count("<bdi>\u202e&lt;b&gt;\u202c</bdi>") == 3, "title, heading and cell"
+    assert 'data-label="&lt;b&gt;"' in html, "there is no isolate within an attribute"
+    assert "\u2069" not in html
+    assert "<b>" not in html
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_the_report_shows_and_writes_a_tests_own_tables(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a" / "b", epochs=())
+    main([str(folder)])
+    page = (folder / "report/index.html").read_text()
+    counts = np.bincount(rows_of("predictions")["prediction"])
+    assert page.count("<h4>Predicted &lt;classes&gt;</h4>") == 1
+    assert f'<th scope="row">negative</th><td data-label="n">{counts[0]}</td>' in page
+    assert "tables/test-predictions-*.{md,csv,tex}" in page
+    written = {path.name for path in (folder / "report/tables").iterdir()}
+    kinds = ("csv", "md", "tex")
+    assert written == {f"test-predictions-{k}.{kind}" for k in (1, 2) for kind in kinds}
+    text = (folder / "report/tables/test-predictions-1.csv").read_text()
+    assert text == f"class,n\nnegative,{counts[0]}\npositive,{counts[1]}\n"
+
+
+@pytest.mark.usefixtures("with_tables")
+def test_no_table_without_rows_or_of_a_test_without_tables() -> None:
+    assert tables("attention_permutation", rows_of("attention_permutation")) == []
+    assert tables("unheard_of", rows_of("predictions")) == []
+    rows = rows_of("predictions")
+    assert len(tables("predictions", rows)) == 2
+    assert tables("predictions", {name: values[:0] for name, values in rows.items()}) == []

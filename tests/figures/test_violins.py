@@ -24,10 +24,10 @@ def drawn(rows: Rows, classes: list[str] | None = None) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def counts(axes: Axes) -> list[tuple[float, str]]:
-    """Heights and texts of the numbers at the right, from top to bottom."""
+def counts(axes: Axes) -> list[str]:
+    """The numbers at the right, from top to bottom."""
     found = [(float(text.get_position()[1]), text.get_text()) for text in axes.texts]
-    return sorted(found, reverse=True)
+    return [text for _, text in sorted(found, reverse=True)]
 
 
 def legend(figure: Figure) -> list[str]:
@@ -35,7 +35,6 @@ def legend(figure: Figure) -> list[str]:
 
 
 def points(axes: Axes) -> list[NDArray[np.float64]]:
-    """What is drawn as single points."""
     found = [np.asarray(line.get_xdata()) for line in axes.lines if line.get_marker() == "o"]
     return [values for values in found if len(values)]
 
@@ -48,20 +47,20 @@ def some(attention: list[float], value: list[float], predicted: list[int]) -> Ro
     }
 
 
-class TestDensity:
-    @pytest.mark.parametrize("n", [5, 40, 3_000])
-    def test_equals_scipy(self, n: int) -> None:
-        values = np.random.default_rng(n).beta(2, 8, n)
-        grid, height = density(values, floor=1e-6)
-        assert (grid[0], grid[-1]) == (values.min(), values.max())
-        expected = stats.gaussian_kde(values, bw_method="scott")(grid)
-        np.testing.assert_allclose(height, expected, atol=0.01 * expected.max())
+@pytest.mark.parametrize("n", [5, 40, 3_000])
+def test_density_equals_scipy(n: int) -> None:
+    values = np.random.default_rng(n).beta(2, 8, n)
+    grid, height = density(values, floor=1e-6)
+    assert (grid[0], grid[-1]) == (values.min(), values.max())
+    expected = stats.gaussian_kde(values, bw_method="scott")(grid)
+    np.testing.assert_allclose(height, expected, atol=0.01 * expected.max())
 
-    def test_equal_values_show_as_a_narrow_peak(self) -> None:
-        grid, height = density(np.full(9, 0.25), floor=0.002)
-        assert grid[height.argmax()] == pytest.approx(0.25)
-        assert grid[-1] - grid[0] < 0.01
-        assert np.isfinite(height).all()
+
+def test_density_of_equal_values_is_a_narrow_peak() -> None:
+    grid, height = density(np.full(9, 0.25), floor=0.002)
+    assert grid[height.argmax()] == pytest.approx(0.25)
+    assert grid[-1] - grid[0] < 0.01
+    assert np.isfinite(height).all()
 
 
 class TestViolins:
@@ -75,14 +74,14 @@ class TestViolins:
             if not np.isnan(value):
                 expected[int(attention * 4), int(predicted)] += 1
         from_top = [expected[b, c] for b in (3, 2, 1, 0) for c in (0, 1)]
-        assert [text for _, text in counts(axes)] == [f"n = {n}" for n in from_top]
+        assert counts(axes) == [f"n = {n}" for n in from_top]
         assert len(axes.collections) == 8
 
     def test_bins_are_closed_on_the_left_and_the_last_on_both_sides(self) -> None:
         attention = [0.0, 0.25, 0.5, 0.7499, 0.75, 1.0, 1.0000001]
         rows = some(attention, [0.1] * 7, [0] * 7)
         _, axes = drawn(rows)
-        assert [text for _, text in counts(axes)] == ["n = 3", "n = 2", "n = 1", "n = 1"]
+        assert counts(axes) == ["n = 3", "n = 2", "n = 1", "n = 1"]
         labels = [label.get_text() for label in axes.get_yticklabels()]
         assert labels == ["[0, 0.25)", "[0.25, 0.5)", "[0.5, 0.75)", "[0.75, 1]"]
 
@@ -92,7 +91,7 @@ class TestViolins:
         (few,) = points(axes)
         np.testing.assert_allclose(few, [0.1, 0.2, 0.3, 0.4])
         assert len(axes.collections) == 1
-        texts = [text for _, text in counts(axes)]
+        texts = counts(axes)
         assert texts == ["n = 0"] * 6 + ["n = 4", "n = 5"]
 
     def test_quartiles(self) -> None:
@@ -119,7 +118,7 @@ class TestViolins:
         assert legend(figure) == [f"predicted class {c}" for c in range(6)]
         figure, axes = drawn(rows_of("attention_permutation", n=200, classes=7))
         assert legend(figure) == ["all 7 predicted classes"]
-        assert sum(int(text.removeprefix("n = ")) for _, text in counts(axes)) == 200
+        assert sum(int(text.removeprefix("n = ")) for text in counts(axes)) == 200
 
     def test_a_class_keeps_its_colour_when_others_are_missing(self) -> None:
         _, axes = drawn(some([0.1] * 9, np.linspace(0, 1, 9).tolist(), [1] * 9))
@@ -127,4 +126,4 @@ class TestViolins:
         assert to_hex(tuple(color)) == PALETTE[1]
         assert (axes.get_xlim(), axes.get_xlabel()) == (LIMITS, "change")
         _, axes = drawn(some([0.1], [np.nan], [0]))
-        assert [text for _, text in counts(axes)] == ["n = 0"] * 4
+        assert counts(axes) == ["n = 0"] * 4

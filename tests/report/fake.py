@@ -1,7 +1,7 @@
 """Run folders whose records are simulated."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,11 @@ from tests.figures import erased
 
 Rows = dict[str, NDArray[Any]]
 METHODS = ("attention", "gradient_x_attention", "random")
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "AttributionCost": {"methods": ["attention", "gradient"]},
-    "EvidenceMass": {"swap": True},
-    "Faithfulness": {"normalized": True},
-    "Plausibility": {"methods": ["attention", "input_gradient"]},
-}
-MEASURES = {
-    kind.name: list(kind(**_OPTIONS.get(name, {})).measures)
-    for name, kind in every(*NEEDS.keys() - {"words"}).items()
-}
+_OPTIONS: dict[str, Any] = {"EvidenceMass": {"swap": True}, "Faithfulness": {"normalized": True}}
+_OPTIONS |= {"AttributionCost": {"methods": ["attention", "gradient"]}}
+_OPTIONS |= {"Plausibility": {"methods": ["attention", "input_gradient"]}}
+_TESTS = {kind: _OPTIONS.get(n, {}) for n, kind in every(*NEEDS.keys() - {"words"}).items()}
+MEASURES = {kind.name: list(kind(**options).measures) for kind, options in _TESTS.items()}
 # Some of a test's measures, and those that only a run knows.
 MEASURES |= {
     "predictions": ["max_attention", "attention_entropy"],
@@ -42,9 +37,8 @@ MEASURES["importance_correlation"] = [
 ]
 MEASURES["attention_sinks"] += ["mass_punctuation", "tau_without_punctuation"]
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
-MEASURES["sanity"] = [
-    f"signed_{step}_{method}" for step in (3, "seeds", "random") for method in METHODS
-]
+_STEPS = (3, "seeds", "random")
+MEASURES["sanity"] = [f"signed_{step}_{method}" for step in _STEPS for method in METHODS]
 WRITTEN = ("predictions", "attention_permutation")  # what a run of `write_run` holds
 CONFIG = """\
 # lightning.pytorch==2.6.6
@@ -88,15 +82,15 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         rows["batch"] = rows["index"] % 7
     if test == "state_token_agreement":
         rows["items"] = random.integers(1, 40, n)
+    stems: list[tuple[str, str]] = []
     if test == "head_ablation":
-        for name in ("uniform", "shuffled", "off"):
-            for measure in ("tvd", "flip_rate"):
-                rows[f"{measure}_head_{name}_by_head"] = random.random((n, 12), dtype=np.float32)
-                rows[f"{measure}_layer_{name}_by_layer"] = random.random((n, 3), dtype=np.float32)
+        ablated = product(("uniform", "shuffled", "off"), ("tvd", "flip_rate"))
+        stems = [(f"{measure}_head_{name}", f"{measure}_layer_{name}") for name, measure in ablated]
     if test == "attention_sinks":
-        for sink in ("special", "first", "punctuation"):
-            rows[f"mass_{sink}_by_head"] = random.random((n, 12), dtype=np.float32)
-            rows[f"mass_{sink}_by_layer"] = random.random((n, 3), dtype=np.float32)
+        stems = [(f"mass_{sink}",) * 2 for sink in ("special", "first", "punctuation")]
+    for of_heads, of_layers in stems:
+        rows[f"{of_heads}_by_head"] = random.random((n, 12), dtype=np.float32)
+        rows[f"{of_layers}_by_layer"] = random.random((n, 3), dtype=np.float32)
     if test == "sanity":
         for step in (1, 2, 3, "seeds", "random"):
             for name in (f"{kind}_{step}_{m}" for kind in ("signed", "sizes") for m in METHODS):
@@ -113,14 +107,12 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
 
 
 def drawn(test: str, rows: Rows, *names: Any, **metadata: Any) -> Figure:
-    """The figure of a test that has one."""
     figure = draw(test, rows, *names, **metadata)
     assert figure is not None
     return figure
 
 
 def write_record(path: Path, rows: Mapping[str, NDArray[Any]], **metadata: object) -> Path:
-    """Write rows as a record."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = ShardWriter(path.with_suffix(".arrow"))
     keys = np.stack([rows["index"], rows["position"]], axis=1)

@@ -87,28 +87,25 @@ def test_rows_and_scores_that_one_run_did_not_measure_are_left_out(tmp_path: Pat
     assert found["tau_loo"].notna().all()
 
 
-def refused(capsys: pytest.CaptureFixture[str], *runs: Path) -> str:
-    assert main(["reliability", *map(str, runs)]) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    return sentence
-
-
 def test_runs_that_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = run(tmp_path / "sst", 0)
-    assert "two or more different runs" in refused(capsys, first)
-    assert "two or more different runs" in refused(capsys, first, first)
-    other = run(tmp_path / "imdb", 1, corpus="def")
-    assert "come from different corpora" in refused(capsys, first, other)
-    other = run(tmp_path / "some", 2, index=range(1, 41))
-    assert "hold different instances: 2 are in one alone" in refused(capsys, first, other)
-    longer = scores(1, 1.0)
+    first, longer = run(tmp_path / "sst", 0), scores(1, 1.0)
     longer[4] = np.zeros(99)
-    other = write(tmp_path / "longer", {"scores_attention": longer}, corpus=None)
-    assert f"read instance 4 as {LENGTHS[4]} and as 99 items" in refused(capsys, first, other)
-    other = write(tmp_path / "less", {"scores_input_gradient": scores(1, 1.0)})
-    assert "no scores in common" in refused(capsys, first, other)
-    other = write(tmp_path / "bare", {})
+    own = {"scores_input_gradient": scores(1, 1.0)}
+    bare, nothing = write(tmp_path / "bare", {}), tmp_path / "nothing"
     command = "--tests importance_correlation --trainer.callbacks.keep_scores=true"
-    assert f"attnlight test {other} {command} --overwrite`" in refused(capsys, first, other)
-    nothing = tmp_path / "nothing"
-    assert f"attnlight test {nothing} {command}`" in refused(capsys, first, nothing)
+    for others, said in (
+        ([], "two or more different runs"),
+        ([first], "two or more different runs"),
+        ([run(tmp_path / "imdb", 1, corpus="def")], "come from different corpora"),
+        ([run(tmp_path / "some", 2, index=range(1, 41))], "instances: 2 are in one alone"),
+        (
+            [write(tmp_path / "longer", {"scores_attention": longer}, corpus=None)],
+            f"read instance 4 as {LENGTHS[4]} and as 99 items",
+        ),
+        ([write(tmp_path / "less", own)], "no scores in common"),
+        ([bare], f"attnlight test {bare} {command} --overwrite`"),
+        ([nothing], f"attnlight test {nothing} {command}`"),
+    ):
+        assert main(["reliability", *map(str, [first, *others])]) == 2
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert said in sentence

@@ -48,15 +48,14 @@ CONTRAST = """(() => {
 FOCUS = """(() => { const e = document.activeElement;
   return [e.tagName, e.dataset.v || '', getComputedStyle(e, '::after').content]; })()"""
 
+NOISE = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run whose names and texts are hostile."""
-    folder = write_run(
-        tmp_path_factory.mktemp("checkpoints") / "sst" / "seed7", classes=[ATTACK, TURNED]
-    )
+    folder = tmp_path_factory.mktemp("checkpoints") / "sst" / "seed7"
+    write_run(folder, classes=[ATTACK, TURNED])
     words = [ATTACK, TURNED, "</p><script>document.title='hit'</script>", "&amp;", "plain", "word"]
     two, marks = [0.25, 0.75], {"evidence": [0, 0, 1, 0, 0, 0]}
     rows = [row(n, tokens=words, probabilities=two, label=n % 2, **marks) for n in range(40)]
@@ -141,14 +140,9 @@ def test_from_disk_hostile_text_does_nothing(page: Path, tmp_path: Path) -> None
         assert await value(call, "document.querySelectorAll('.text span').length") > 20
 
     events = browse(page, visit, tmp_path)
-    requests = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-    assert requests == [page.as_uri()]
-    noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-    assert [event for event in events if event["method"] in noise] == []
+    sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert [event["params"]["request"]["url"] for event in sent] == [page.as_uri()]
+    assert [event for event in events if event["method"] in NOISE] == []
 
 
 def test_layers_and_scores_by_keyboard_alone(page: Path, tmp_path: Path) -> None:
@@ -227,8 +221,7 @@ def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str)
         assert await value(call, fill) != await value(call, ink)
 
     events = browse(page, visit, tmp_path)
-    noise = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-    assert [event for event in events if event["method"] in noise] == []
+    assert [event for event in events if event["method"] in NOISE] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -1,7 +1,5 @@
 """Points of figures that lead to the texts of their instances."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import combinations
@@ -10,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
-from matplotlib.figure import Figure
 
 from attnlight.figures.style import figure_bytes, inline_svg
 from attnlight.figures.violins import _lanes
@@ -33,10 +30,6 @@ DRAWN: dict[str, list[tuple[str, str | None]]] = {
 CHOSEN = list(range(2, 40, 2))
 
 
-def rings(figure: Figure) -> list[PathCollection]:
-    return [found for found in figure.findobj(PathCollection) if any(found.get_urls())]  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("test", list(DRAWN))
 def test_points_are_at_the_values_of_their_instances(test: str) -> None:
     rows = rows_of(test)
@@ -46,15 +39,13 @@ def test_points_are_at_the_values_of_their_instances(test: str) -> None:
     links = link_column(rows, [(100 + n, 0) for n in CHOSEN])
     figure = drawn(test, rows | {"link": links}, ["negative", "positive"])
     found: Counter[tuple[int, str]] = Counter()
-    for ring in rings(figure):
+    rings = [ring for ring in figure.findobj(PathCollection) if any(ring.get_urls())]  # type: ignore[misc]
+    for ring in rings:
         assert not ring.get_visible()
         for url, (x, y) in zip(ring.get_urls(), ring.get_offsets().tolist(), strict=True):
             number = CHOSEN[int(url.removeprefix("text:"))]
-            (axes,) = [
-                across
-                for across, upward in DRAWN[test]
-                if rows[across][number] == x and (upward is None or rows[upward][number] == y)
-            ]
+            columns = [(a, u) for a, u in DRAWN[test] if rows[a][number] == x]
+            (axes,) = [a for a, upward in columns if upward is None or rows[upward][number] == y]
             found[number, axes] += 1
     for column, upward in DRAWN[test]:
         shown = ~np.isnan(rows["mass" if test == "impermissible_mass" else column])
@@ -82,7 +73,7 @@ def test_files_are_without_them_and_the_page_has_them(test: str) -> None:
     assert all(n == name for n, name in named)
     ids = re.findall(r'\bid="([^"]+)"', second)
     assert len(set(ids)) == len(ids)
-    assert figure_bytes(plain, "svg") == figure_bytes(linked, "svg")
+    assert figure_bytes(plain, "svg") == figure_bytes(linked, "svg"), "also after it was on a page"
 
 
 def test_rows_of_tokens_are_told_apart() -> None:
@@ -104,8 +95,7 @@ def test_points_of_equal_values_do_not_hide_each_other() -> None:
 
 def test_the_page_links_the_chosen_texts_of_each_test(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "sst" / "seed7", epochs=())
-    two = [0.25, 0.75]
-    rows = [row(n, probabilities=two) for n in range(50)]
+    rows = [row(n, probabilities=[0.25, 0.75]) for n in range(50)]
     texts = write(folder / "records/test/texts.parquet", rows)
     page_of(folder)
     html = (folder / "report/index.html").read_text(encoding="utf-8")

@@ -44,15 +44,12 @@ def rows_of_methods(test: str, labels: tuple[str, ...] = LABELS, n: int = 60) ->
 
 def write(folder: Path, test: str, rows: Rows, **metadata: Any) -> Path:
     methods = [label for label in (*LABELS, "random") if any(n.endswith(label) for n in [*rows])]
-    about: dict[str, Any] = {"methods": {label: {"name": label} for label in methods}}
-    if test == "sanity":
-        about |= {"parts": ["decoder", "encoder"], "against": "e/b"}
-    if test == "attribution_cost":
-        about["clusters"] = "batch"
-    if test == "faithfulness":
-        del about["methods"]["random"]
+    listed = [label for label in methods if (test, label) != ("faithfulness", "random")]
+    about: dict[str, Any] = {"methods": {label: {"name": label} for label in listed}}
+    own = {"sanity": {"parts": ["decoder", "encoder"], "against": "e/b"}}
+    about |= (own | {"attribution_cost": {"clusters": "batch"}}).get(test, {}) | metadata
     path = folder / "records/test" / f"{test}.parquet"
-    return write_record(path, rows, stage="test", measures=[], **(about | metadata))
+    return write_record(path, rows, stage="test", measures=[], **about)
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ class TestWords:
             "A model whose configuration is not in the run folder; no record of the test split yet."
         )
         assert not any(facts.values())
-        odd = {"model": None, "data": ["x"], "trainer": 3, "seed_everything": True}
-        assert describe_run(run(fit=odd), [part("predictions")])[0].startswith("A model")
-        assert commands(run(fit=odd), [part("predictions")])
+        odd = run(fit={"model": None, "data": ["x"], "trainer": 3, "seed_everything": True})
+        assert describe_run(odd, [part("predictions")])[0].startswith("A model")
+        assert commands(odd, [part("predictions")])
 
 
 class TestCommands:

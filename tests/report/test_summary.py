@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,6 @@ def undefined(rows: Rows) -> Rows:
 
 
 def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Means:
-    """The means of rows, by way of a record."""
     path = write_record(folder / "predictions.parquet", rows, measures=measures)
     return summarise(stored(path), by_class).means
 
@@ -44,11 +44,7 @@ class TestSummary:
     def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
         rows = undefined(rows_of("predictions", n=90, classes=3))
         means = summary(tmp_path, rows, ["attention_entropy"])
-        assert list(means) == [
-            (measure, group)
-            for measure in ("accuracy", "attention_entropy")
-            for group in (None, 0, 1, 2)
-        ]
+        assert list(means) == [*product(("accuracy", "attention_entropy"), (None, 0, 1, 2))]
         for (measure, predicted), found in means.items():
             values = []
             for r in (r for r in range(90) if predicted in (None, rows["prediction"][r])):
@@ -107,11 +103,9 @@ class TestSummarise:
 
 class TestFormats:
     def part(self, *classes: str) -> RecordSummary:
-        means: dict[tuple[str, int | None], MeanInterval] = {
-            ("median_tvd", None): MeanInterval(0.25, 1 / 3, 0.5, 1_234),
-            ("median_tvd", 0): MeanInterval(float("nan"), float("nan"), float("nan"), 0),
-            ("median_tvd", 1): MeanInterval(0.5, 0.5, 0.5, 1),
-        }
+        known = {None: (0.25, 1 / 3, 0.5, 1_234), 0: (np.nan, np.nan, np.nan, 0)}
+        by_class = (known | {1: (0.5, 0.5, 0.5, 1)}).items()
+        means = {("median_tvd", group): MeanInterval(*numbers) for group, numbers in by_class}
         record = StoredRecord(Path("x"), "test", "attention_permutation", None)
         return RecordSummary(record, {"rows": 9, "classes": classes, "partial": True}, means)
 
@@ -134,11 +128,9 @@ class TestFormats:
 
 
 def printed(folder: Path, width: int = 120) -> str:
-    """What the terminal shows of the records of a folder."""
-    console = Console(file=io.StringIO(), width=width)
+    console = Console(file=io.StringIO(), width=width, record=True)
     console.print(terminal_table(folder))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return console.export_text()
 
 
 class TestTerminal:

@@ -19,16 +19,10 @@ SPANS = pa.list_(pa.list_(pa.int32(), 2))
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Rows as `attnlight predict` writes them, with the columns of pairs where the rows have them."""
-    kinds = {
-        "tokens": pa.list_(pa.string()),
-        "items": SPANS,
-        "attention": pa.list_(pa.list_(pa.float32())),
-        "probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"])),
-        "label": pa.int64(),
-        "query": pa.list_(pa.string()),
-        "allowed": pa.list_(pa.int64()),
-        "evidence": pa.list_(pa.int8()),
-    }
+    kinds = dict.fromkeys(("tokens", "query"), pa.list_(pa.string()))
+    kinds |= {"items": SPANS, "attention": pa.list_(pa.list_(pa.float32())), "label": pa.int64()}
+    kinds |= {"probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"]))}
+    kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}
     columns |= {n: np.array([row.get(n, 0) for row in rows]) for n in ("index", "position")}
@@ -73,13 +67,12 @@ def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
     assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
 
 
-def test_a_token_has_a_position_and_labels_may_be_missing(tmp_path: Path) -> None:
+def test_a_token_has_a_position_and_a_sentence_gives_its_attention_to_its_words(
+    tmp_path: Path,
+) -> None:
     shown = only(tmp_path, position=4, label=None)
     assert (shown.name, shown.label, shown.start) == ("text 3, position 4", "", "garden")
     assert [token.predicted for token in shown.tokens] == [False, False, False, True]
-
-
-def test_a_sentence_gives_its_attention_to_its_words_and_is_known_by_them(tmp_path: Path) -> None:
     shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]], position=1)
     assert [token.shares["attention"] for token in shown.tokens] == [100, 100, 25, 25]
     assert (shown.name, shown.start) == ("text 3, position 1", "the garden")
@@ -87,15 +80,9 @@ def test_a_sentence_gives_its_attention_to_its_words_and_is_known_by_them(tmp_pa
 
 
 def test_long_texts_queries_and_words_are_cut(tmp_path: Path) -> None:
-    size = 1000
-    shown = only(
-        tmp_path,
-        tokens=["w" * 1_000_000, *["word"] * (size - 1)],
-        items=[[n, n + 1] for n in range(size)],
-        attention=[[1 / size] * size],
-        query=["why"] * size,
-        allowed=[0, 1, 2],
-    )
+    items = [[n, n + 1] for n in range(1000)]
+    long = {"tokens": ["w" * 1_000_000, *["word"] * 999], "attention": [[1e-3] * 1000]}
+    shown = only(tmp_path, items=items, query=["why"] * 1000, allowed=[0, 1, 2], **long)
     assert (len(shown.tokens), shown.hidden) == (400, 600)
     assert shown.tokens[0].word == "w" * 59 + "…"
     assert shown.query == "why " * 400 + "…"

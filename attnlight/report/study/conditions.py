@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -269,25 +269,17 @@ def draw_exclusivity(conditions: Sequence[Condition]) -> Figure | None:
                 color, mark = _STYLES[condition.target]
                 columns = (r[["lam", "tvd", "share"]] for _, r in condition.runs.groupby("curve"))
                 curves = [exclusivity_curve(*seed.to_numpy().T) for seed in columns]
+                line: dict[str, Any] = {"color": color, "lw": 0.7, "alpha": 0.5, "zorder": 4}
                 for cost, share, end in curves:
-                    axes.plot(
-                        [*cost, end],
-                        [*share, share[-1]],
-                        "-",
-                        color=color,
-                        lw=0.7,
-                        alpha=0.5,
-                        zorder=4,
-                    )
+                    axes.plot([*cost, end], [*share, share[-1]], "-", **line)
                     axes.plot(cost, share, mark, ms=2.5, color=color, alpha=0.5, mew=0)
                 end = min(curve.end for curve in curves)  # all curves cover costs up to it
                 corners = np.concatenate([[0.0, end], *(curve.cost for curve in curves)])
                 x = np.unique(corners[corners <= end])
                 heights = [np.interp(x, curve.cost, curve.share) for curve in curves]
                 name, measured = TARGET_NAMES[condition.target], condition.exclusivity
-                axes.plot(
-                    x, np.mean(heights, axis=0), "-", color=color, lw=1.8, zorder=5, label=name
-                )
+                line = {"color": color, "lw": 1.8, "zorder": 5, "label": name}
+                axes.plot(x, np.mean(heights, axis=0), "-", **line)
                 ends = measured.low, measured.high
                 axes.plot([COST, COST], ends, "-", color=color, lw=2.6, zorder=6)
                 fill, edge = (PAPER, color) if measured.censored else (color, PAPER)

@@ -115,12 +115,8 @@ class Estimates:
             frames = [self.study.measures.loc[name] for name in new]
             pairs = [_ratios(rows) for rows in frames]
             columns = [pair for run in pairs for pair in run.values()]
-            numerators, denominators = (
-                np.stack(part, axis=1) for part in zip(*columns, strict=True)
-            )
-            per_run, resamples = resampled_ratios(
-                numerators, denominators, resamples=self.resamples
-            )
+            parts = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
+            per_run, resamples = resampled_ratios(*parts, resamples=self.resamples)
             estimates = zip(per_run, resamples.T, strict=True)
             for name, run in zip(new, pairs, strict=True):
                 self._runs[name] = {measured: next(estimates) for measured in run}

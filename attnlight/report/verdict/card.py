@@ -96,11 +96,8 @@ class Verdict:
         for line in self.lines:
             numbers = {name: getattr(line, name) for name in ("value", "low", "high")}
             entries = {"answer": line.answer, "text": str(line), **numbers}
-            found |= {
-                f"verdict/{line.name}_{name}": value
-                for name, value in entries.items()
-                if value is not None
-            }
+            known = ((name, value) for name, value in entries.items() if value is not None)
+            found |= {f"verdict/{line.name}_{name}": value for name, value in known}
         return found
 
     def write(self, folder: Path, corpus: str = "") -> None:

@@ -64,6 +64,5 @@ def from_here(path: Path) -> Path:
 def _arguments(tests: str) -> dict[str, dict[str, Any]]:
     """The arguments of each test that a shipped file attaches, by its class in lower case."""
     attached = read_yaml(Path(find_config(tests, "tests")))["trainer"]["callbacks+"]
-    return {
-        one["class_path"].rpartition(".")[2].lower(): one.get("init_args") or {} for one in attached
-    }
+    arguments = ((one["class_path"], one.get("init_args") or {}) for one in attached)
+    return {path.rpartition(".")[2].lower(): given for path, given in arguments}

@@ -104,12 +104,8 @@ class Drafts:
         """A line whose record is missing or has no finite row."""
         if self._non_finite(test):
             return Draft(name, NOT_FINITE)
-        return Draft(
-            name,
-            NOT_MEASURED,
-            "unmeasured",
-            command=measuring_command(self.folder, self.corpus, self.records, test),
-        )
+        command = measuring_command(self.folder, self.corpus, self.records, test)
+        return Draft(name, NOT_MEASURED, "unmeasured", command=command)
 
     def ranks(self) -> Draft:
         """Comprehensiveness of attention beside the best of some methods, each less random."""
@@ -131,13 +127,9 @@ class Drafts:
         if judged is None:
             return Draft("ranks", NOT_SHOWN, estimate=Estimate(np.nan, np.empty(0), 0))
         chosen, best, texts, values = judged
-        fields = {
-            "best": method_words([*others][best - 1]),
-            "chosen": chosen,
-            "methods": len(others),
-        }
         effect = Estimate.of(texts, values[:, best])
-        fields["effect"] = effect.value
+        fields: dict[str, Any] = {"best": method_words([*others][best - 1]), "chosen": chosen}
+        fields |= {"methods": len(others), "effect": effect.value}
         # The ratio is claimed only where its denominator is.
         if not effect.interval(1 - rules()["level"])[0] > rule["least_effect"]:
             empty = Estimate(np.nan, effect.replicates[:0], effect.texts)
@@ -205,9 +197,8 @@ class Drafts:
             names = by_head
         if not self.has(test, *names, "length"):
             return self.unmeasured("smallest_set", test)
-        texts, (*columns, classes) = self.columns(
-            self.records[test], *names, "length", "prediction"
-        )
+        used = (*names, "length", "prediction")
+        texts, (*columns, classes) = self.columns(self.records[test], *used)
         least, removed, never, length = (column.reshape(len(texts), -1) for column in columns)
         flips = never == 0
         if not flips.any():
@@ -263,9 +254,8 @@ class Drafts:
             )
         elif draft.answer == "caution":
             draft.missing = rule["untrained"]
-            draft.command = (
-                adversary_commands(self.folder) if (self.folder / "fit.yaml").is_file() else ""
-            )
+            fitted = (self.folder / "fit.yaml").is_file()
+            draft.command = adversary_commands(self.folder) if fitted else ""
         return draft
 
     def _variants(self) -> dict[str, list[tuple[float, float]]]:

@@ -82,14 +82,11 @@ class FakeStudy:
         return folder
 
     def read(self) -> Study:
-        """The study as the report reads it."""
         with TemporaryDirectory() as folder:
             return read_study(self.write(Path(folder)))
 
 
 class FakeTexts(FakeStudy):
-    """A study of a classifier."""
-
     def __init__(self, texts: int = 120, classes: Sequence[str] = ("negative", "positive")) -> None:
         random = np.random.default_rng(5)
         known = {"experiment": "sst_bilstm", "corpus": "planted", "classes": list(classes)}
@@ -134,8 +131,6 @@ class FakeTexts(FakeStudy):
 
 
 class FakeTagging(FakeStudy):
-    """A study of a tagger."""
-
     def __init__(self, sentences: int = 60, target: str = "tokens", heads: int = HEADS) -> None:
         random = np.random.default_rng(11)
         known = {"experiment": "conll2000_study", "corpus": "conll2000", "readout": "study"}
@@ -210,13 +205,11 @@ def whole(seeds: int = 5, bases: int = 2, **options: Any) -> FakeTexts:
         study.add(f"base-s{base}", "base", 0.85, frontier=frontier, seed=base)
     for seed in range(seeds):
         study.add(f"uniform-s{seed}", "uniform", 0.7, 0.3 + 0.01 * seed, 0.25, seed=seed)
-    for base in range(bases):
-        for seed in range(10, 10 + seeds):
-            told = {"seed": seed, "base": f"base-s{base}"}
-            study.add(f"seed-b{base}-s{seed}", "seed", 0.84, 0.27, 0.22 - 0.002 * seed, **told)
-    for guide, right in GUIDES.items():
-        for seed in range(seeds):
-            study.add(f"guide-{guide}-s{seed}", "guide", right, guide=guide, seed=seed)
+    for base, seed in product(range(bases), range(10, 10 + seeds)):
+        told = {"seed": seed, "base": f"base-s{base}"}
+        study.add(f"seed-b{base}-s{seed}", "seed", 0.84, 0.27, 0.22 - 0.002 * seed, **told)
+    for (guide, right), seed in product(GUIDES.items(), range(seeds)):
+        study.add(f"guide-{guide}-s{seed}", "guide", right, guide=guide, seed=seed)
     for base in range(bases):
         add_classifiers(study, seeds, base)
     study.head["selected"] = {"run": "adversary-kl-l0.01-s0", "term": "kl", "lambda": 0.01}
@@ -259,10 +252,9 @@ def whole_tagger(
     for seed in range(1, variants + 1):
         study.add(f"seed-b0-s{seed}", "seed", 0.905, 0.215, 0.17, 0.055, 0.58, seed=seed)
     add_probes(study, seeds)
-    for term, lambdas in (("kl", kl), ("released", released)):
-        for lam in lambdas:
-            for seed in range(seeds):
-                add_adversary(study, term, lam, seed)
+    weights = [*product(["kl"], kl), *product(["released"], released)]
+    for (term, lam), seed in product(weights, range(seeds)):
+        add_adversary(study, term, lam, seed)
     if above := [lam for lam in kl if lam][-4:]:
         study.head["selected"] = {"run": "x", "term": "kl", "lambda": above[0], "reached": False}
         study.head["best"] = {"kl": study.head["selected"]}
@@ -273,15 +265,13 @@ def add_probes(
     study: FakeTagging, seeds: int, contexts: Sequence[str] = ("full", "tokens")
 ) -> None:
     """Guided taggers: without the encoder everything hangs on the attention."""
-    for context in contexts:
-        for guide, f1 in PROBES.items():
-            right = 0.9 + (f1 - 0.9) / 3 if context == "full" else f1 - 0.06
-            for seed in range(seeds):
-                mark = "" if context == "full" else f"-{context}"
-                told = {"guide": guide, "context": context, "seed": seed}
-                told["told_by"] = f"{guide}-s{seed}" if guide in ("adversary", "other") else None
-                name, near = f"guide-{guide}{mark}-s{seed}", right + 0.003 * (seed - 1)
-                study.add(name, "guide", near, 0.25, 0.2, **told)
+    for context, (guide, f1), seed in product(contexts, PROBES.items(), range(seeds)):
+        right = 0.9 + (f1 - 0.9) / 3 if context == "full" else f1 - 0.06
+        mark = "" if context == "full" else f"-{context}"
+        told = {"guide": guide, "context": context, "seed": seed}
+        told["told_by"] = f"{guide}-s{seed}" if guide in ("adversary", "other") else None
+        name, near = f"guide-{guide}{mark}-s{seed}", right + 0.003 * (seed - 1)
+        study.add(name, "guide", near, 0.25, 0.2, **told)
 
 
 def on_a_line(

@@ -46,15 +46,18 @@ def of_sentence(rows: Rows, k: int, name: str) -> tuple[float, float]:
 
 
 def of_text(rows: Rows, k: int, name: str) -> tuple[float, float]:
-    """The same of a text; F1 is that of class 1."""
     label, prediction = rows["label"][k], rows["prediction"][k]
     if name == "f1":
         return 2.0 * (label == prediction == 1), float(label == 1) + float(prediction == 1)
     return float(label == prediction) if name == "accuracy" else float(np.float32(rows[name][k])), 1
 
 
+def each(fake: FakeStudy, stem: str, name: str) -> list[float]:
+    """The measure of each run whose name starts so, in the order of the runs."""
+    return [measure(fake, run, name) for run in fake.rows if run.startswith(stem)]
+
+
 def mean(values: Sequence[float]) -> float:
-    """Mean of what is defined."""
     held = [value for value in values if not math.isnan(value)]
     return sum(held) / len(held) if held else math.nan
 

@@ -10,7 +10,6 @@ from scipy.stats import ttest_1samp, ttest_ind
 
 from attnlight.errors import InputError
 from attnlight.report.study.conditions import (
-    Condition,
     draw_exclusivity,
     exclusivity_tables,
     exclusivity_verdicts,
@@ -45,11 +44,6 @@ def numbers(cell: str) -> list[float]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return conditions(tmp_path_factory.mktemp("root"), sentences=20)
-
-
-@pytest.fixture(scope="module")
-def every(folders: dict[str, Path]) -> list[Condition]:
-    return read_conditions(folders)
 
 
 def pair(root: Path, **targets: FakeTagging) -> dict[str, Path]:
@@ -109,8 +103,8 @@ class TestVerdict:
         (said,) = answers(pair(tmp_path, **fakes))[QUESTION]
         assert said.startswith(f"Residual readout, with POS: tagging every token {claim}")
 
-    def test_three_seeds_are_too_few(self, every: list[Condition]) -> None:
-        said = exclusivity_verdicts(every)
+    def test_three_seeds_are_too_few(self, folders: dict[str, Path]) -> None:
+        said = answers(folders)
         assert len(said[QUESTION]) == 4
         assert all(": inconclusive: " in sentence for sentence in said[QUESTION])
         assert not any("is more exclusive" in sentence for sentence in said[QUESTION])

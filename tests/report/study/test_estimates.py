@@ -1,5 +1,6 @@
 """Estimates of studies against loops in plain Python with the same draws."""
 
+import math
 import statistics
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from attnlight.figures import describe
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study import Study
 from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
@@ -33,12 +35,12 @@ def test_each_run_is_a_ratio_of_sums(fake: FakeStudy, study: Study, estimates: E
 
 @pytest.mark.parametrize("name", ["f1", TVD, "nll_base", "attention_js_share", "attention_tau"])
 def test_means_have_intervals_over_seeds_and_clusters(
-    fake: FakeStudy, study: Study, estimates: Estimates, name: str
+    fake: FakeStudy, estimates: Estimates, name: str
 ) -> None:
     if name not in estimates.measures:
         return
-    runs = list(study.finished("seed").index)
-    found = estimates.estimate(study.finished("seed"), name)
+    runs = list(estimates.study.finished("seed").index)
+    found = estimates.estimate(estimates.study.finished("seed"), name)
     each = [measure(fake, run, name) for run in runs]
     assert found.mean == pytest.approx(mean(each))
     assert found.std == pytest.approx(statistics.stdev(each))
@@ -48,8 +50,9 @@ def test_means_have_intervals_over_seeds_and_clusters(
     assert found.seeds == 5
     if name not in (F1, TVD):
         return
-    uniform = study.finished("uniform", head=None)  # a difference is over the seeds of both
-    less = estimates.estimate(uniform, name, study.finished("seed"))
+    # A difference is over the seeds of both.
+    uniform = estimates.study.finished("uniform", head=None)
+    less = estimates.estimate(uniform, name, estimates.study.finished("seed"))
     other = drawn(fake, list(uniform.index), name, RESAMPLES)
     half = half_width(other, drawn(fake, runs, name, RESAMPLES))
     assert (less.low, less.high) == pytest.approx((less.mean - half, less.mean + half))
@@ -67,15 +70,13 @@ def test_what_does_not_apply_is_undefined(study: Study, estimates: Estimates) ->
     assert np.isnan(estimates.estimate(study.runs.iloc[:0], F1, study.finished("base")).mean)
 
 
-def test_runs_that_one_model_guides_are_one_case(
-    fake: FakeStudy, study: Study, estimates: Estimates
-) -> None:
+def test_runs_that_one_model_guides_are_one_case(fake: FakeStudy, estimates: Estimates) -> None:
     context = None if isinstance(fake, FakeTexts) else "full"
-    runs = study.finished("guide", guide="adversary", context=context)
+    runs = estimates.study.finished("guide", guide="adversary", context=context)
     shared = runs.assign(model=["a", "a", "b", "c", "d"][: len(runs)])
     values, resampled = drawn(fake, list(runs.index), ACCURACY, RESAMPLES)
     by_model, *by_resample = ([mean(row[:2]), *row[2:]] for row in (values, *resampled))
-    found = Estimates(study).estimate(shared, ACCURACY)
+    found = Estimates(estimates.study).estimate(shared, ACCURACY)
     assert found.mean == pytest.approx(mean(by_model))
     assert found.std == pytest.approx(statistics.stdev(by_model))
     assert found.values == pytest.approx(by_model)
@@ -136,3 +137,25 @@ def test_one_seed_has_no_spread() -> None:
     two = Estimate(0.5, 0.1, *nothing, 2, (0.25, 0.75))
     assert str(two) == "0.500 ± 0.100 (0.250, 0.750 by seed)"
     assert Estimate(-0.5, float("nan"), *nothing, 2).signed == "-0.500 (no interval)"
+
+
+BOUNDS = {
+    (-1, 1): "tau_attention_loo agreement_states signed_4_attention",  # the agreement is a tau
+    (0, math.log(2)): "worst_js attention_js_heads_3",
+    (0, 1): "worst_share attention_js_share agreement removed_fraction_attention flip_rate",
+    (0, math.inf): "nll_gold cost_gradient",
+    (-math.inf, math.inf): "excess_attention excess_comprehensiveness_gradient size_minimal",
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_a_measure_has_its_range_by_its_name(bounds: tuple[float, float]) -> None:
+    assert {measure_bounds(name) for name in BOUNDS[bounds].split()} == {bounds}
+
+
+def test_every_headline_but_a_difference_has_a_range() -> None:
+    tests = ("importance_correlation", "attention_permutation", "single_erasure")
+    tests += ("adversarial_attention", "base_divergence", "evidence_mass", "plausibility")
+    names = [name for test in tests for name in describe(test).headlines]
+    assert len(names) >= 8
+    assert all(math.isfinite(measure_bounds(name)[0]) for name in names)

@@ -56,10 +56,8 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def text_of(report: Path) -> str:
-    """All that the report says in words and numbers."""
-    texts = [
-        path.read_text() for path in report.iterdir() if path.suffix in (".md", ".csv", ".tex")
-    ]
+    paths = [path for path in report.iterdir() if path.suffix in (".md", ".csv", ".tex")]
+    texts = [path.read_text() for path in paths]
     return "\n".join([*texts, Page(report / "index.html").text])
 
 
@@ -67,9 +65,8 @@ class TestFiles:
     def test_are_all_there(self, written: Written) -> None:
         kind, report, paths = written
         names = [f"{table}.{end}" for table in TABLES[kind].split() for end in ("csv", "md", "tex")]
-        names += [
-            f"{stem}.{end}" for stem in FIGURES[kind].split() for end in ("svg", "pdf", "png")
-        ]
+        kinds = ("svg", "pdf", "png")
+        names += [f"{stem}.{end}" for stem in FIGURES[kind].split() for end in kinds]
         names += ["index.html", "verdict.md", "verdict.csv", "estimates.csv"]
         assert sorted(path.name for path in paths) == sorted(names)
         assert paths[0] == report / "index.html"
@@ -87,78 +84,77 @@ class TestFiles:
         assert not any("What is missing" in line for line in lines)
 
 
-class TestPage:
-    def test_links_to_its_own_files_and_nothing_else(self, written: Written) -> None:
-        """And shows sentences, tables and captions."""
-        page = Page(written.folder / "index.html")
-        assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
-        linked = {reference for reference in page.references if not reference.startswith("#")}
-        assert linked == {path.name for path in written.paths} - {"index.html"}
-        assert len(page.ids) == len(set(page.ids))
-        assert page.html.count("url(") == page.html.count("url(#") > 0
-        assert "default-src 'none'" in page.html
-        for line in (written.folder / "verdict.md").read_text().splitlines():
-            assert line.lstrip("#* ") in page.text
-        assert all(fact in page.text for fact in FACTS[written.kind])
+def test_the_page_links_to_its_own_files_and_nothing_else(written: Written) -> None:
+    """And shows sentences, tables and captions."""
+    page = Page(written.folder / "index.html")
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+    linked = {reference for reference in page.references if not reference.startswith("#")}
+    assert linked == {path.name for path in written.paths} - {"index.html"}
+    assert len(page.ids) == len(set(page.ids))
+    assert page.html.count("url(") == page.html.count("url(#") > 0
+    assert "default-src 'none'" in page.html
+    for line in (written.folder / "verdict.md").read_text().splitlines():
+        assert line.lstrip("#* ") in page.text
+    assert all(fact in page.text for fact in FACTS[written.kind])
 
 
-class TestEscaping:
-    def test_what_comes_from_files_is_no_markup(self, tmp_path: Path) -> None:
-        fake = whole_tagger(seeds=1, variants=1, kl=(0.0, 0.1), released=(), sentences=8)
-        for run in fake.runs:
-            run["guide"] = run["guide"] and f"<u>{run['guide']}"
-            run["context"] = run["context"] and f"<s>{run['context']}"
-        fake.head |= {"study": ATTACK, "corpus": "<b>x", "experiment": "<i>y"}
-        fake.head |= {"options": "50_% <s>", "classes": ["O", f"#1{ATTACK}"]}
-        report = fake.write(tmp_path) / "report"
-        write_study(tmp_path)
-        page = Page(report / "index.html")
-        assert not page.tags & {"script", "img", "b", "i", "s", "u"}
-        assert all(words in page.text for words in (ATTACK, "<b>x", "<i>y", "50_% <s>"))
-        for table in TABLES["tagging"].split():
-            text = (report / f"{table}.tex").read_text()
-            assert not re.search(r"(?<!\\)[%#_<>]", text)
-            head, body = text.split("\\toprule\n")[1].split("\\bottomrule")[0].split("\\midrule\n")
-            columns = [len(re.findall(r"(?<!\\)&", row)) for row in (head, *body.splitlines())]
-            assert len(set(columns)) == 1
-            assert body.count("λ") == 0
-
-    @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-    def test_latex_compiles(self, written: Written, tmp_path: Path) -> None:
-        names = TABLES[written.kind].split()
-        tables = "".join(f"\\input{{{written.folder}/{name}.tex}}\n" for name in names)
-        page = "\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}"
-        (tmp_path / "page.tex").write_text(f"{page}\\begin{{document}}{tables}\\end{{document}}")
-        command = ["pdflatex", "-halt-on-error", "page.tex"]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+def test_what_comes_from_files_is_no_markup(tmp_path: Path) -> None:
+    fake = whole_tagger(seeds=1, variants=1, kl=(0.0, 0.1), released=(), sentences=8)
+    for run in fake.runs:
+        run["guide"] = run["guide"] and f"<u>{run['guide']}"
+        run["context"] = run["context"] and f"<s>{run['context']}"
+    fake.head |= {"study": ATTACK, "corpus": "<b>x", "experiment": "<i>y"}
+    fake.head |= {"options": "50_% <s>", "classes": ["O", f"#1{ATTACK}"]}
+    report = fake.write(tmp_path) / "report"
+    write_study(tmp_path)
+    page = Page(report / "index.html")
+    assert not page.tags & {"script", "img", "b", "i", "s", "u"}
+    assert all(words in page.text for words in (ATTACK, "<b>x", "<i>y", "50_% <s>"))
+    for table in TABLES["tagging"].split():
+        text = (report / f"{table}.tex").read_text()
+        assert not re.search(r"(?<!\\)[%#_<>]", text)
+        head, body = text.split("\\toprule\n")[1].split("\\bottomrule")[0].split("\\midrule\n")
+        columns = [len(re.findall(r"(?<!\\)&", row)) for row in (head, *body.splitlines())]
+        assert len(set(columns)) == 1
+        assert body.count("λ") == 0
 
 
-class TestCommand:
-    def test_a_half_finished_study_says_what_is_missing(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        fake = FakeTagging(8)
-        fake.add("base-s0", "base")
-        for seed, state in enumerate(("finished", "failed", "missing")):
-            fake.add(f"uniform-s{seed}", "uniform", js=0.3, tau=None, state=state)
-        for lam in (0.0, 0.1):
-            add_adversary(fake, "kl", lam, 0)
-            fake.runs[-1]["state"] = "missing" if lam else "finished"
-        fake.rows.pop("adversary-kl-l0.1-s0")
-        folder = fake.write(tmp_path / "fake")
-        assert main([str(folder)]) == 0
-        assert main([str(folder), "--output", str(tmp_path / "out")]) == 0
-        printed = capsys.readouterr().out.splitlines()
-        assert printed == [f"{folder}/report/index.html", f"{tmp_path}/out/index.html"]
-        assert files(tmp_path / "out") == files(folder / "report")
-        text = text_of(folder / "report")
-        assert "Not finished: 2 of 3 runs with uniform attention (uniform-s1, uniform-s2)." in text
-        assert "Not finished: 1 of 2 adversaries (adversary-kl-l0.1-s0)." in text
-        assert "The study has no guided taggers." in text
-        assert not list((folder / "report").glob("*.png"))
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(written: Written, tmp_path: Path) -> None:
+    names = TABLES[written.kind].split()
+    tables = "".join(f"\\input{{{written.folder}/{name}.tex}}\n" for name in names)
+    page = "\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}"
+    (tmp_path / "page.tex").write_text(f"{page}\\begin{{document}}{tables}\\end{{document}}")
+    command = ["pdflatex", "-halt-on-error", "page.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
-    def test_a_place_that_is_taken(self, tmp_path: Path) -> None:
-        folder = whole(seeds=1, bases=1, texts=8).write(tmp_path / "fake")
-        (folder / "report").touch()
-        with pytest.raises(InputError, match="cannot be written"):
-            write_study(folder)
+
+def test_a_half_finished_study_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeTagging(8)
+    fake.add("base-s0", "base")
+    for seed, state in enumerate(("finished", "failed", "missing")):
+        fake.add(f"uniform-s{seed}", "uniform", js=0.3, tau=None, state=state)
+    for lam in (0.0, 0.1):
+        add_adversary(fake, "kl", lam, 0)
+        fake.runs[-1]["state"] = "missing" if lam else "finished"
+    fake.rows.pop("adversary-kl-l0.1-s0")
+    folder = fake.write(tmp_path / "fake")
+    assert main([str(folder)]) == 0
+    assert main([str(folder), "--output", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [f"{folder}/report/index.html", f"{tmp_path}/out/index.html"]
+    assert files(tmp_path / "out") == files(folder / "report")
+    text = text_of(folder / "report")
+    assert "Not finished: 2 of 3 runs with uniform attention (uniform-s1, uniform-s2)." in text
+    assert "Not finished: 1 of 2 adversaries (adversary-kl-l0.1-s0)." in text
+    assert "The study has no guided taggers." in text
+    assert not list((folder / "report").glob("*.png"))
+
+
+def test_a_place_that_is_taken(tmp_path: Path) -> None:
+    folder = whole(seeds=1, bases=1, texts=8).write(tmp_path / "fake")
+    (folder / "report").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        write_study(folder)

@@ -18,7 +18,7 @@ from attnlight.report.study.figures import (
 from attnlight.report.study.frame import Study
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.fake import FALLEN, KL, PROBES, FakeTagging, on_a_line, whole_tagger
-from tests.report.study.naive import mean, measure
+from tests.report.study.naive import each, mean, measure
 
 WHOLE = whole_tagger
 OF_KL = ("base-s0", "kl")
@@ -45,9 +45,8 @@ class TestOutcome:
         (drawn,) = lines(draw_outcome(estimates, *OF_KL).axes[panel], "o", 5)
         for lam, (place, height) in zip(KL, drawn, strict=True):
             kept = [seed for seed in range(3) if seed not in FALLEN["kl"].get(lam, ())]
-            each = [measure(fake, f"adversary-kl-l{lam:g}-s{seed}", name) for seed in kept]
-            assert place == lam
-            assert height == pytest.approx(mean(each), nan_ok=True)
+            values = [measure(fake, f"adversary-kl-l{lam:g}-s{seed}", name) for seed in kept]
+            assert (place, height) == pytest.approx((lam, mean(values)), nan_ok=True)
 
     def test_every_run_has_a_mark(self, fake: FakeTagging, estimates: Estimates) -> None:
         axes = draw_outcome(estimates, *OF_KL).axes[0]
@@ -84,92 +83,86 @@ def test_each_panel_is_a_head(fake: FakeTagging, estimates: Estimates) -> None:
     for head, axes in enumerate(figure.axes):
         (drawn,) = lines(axes, "o", 5)
         name = f"attention_js_heads_{head}"
-        each = [measure(fake, f"adversary-kl-l0.001-s{seed}", name) for seed in range(3)]
-        assert drawn[1, 1] == pytest.approx(mean(each))
+        assert drawn[1, 1] == pytest.approx(mean(each(fake, "adversary-kl-l0.001-", name)))
         assert axes.get_title(loc="left") == f"head {head}"
-        seeds = mean([measure(fake, f"seed-b0-s{seed}", name) for seed in range(1, 6)])
+        seeds = mean(each(fake, "seed-b0", name))
         levels = [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2]
         assert any(level == pytest.approx(seeds) for level in levels)
 
 
-class TestRanking:
-    def test_tau_by_lambda_and_by_divergence(self, fake: FakeTagging, estimates: Estimates) -> None:
-        bend = find_changepoint(estimates, "base-s0", "nll_base", "kl")
-        figure = draw_ranking(estimates, *OF_KL, bend)
-        assert figure is not None
-        above, below = figure.axes
-        (drawn,) = lines(above, "o", 5)
-        each = [measure(fake, f"adversary-kl-l0.001-s{seed}", "attention_tau") for seed in range(3)]
-        assert drawn[1, 1] == pytest.approx(mean(each))
-        points = np.concatenate([*lines(below, "o", 3), *lines(below, "X", 5.5)])
-        names = [name for name in fake.rows if name.startswith("adversary-kl")]
-        expected = [[measure(fake, n, m) for m in ("attention_js", "attention_tau")] for n in names]
-        np.testing.assert_allclose(sorted(points.tolist()), sorted(expected))
-        assert bend.fits is not None
-        assert f"jump at {bend.fits.jump.place:.3f}" in [text.get_text() for text in below.texts]
-        strokes = {round(float(line.get_ydata()[0]), 6) for line in below.lines}
-        for runs in bend.sides:
-            taus = [measure(fake, run, "attention_tau") for run in runs.index]
-            assert round(mean(taus), 6) in strokes
-
-    def test_nothing_ranked_is_no_figure(self) -> None:
-        fake = on_a_line()
-        for name in ("adversary-kl-l0-s0", "adversary-kl-l0.1-s0"):
-            fake.rows[name]["tau_rows"][:] = 0
-        kinds = [kind for kind, figure, _ in figures(Estimates(fake.read())) if figure is not None]
-        assert kinds == ["tradeoff", "outcome", "heads"]
+def test_tau_by_lambda_and_by_divergence(fake: FakeTagging, estimates: Estimates) -> None:
+    bend = find_changepoint(estimates, "base-s0", "nll_base", "kl")
+    figure = draw_ranking(estimates, *OF_KL, bend)
+    assert figure is not None
+    above, below = figure.axes
+    (drawn,) = lines(above, "o", 5)
+    taus = each(fake, "adversary-kl-l0.001-", "attention_tau")
+    assert drawn[1, 1] == pytest.approx(mean(taus))
+    points = np.concatenate([*lines(below, "o", 3), *lines(below, "X", 5.5)])
+    columns = (each(fake, "adversary-kl", name) for name in ("attention_js", "attention_tau"))
+    np.testing.assert_allclose(sorted(points.tolist()), sorted(zip(*columns, strict=True)))
+    assert bend.fits is not None
+    assert f"jump at {bend.fits.jump.place:.3f}" in [text.get_text() for text in below.texts]
+    strokes = {round(float(line.get_ydata()[0]), 6) for line in below.lines}
+    for runs in bend.sides:
+        taus = [measure(fake, run, "attention_tau") for run in runs.index]
+        assert round(mean(taus), 6) in strokes
 
 
-class TestTradeoff:
-    def test_marks_are_runs_and_lines_are_fits(
-        self, fake: FakeTagging, estimates: Estimates
-    ) -> None:
-        figure = draw_tradeoff(estimates, "base-s0")
-        groups = ["adversary, KL", "adversary, KL (released scale)", "uniform attention"]
-        groups += ["other seeds", "λ = 0", "collapsed run"]
-        assert [text.get_text() for text in figure.legends[0].get_texts()] == groups
-        names = [name for name in fake.rows if name.startswith("adversary")]
-        for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
-            styles = (("o", 3.6), ("X", 5.5), ("D", 5))
-            points = np.concatenate([part for style in styles for part in lines(axes, *style)])
-            expected = np.array(
-                [[measure(fake, n, m) for m in ("attention_js", loss)] for n in names]
-            )
-            np.testing.assert_allclose(sorted(points.tolist()), sorted(expected.tolist()))
-            fits = fit_segments(*expected.T)
-            named = [text.get_text() for text in axes.get_legend().get_texts()]
-            drawn = dict(zip(named, axes.lines[-3:], strict=True))
-            assert list(drawn) == [
-                f"line, BIC +{fits.line.bic - fits.jump.bic:.1f}",
-                f"kink at {fits.kink.place:.3f}, BIC +{fits.kink.bic - fits.jump.bic:.1f}",
-                f"jump at {fits.jump.place:.3f}, least BIC",
-            ]
-            for line, fit in zip(drawn.values(), fits, strict=True):
-                x, y = line.get_data()
-                ends = [0, -1]
-                np.testing.assert_allclose(y[ends], fit.at(x[ends]))
-            jump = list(drawn.values())[2].get_ydata()
-            assert np.isnan(jump[2])
-            assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
+def test_nothing_ranked_is_no_figure() -> None:
+    fake = on_a_line()
+    for name in ("adversary-kl-l0-s0", "adversary-kl-l0.1-s0"):
+        fake.rows[name]["tau_rows"][:] = 0
+    kinds = [kind for kind, figure, _ in figures(Estimates(fake.read())) if figure is not None]
+    assert kinds == ["tradeoff", "outcome", "heads"]
 
 
-class TestProbes:
-    def test_rows_are_guides_with_their_intervals(
-        self, fake: FakeTagging, study: Study, estimates: Estimates
-    ) -> None:
-        figure = draw_guides(estimates)
-        assert figure is not None
-        for axes, mark in zip(figure.axes, ("", "-tokens"), strict=True):
-            means = np.concatenate(lines(axes, "o", 5.5))
-            seeds = lines(axes, "o", 3)
-            for row, guide in enumerate(PROBES):
-                each = [measure(fake, f"guide-{guide}{mark}-s{seed}", "f1") for seed in range(3)]
-                assert means[row].tolist() == pytest.approx([mean(each), row])
-                assert seeds[row][:, 0] == pytest.approx(each)
-                runs = study.finished("guide", guide=guide, context=mark[1:] or "full")
-                found = estimates.estimate(runs, "f1")
-                bars = [x.get_xdata() for x in axes.lines if list(x.get_ydata()) == [row, row]]
-                assert any(list(bar) == [found.low, found.high] for bar in bars)
-            assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
-            names = [text.get_text() for text in axes.get_yticklabels()]
-            assert names[3] == "of the base, shuffled"
+def test_marks_of_the_tradeoff_are_runs_and_its_lines_are_fits(
+    fake: FakeTagging, estimates: Estimates
+) -> None:
+    figure = draw_tradeoff(estimates, "base-s0")
+    groups = ["adversary, KL", "adversary, KL (released scale)", "uniform attention"]
+    groups += ["other seeds", "λ = 0", "collapsed run"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == groups
+    for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
+        styles = (("o", 3.6), ("X", 5.5), ("D", 5))
+        points = np.concatenate([part for style in styles for part in lines(axes, *style)])
+        columns = (each(fake, "adversary", name) for name in ("attention_js", loss))
+        expected = np.array(list(zip(*columns, strict=True)))
+        np.testing.assert_allclose(sorted(points.tolist()), sorted(expected.tolist()))
+        fits = fit_segments(*expected.T)
+        named = [text.get_text() for text in axes.get_legend().get_texts()]
+        drawn = dict(zip(named, axes.lines[-3:], strict=True))
+        assert list(drawn) == [
+            f"line, BIC +{fits.line.bic - fits.jump.bic:.1f}",
+            f"kink at {fits.kink.place:.3f}, BIC +{fits.kink.bic - fits.jump.bic:.1f}",
+            f"jump at {fits.jump.place:.3f}, least BIC",
+        ]
+        for line, fit in zip(drawn.values(), fits, strict=True):
+            x, y = line.get_data()
+            ends = [0, -1]
+            np.testing.assert_allclose(y[ends], fit.at(x[ends]))
+        jump = list(drawn.values())[2].get_ydata()
+        assert np.isnan(jump[2])
+        assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
+
+
+def test_rows_of_probes_are_guides_with_their_intervals(
+    fake: FakeTagging, estimates: Estimates
+) -> None:
+    figure = draw_guides(estimates)
+    assert figure is not None
+    for axes, mark in zip(figure.axes, ("", "-tokens"), strict=True):
+        means = np.concatenate(lines(axes, "o", 5.5))
+        seeds = lines(axes, "o", 3)
+        for row, guide in enumerate(PROBES):
+            qualities = each(fake, f"guide-{guide}{mark}-s", "f1")
+            assert means[row].tolist() == pytest.approx([mean(qualities), row])
+            assert seeds[row][:, 0] == pytest.approx(qualities)
+            runs = estimates.study.finished("guide", guide=guide, context=mark[1:] or "full")
+            found = estimates.estimate(runs, "f1")
+            bars = [x.get_xdata() for x in axes.lines if list(x.get_ydata()) == [row, row]]
+            assert any(list(bar) == [found.low, found.high] for bar in bars)
+        assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first guide is above
+        names = [text.get_text() for text in axes.get_yticklabels()]
+        assert names[3] == "of the base, shuffled"

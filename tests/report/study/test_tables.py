@@ -9,23 +9,18 @@ import statistics
 import pytest
 
 from attnlight.figures.tables import Table
-from attnlight.report.study import Study
 from attnlight.report.study.estimates import JS, Estimates
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.verdict import selection
 from attnlight.statistics.changepoint import fit_segments
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import HEADS, FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
-from tests.report.study.naive import mean, measure
+from tests.report.study.naive import each, mean, measure
 
 DASH = "–"  # noqa: RUF001
 COLUMNS = {f"head {head}": f"attention_js_heads_{head}" for head in range(HEADS)}
-COLUMNS |= {
-    "F1 of positive": "f1",
-    "chunk F1": "f1",
-    "accuracy": "accuracy",
-    "agreement": "agreement",
-}
+COLUMNS |= {"F1 of positive": "f1", "chunk F1": "f1"}
+COLUMNS |= {"accuracy": "accuracy", "agreement": "agreement"}
 COLUMNS |= {"NLL, gold": "nll_gold", "NLL, base": "nll_base", "JS": "attention_js"}
 COLUMNS |= {"JS of head mean": "attention_js_mean", "share of largest": "attention_js_share"}
 COLUMNS |= {"TVD": "prediction_tvd", "tau": "attention_tau"}
@@ -72,15 +67,14 @@ def test_cells_are_means_over_seeds(fake: FakeStudy, grids: dict[str, Table]) ->
         runs = [name for name in fake.rows if re.fullmatch(stem, name)]
         assert found["seeds"].partition(" ")[0] == str(len(runs))
         for name in (name for name in COLUMNS if name in found):
-            each = [measure(fake, run, COLUMNS[name]) for run in runs]
+            values = [measure(fake, run, COLUMNS[name]) for run in runs]
             compared += 1
-            if all(map(math.isnan, each)):
+            if all(map(math.isnan, values)):
                 assert found[name] == DASH
                 continue
-            cell = re.match(r"(\S+) ± (\S+) \[", found[name])
-            assert cell is not None
-            assert float(cell[1]) == pytest.approx(mean(each), abs=5.1e-4)
-            assert float(cell[2]) == pytest.approx(statistics.stdev(each), abs=5.1e-4)
+            cell, expected = found[name].split(" "), (mean(values), statistics.stdev(values))
+            assert (float(cell[0]), float(cell[2])) == pytest.approx(expected, abs=5.1e-4)
+            assert (cell[1], cell[3][0]) == ("±", "[")
     assert compared == (15 if isinstance(fake, FakeTexts) else 44)
 
 
@@ -91,11 +85,10 @@ def test_full_numbers(fake: FakeStudy, estimates: Estimates) -> None:
     assert len(held) == len(rows)
     assert "nan" not in text
     mark, lam = ("", "0.01") if isinstance(fake, FakeTexts) else ("-tokens", "0.0123")
-    runs = [name for name in fake.rows if re.fullmatch(rf"guide-other{mark}-s\d", name)]
-    each = [measure(fake, run, "f1") for run in runs]
+    qualities = each(fake, f"guide-other{mark}-s", "f1")
     found = held[f"guide-other{mark}", "base-s0", "f1"]
-    assert float(found["mean"]) == pytest.approx(mean(each), rel=1e-12)
-    assert float(found["std"]) == pytest.approx(statistics.stdev(each))
+    assert float(found["mean"]) == pytest.approx(mean(qualities), rel=1e-12)
+    assert float(found["std"]) == pytest.approx(statistics.stdev(qualities))
     assert held["base", "base-s0", JS]["mean"] == ""
     of_adversary = held[f"adversary-kl-{lam}", "base-s0", JS]
     assert float(of_adversary["low"]) < float(of_adversary["high"])
@@ -137,9 +130,8 @@ class TestTaggers:
     def test_differences_are_from_the_base_and_its_other_seeds(
         self, fake: FakeTagging, grids: dict[str, Table]
     ) -> None:
-        seeds = [f"seed-b0-s{seed}" for seed in range(1, 6)]
-        trained = mean([measure(fake, run, "f1") for run in ["base-s0", *seeds]])
-        uniform = mean([measure(fake, f"uniform-s{seed}", "f1") for seed in range(3)])
+        trained = mean([measure(fake, "base-s0", "f1"), *each(fake, "seed-b0", "f1")])
+        uniform = mean(each(fake, "uniform-s", "f1"))
         cell = row(grids["models"], "uniform attention")[-1]
         assert float(cell.split()[0]) == pytest.approx(uniform - trained, abs=5.1e-4)
         for start in ("trained attention, bases", "other seeds"):
@@ -154,10 +146,8 @@ class TestTaggers:
         chosen = [name for name in shares if name.endswith("chosen on validation")]
         assert chosen == ["KL, λ = 0.152; chosen on validation"]
 
-    def test_bics_of_three_shapes(
-        self, study: Study, estimates: Estimates, grids: dict[str, Table]
-    ) -> None:
-        runs = study.finished("adversary")
+    def test_bics_of_three_shapes(self, estimates: Estimates, grids: dict[str, Table]) -> None:
+        runs = estimates.study.finished("adversary")
         fits = fit_segments(*(estimates.per_seed(runs, m) for m in ("attention_js", "nll_gold")))
         rows = {(row[0], row[2]): row for row in grids["segments"].rows}
         found = rows["all terms", "gold labels"]

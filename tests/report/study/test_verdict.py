@@ -15,8 +15,8 @@ from tests.report.study.fake import (
     FakeStudy,
     FakeTagging,
     FakeTexts,
-    add_adversary,
     add_probes,
+    on_a_line,
     whole_tagger,
 )
 from tests.report.study.naive import mean, measure
@@ -38,19 +38,16 @@ def enough() -> Iterator[None]:
 
 
 def start(kind: type[FakeStudy], quality: float = 0.9) -> Any:
-    """A base alone."""
     fake = FakeTexts(200) if kind is FakeTexts else FakeTagging(80, heads=1)
     add(fake, "base-s0", "base", quality)
     return fake
 
 
 def add(fake: Any, name: str, role: str, quality: float, **entry: Any) -> None:
-    """A run of about this F1."""
     fake.add(name, role, **{"right" if isinstance(fake, FakeTexts) else "f1": quality}, **entry)
 
 
 def compared(kind: type[FakeStudy], uniform: float, base: float, seeds: int = 5) -> Any:
-    """Base and uniform attention alone."""
     fake = start(kind, base)
     for seed in range(seeds):
         add(fake, f"seed-b0-s{seed + 1}", "seed", base, js=0.25)
@@ -130,9 +127,7 @@ def of_marked(*f1: tuple[float, float]) -> FakeTagging:
 
 
 def base_alone() -> FakeTagging:
-    fake = FakeTagging(8)
-    fake.add("base-s0", "base")
-    add_adversary(fake, "kl", 0.0, 0)
+    fake = on_a_line(lambdas=[0.0])
     fake.runs[-1]["state"] = "failed"
     return fake
 
