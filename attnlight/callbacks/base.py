@@ -182,14 +182,22 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             )
 
     def begin(self, around: Surroundings) -> None:
-        """Begin the record of an epoch; collective over ranks."""
+        """Begin the record of an epoch; collective over ranks.
+
+        Raises:
+            InputError: JSON cannot represent `metadata`.
+        """
         self._unmeasured, self._classes = "", around.classes
+        try:
+            metadata = json.loads(json.dumps(dict(self.metadata)))
+        except TypeError as error:
+            raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
         self._recorder = EpochRecorder(
             around,
             self.name if around.epoch is None else f"{self.name}-{around.epoch}",
             max_instances=self.max_instances,
             seed=self.seed,
-            metadata=self.plain_metadata()
+            metadata=metadata
             | {
                 "test": self.name,
                 "settings": self.settings(around),
@@ -297,18 +305,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     on_test_epoch_start = on_validation_epoch_start
     on_test_batch_end = on_validation_batch_end
     on_test_epoch_end = on_validation_epoch_end
-
-    def plain_metadata(self) -> dict[str, Any]:
-        """`metadata` as read back from JSON.
-
-        Raises:
-            InputError: JSON cannot represent it.
-        """
-        try:
-            plain: dict[str, Any] = json.loads(json.dumps(dict(self.metadata)))
-        except TypeError as error:
-            raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
-        return plain
 
 
 def _model(around: Surroundings) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What a test knows of its run: folder, stage, model, texts and processes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable

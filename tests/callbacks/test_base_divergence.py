@@ -25,6 +25,7 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, classifier, save_base
+from tests.callbacks.test_base import recorded, run_test
 from tests.callbacks.token_loops import tau
 from tests.outside import OutsideTask, Texts, loader
 from tests.tasks import tagged
@@ -43,6 +44,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ChunkingDataModule:
     return tagged.corpus(written(tmp_path_factory.mktemp("chunks")))
 
 
+@pytest.fixture(scope="module")
+def base(data: ChunkingDataModule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a tagger of several heads."""
+    return save_tagger(tmp_path_factory.mktemp("base") / "base.ckpt", data, heads=HEADS)
+
+
 def other(corpus: Planted) -> AttentionClassifier:
     torch.manual_seed(5)
     sharp: dict[str, Any] = {"encoder": "none", "attention": "dot", "embedding_scale": 3.0}
@@ -53,10 +60,9 @@ def record_of(
     folder: Path, task: Any, data: Any, base: Path, figures: bool = False, **options: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The record of a test and its metadata."""
-    divergence = BaseDivergence(base=str(base), figures=figures, **options)
-    trainer(folder, divergence).test(task, data, verbose=False)
-    path = folder / "records/test/base_divergence.parquet"
-    return dict(read_record(path).columns), dict(read_metadata(path))
+    test = BaseDivergence(base=str(base), figures=figures, **options)
+    record = recorded(folder, test, task=task, data=data)
+    return dict(record.columns), dict(record.metadata)
 
 
 def of_both(model: Any, base: Any, texts: Any) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -153,10 +159,9 @@ def best_order(one: Any, two: Any, texts: Any) -> list[int]:
 
 
 def test_the_order_is_the_best_one_on_validation_and_rankings_are_those_of_scipy(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
     """Of all 24 orders, for a model from another seed; the test split has no say."""
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
     task, frozen = ChunkTagger.load_from_checkpoint(other).eval(), read_base(base).model
     plain, _ = record_of(tmp_path / "plain", task, data, base)
@@ -175,18 +180,14 @@ def test_the_order_is_the_best_one_on_validation_and_rankings_are_those_of_scipy
 
 
 def test_heads_that_rank_nothing_are_left_out_of_rankings(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     torch.manual_seed(4)
-
-    def task(head: int | None) -> UniformVariant:
-        return UniformVariant(data.spec, str(base), head=head)
-
+    uniform, variant = (UniformVariant(data.spec, str(base), head=head) for head in (None, 2))
     options: dict[str, Any] = {"rankings": True, "match_heads": False}
-    rows, _ = record_of(tmp_path / "all", task(None), data, base, **options)
+    rows, _ = record_of(tmp_path / "all", uniform, data, base, **options)
     assert np.isnan(rows["attention_tau"]).all()
-    variant, frozen = task(2), read_base(base).model
+    frozen = read_base(base).model
     rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
     by_hand = [
         np.mean([tau(own[head], of_base[head]) for head in (0, 1, 3)])
@@ -195,8 +196,9 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
     np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
 
 
-def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+def test_each_epoch_matches_its_own_heads(
+    data: ChunkingDataModule, base: Path, tmp_path: Path
+) -> None:
     torch.manual_seed(4)
     task = SeedVariant(data.spec, str(base))
     orders = []
@@ -219,9 +221,8 @@ def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Pa
 
 
 def test_a_guided_model_reads_its_guide_on_both_splits(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     task = GuidedVariant(data.spec, str(base))
     rows, about = record_of(tmp_path, task, data, base)
     assert about["heads"] == [0, 1, 2, 3]
@@ -257,6 +258,5 @@ REFUSED: dict[str, tuple[Callable[[Path, Planted], tuple[Any, Any, Any]], str]] 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_base_is_refused(case: str, corpus: Planted, tmp_path: Path) -> None:
     base, task, data = REFUSED[case][0](tmp_path, corpus)
-    test = BaseDivergence(base=base and str(base))
     with pytest.raises(InputError, match=REFUSED[case][1]):
-        trainer(tmp_path, test).test(task, data, verbose=False)
+        run_test(tmp_path, BaseDivergence(base=base and str(base)), task=task, data=data)

@@ -4,24 +4,20 @@ import math
 import re
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from scipy.stats import somersd
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import MeasuredUse
 from attnlight.callbacks.measured_use import counterfactuals
 from attnlight.datamodules import PlantedEvidence
-from attnlight.errors import InputError
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
-from attnlight.records import read_record
-from tests.callbacks.test_base import trainer
+from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import levels, tau
 
 TEXTS = 20
@@ -143,14 +139,6 @@ def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
             assert rows[name][row] == pytest.approx(expected, abs=1e-6), (index, name)
 
 
-def recorded(
-    folder: Path, task: pl.LightningModule, corpus: PlantedEvidence
-) -> dict[str, NDArray[Any]]:
-    """The columns of a tested model's record."""
-    trainer(folder, MeasuredUse()).test(task, corpus, verbose=False)
-    return dict(read_record(folder / "records/test/measured_use.parquet").columns)
-
-
 def test_swaps_that_flip(tmp_path: Path) -> None:
     """Where one keyword decides, swapping it flips every prediction, and none where many do."""
     for redundancy, share in ((1, 1.0), (5, 0.0)):
@@ -161,15 +149,10 @@ def test_swaps_that_flip(tmp_path: Path) -> None:
             words[number, 0] = {"bad": -1.0, "goo": 1.0}.get(word[:3], 0.0)
         task.model.decoder.weight.data[:] = torch.eye(8)[:1] * 9
         task.model.decoder.bias.data.zero_()
-        columns = recorded(tmp_path / str(redundancy), task, corpus)
+        columns = recorded(
+            tmp_path / str(redundancy), MeasuredUse(), task=task, data=corpus
+        ).columns
         assert np.unique(columns["swap_flips"]).tolist() == [share]
-
-
-def test_another_corpus_is_refused(tmp_path: Path) -> None:
-    corpus = planted(tmp_path, sentence_length=5)
-    task = Task(planted(tmp_path))
-    with pytest.raises(InputError, match="measured_use needs the counterfactuals of words"):
-        trainer(tmp_path, MeasuredUse()).test(task, corpus, verbose=False)
 
 
 def test_agreement_of_clear_pairs_by_loop() -> None:

@@ -18,7 +18,7 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.hooks.test_prediction_writer import corpus, task_of
 from tests.callbacks.test_base import trainer
-from tests.callbacks.token_loops import jensen_shannon
+from tests.functional.adversaries import jensen_shannon
 
 Vector = NDArray[np.float64]
 SHARED = ("tokens", "items", "label", "probabilities", "attention", "evidence")
