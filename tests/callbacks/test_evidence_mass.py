@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import EvidenceMass
@@ -96,25 +97,22 @@ def test_sentences_equal_plain_loops() -> None:
         weights = random.integers(0, 3, size=len(words)) / 4  # often tied
         gold = random.random(len(words)) < 0.2
         text = "." * before + words + "." * after
-        mask = torch.zeros(1, len(text), dtype=torch.bool)
-        mask[0, before : before + len(words)] = True
-        rows = [torch.zeros(1, len(text), dtype=torch.float64) for _ in range(2)]
-        for row, values in zip(rows, (weights, gold), strict=True):
-            row[mask] = torch.tensor(values).double()
+        mask, *given = (
+            pad(torch.tensor(values), (int(before), int(after))).unsqueeze(0)
+            for values in ([True] * len(words), weights, gold)
+        )
         stops = torch.tensor([[mark in ".?" for mark in text]])
-        found = sentences_in_evidence(rows[0], rows[1] > 0, mask, stops)
+        found = sentences_in_evidence(*given, mask, stops)
         sentences = sentences_of(words)
         masses = [weights[places].sum() for places in sentences]
         supports = [gold[places].any() for places in sentences]
         top = [gold for gold, mass in zip(supports, masses, strict=True) if mass == max(masses)]
-        assert [float(values) for values in found] == pytest.approx(
-            [np.mean(top), np.mean(supports)]
-        )
+        expected = [np.mean(top), np.mean(supports)]
+        assert [float(values) for values in found] == pytest.approx(expected)
 
 
-def test_a_corpus_without_full_stops_has_no_sentences(tmp_path: Path) -> None:
-    data = corpus(None)
-    assert full_stops(data) == []
+def test_a_corpus_without_full_stops_has_no_sentences() -> None:
+    assert full_stops(corpus(None)) == []
 
 
 class Counting(nn.Module):

@@ -13,7 +13,6 @@ from scipy.stats import somersd
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import MeasuredUse
-from attnlight.callbacks.measured_use import counterfactuals
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
@@ -122,21 +121,13 @@ def by_hand(model: FlatClassifier, corpus: PlantedEvidence, index: int) -> dict[
 def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
     data, net = SETTINGS[setting]
     corpus = planted(tmp_path, **data)
-    corpus.prepare_data()
-    corpus.setup("test")
-    task = Task(corpus, **net).eval()
-    test = MeasuredUse()
-    test._alternatives = counterfactuals(corpus)
-    found: dict[str, list[torch.Tensor]] = {}
-    for batch in corpus.test_dataloader():
-        columns = dict(test.measure(batch, task.model(batch), task.model)) | {"index": batch.index}
-        for name, values in columns.items():
-            found.setdefault(name, []).append(values.double())
-    rows = {name: torch.cat(parts).tolist() for name, parts in found.items()}
-    assert sorted(rows["index"]) == list(range(TEXTS))
-    for row, index in enumerate(map(int, rows["index"])):
+    task = Task(corpus, **net)
+    found = recorded(tmp_path, MeasuredUse(), task=task, data=corpus).columns
+    assert found["index"].tolist() == list(range(TEXTS))
+    task.eval()
+    for index in range(TEXTS):
         for name, expected in by_hand(task.model, corpus, index).items():
-            assert rows[name][row] == pytest.approx(expected, abs=1e-6), (index, name)
+            assert found[name][index] == pytest.approx(expected, abs=1e-6), (index, name)
 
 
 def test_swaps_that_flip(tmp_path: Path) -> None:

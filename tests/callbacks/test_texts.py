@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from attnlight.callbacks import Texts
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
@@ -48,11 +49,6 @@ def pairs(written: tuple[Path, Path]) -> Iterator[tuple[dict, dict]]:  # type: i
     texts, predictions = map(rows_of, written)
     assert len(texts) == len(predictions) == 41
     yield from zip(texts, predictions, strict=True)
-
-
-def softmax(logits: Vector) -> Any:
-    powers = np.exp(logits - logits.max())
-    return powers / powers.sum()
 
 
 def of(weights: Vector, items: Vector) -> Any:
