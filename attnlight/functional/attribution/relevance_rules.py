@@ -91,7 +91,7 @@ class RelevanceRules(TorchFunctionMode):
         result = func(*args, **options)
         for value in result if isinstance(result, tuple | list) else [result]:
             if isinstance(value, Tensor) and value.requires_grad and name not in _AFFINE:
-                value.register_hook(partial(_fail, self._refusal(name)))
+                value.register_hook(partial(_fail, self._refusal(name)))  # type: ignore[no-untyped-call]
         return result
 
 
