@@ -1,7 +1,5 @@
 """Can a very different attention give the same output? (Jain & Wallace 2019, 4.2.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -158,7 +156,13 @@ class AdversarialAttention(InterpretabilityTest):
             texts = index if chosen_texts is None else chosen_texts.to(index.device)
             measured = one_row_of_each_text(output.rows, texts, self.seed)
         if not readout.affine:
-            self._say_once(self._cost(readout))
+            most = most_evaluations(readout.logits.shape[-1])
+            most = most if readout.cheap else self.evaluations or most
+            effort = "some hundred" if self.program_instances == 0 else f"at most {most:,}"
+            self._say_once(
+                "the readout is not affine in attention, so the largest JS is at least worst_js. The search "
+                f"evaluates the readout {effort} times for each head of a row; max_instances limits the rows."
+            )
         chosen = readout if measured.all() else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
         columns = {}
@@ -167,18 +171,6 @@ class AdversarialAttention(InterpretabilityTest):
             columns[name] = column.new_full((len(measured), *column.shape[1:]), torch.nan)
             columns[name][measured] = column
         return columns
-
-    def _cost(self, readout: Readout) -> str:
-        """What the search takes where the readout is not affine, a sentence."""
-        classes = readout.logits.shape[-1]
-        most = most_evaluations(classes) if readout.cheap else self.evaluations
-        effort = f"at most {most or most_evaluations(classes):,}"
-        if self.program_instances == 0:
-            effort = "some hundred"
-        return (
-            "the readout is not affine in attention, so the largest JS is at least worst_js. The search "
-            f"evaluates the readout {effort} times for each head of a row; max_instances limits the rows."
-        )
 
     def _measure(self, readout: Readout) -> dict[str, Tensor]:
         output, candidates = readout.output, None

@@ -1,7 +1,5 @@
 """Does shuffling attention change the output? (Jain & Wallace 2019, 4.2.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any

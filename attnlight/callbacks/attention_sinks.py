@@ -1,7 +1,5 @@
 """How much attention lies on tokens that carry no content, and what do tests make of it?"""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Mapping
 from typing import Any

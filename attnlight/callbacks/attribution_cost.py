@@ -1,7 +1,5 @@
 """What does an explanation cost beside a prediction?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median

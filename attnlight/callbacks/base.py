@@ -185,14 +185,22 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             )
 
     def begin(self, around: Surroundings) -> None:
-        """Begin the record of an epoch; collective over ranks."""
+        """Begin the record of an epoch; collective over ranks.
+
+        Raises:
+            InputError: JSON cannot represent `metadata`.
+        """
         self._unmeasured, self._classes = "", around.classes
+        try:
+            metadata = json.loads(json.dumps(dict(self.metadata)))
+        except TypeError as error:
+            raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
         self._recorder = EpochRecorder(
             around,
             self.name if around.epoch is None else f"{self.name}-{around.epoch}",
             max_instances=self.max_instances,
             seed=self.seed,
-            metadata=self.plain_metadata()
+            metadata=metadata
             | {
                 "test": self.name,
                 "settings": self.settings(around),
@@ -309,18 +317,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     @override
     def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.finish(attached_tests(trainer))  # `predict` has no metrics and no figures
-
-    def plain_metadata(self) -> dict[str, Any]:
-        """`metadata` as read back from JSON.
-
-        Raises:
-            InputError: JSON cannot represent it.
-        """
-        try:
-            plain: dict[str, Any] = json.loads(json.dumps(dict(self.metadata)))
-        except TypeError as error:
-            raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
-        return plain
 
 
 def _model(around: Surroundings) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """How much does a variant differ from its base model? (Wiegreffe & Pinter 2019, 3 and 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """How much must be erased before the decision flips? (Serrano & Smith 2019, 5, and its minimum)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Is attention on the evidence of the corpus, and is that evidence the model's own?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Does the prediction depend on the items that an explanation ranks first? (ERASER, 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Does a prediction depend on a head, a layer, or any attention at all? (Michel et al., 2019)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """Does attention show the tokens that a prediction needs? (Pruthi et al. 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Does attention agree with gradients and leave-one-out? (Jain & Wallace 2019, 4.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -90,11 +88,9 @@ class ImportanceCorrelation(InterpretabilityTest):
         # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
         others = other_items(batch, output)
         columns: dict[str, Any] = {}
-
-        @cache
-        def ranks_of(name: str, alone: bool) -> Tensor:
-            return dense_ranks(scores[name], others if alone else output.mask)
-
+        ranks_of = cache(
+            lambda name, alone: dense_ranks(scores[name], others if alone else output.mask)
+        )
         for one, other in self._pairs:
             alone = other == "loo" and others is not output.mask
             mask, ranks = others if alone else output.mask, ranks_of(other, alone)

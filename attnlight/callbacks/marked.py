@@ -1,7 +1,5 @@
 """The items that a corpus marks: as evidence, or as what people called the reason of a label."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from attnlight.callbacks.surroundings import Surroundings

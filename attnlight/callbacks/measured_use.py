@@ -1,7 +1,5 @@
 """Does attention follow what the model uses, measured where every counterfactual is known?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

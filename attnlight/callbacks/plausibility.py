@@ -1,7 +1,5 @@
 """Do explanations agree with what people call the reason? (DeYoung et al. 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +78,7 @@ class Plausibility(InterpretabilityTest):
         super().__init__(**options)
         self._require_at_least(1, draws=draws)
         self.methods = build_attributions(methods, self.name)
-        self.column = column
+        self._columns = [RATIONALE, EVIDENCE] if column is None else [column]
         self.draws = draws
         self.keep_scores = keep_scores
         self.metadata: dict[str, Any] = {
@@ -100,20 +98,16 @@ class Plausibility(InterpretabilityTest):
         super().prepare(around)
         texts = tested_split(around)
         if texts is not None:
-            column = self._rationale(texts.extras)
+            column = marking_column(self.name, self._columns, texts.extras)
             items = "words" if texts.whole_words else "tokens"
             self.metadata |= {"items": "sentences" if texts.nested else items}
             self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
-
-    def _rationale(self, columns: Sequence[str]) -> str:
-        names = [RATIONALE, EVIDENCE] if self.column is None else [self.column]
-        return marking_column(self.name, names, columns)
 
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Any]:
-        column = self._rationale(list(batch.extras))
+        column = marking_column(self.name, self._columns, list(batch.extras))
         marked, mask = marked_items(batch.extras[column] > 0, batch, output), output.mask
         count, target = marked.sum(-1), output.logits.argmax(-1)
         columns: dict[str, Any] = {}

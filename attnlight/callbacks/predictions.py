@@ -1,7 +1,5 @@
 """Record predictions and the entropy of attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor

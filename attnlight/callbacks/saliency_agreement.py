@@ -1,7 +1,5 @@
 """Do attribution methods agree on which items matter?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Do attributions depend on what the model has learned?"""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Columns of the scores of items, which tests keep with `keep_scores`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

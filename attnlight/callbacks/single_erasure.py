@@ -1,7 +1,5 @@
 """Does the top item matter more than another? (Serrano & Smith 2019, 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Do the states that attention weights stand for their tokens?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What a test knows of its run: folder, stage, model, texts and processes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

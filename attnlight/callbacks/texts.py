@@ -1,7 +1,5 @@
 """Record texts with scores of their items, which the page of a run shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sorting, row-wise maxima and reusable buffers for CPU tensors."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator

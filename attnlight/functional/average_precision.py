@@ -1,7 +1,5 @@
 """Average precision of scores against relevant items, and its expectation for a random order."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

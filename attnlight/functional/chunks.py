@@ -1,7 +1,5 @@
 """Chunks in BIO tags: their positions, and how many are predicted correctly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

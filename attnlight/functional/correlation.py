@@ -1,7 +1,5 @@
 """Rank correlation of two scorings of the same items, and overlap of their top items."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cache

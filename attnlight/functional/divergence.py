@@ -4,8 +4,6 @@
 exactly 0 on padding, and softmax underflows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Items that attention may reach, and classes that are allowed."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus

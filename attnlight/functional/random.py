@@ -6,8 +6,6 @@ draw and for each item. The arithmetic wraps 64-bit integers and gives the same 
 device.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Rankings of items by score and at random, and random items for comparison."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Items chosen by score compared with the items that people marked (DeYoung et al. 2020)."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import torch

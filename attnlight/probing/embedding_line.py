@@ -1,7 +1,5 @@
 """Log odds and integrated gradients on the line from a baseline to each text's embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Gradient times input: the first-order effect of each item's embedding on the prediction."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ A module that computes attention takes part by passing its weights through `inte
 where that is not None, once its number is known (`number_layers`).
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

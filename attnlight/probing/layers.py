@@ -1,7 +1,5 @@
 """What a model's layers of attention pass on from each token to the states that its rows read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Leave-one-out: predictions after an item is deleted and the remaining text is re-encoded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

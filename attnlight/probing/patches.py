@@ -5,8 +5,6 @@ the weights that are used: `given`, `uniform`, `shuffled`, `off`, or any other; 
 one of chosen heads and queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Texts without some of their items: these are deleted, or replaced by something without meaning."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Forward passes with replaced attention, each computed from the first layer that it changes on."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

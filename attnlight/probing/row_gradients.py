@@ -1,7 +1,5 @@
 """Gradients of each row's log odds, where rows are texts or tokens of texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Predictions from some of a text's items: the others are deleted or replaced, and it is read again."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

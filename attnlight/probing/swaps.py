@@ -1,7 +1,5 @@
 """Predictions for texts in which single words, or the names of classes, are swapped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch
@@ -42,13 +40,16 @@ def swap_flips(
     if batch.allowed_classes is not None:
         swappable &= batch.allowed_classes
     if batch.query is not None:
-        swappable &= (_named_classes(batch.query, names).unsqueeze(-1) != classes).all(1)
+        swappable &= (batch.query.unsqueeze(-1) != names).all(1)
     count = swappable.sum(-1)
     # Classes by their place in the cycle, and the place of each class.
     cycle = swappable.byte().sort(dim=-1, descending=True, stable=True).indices
     place = swappable.cumsum(-1) - 1
 
-    named = _named_classes(batch.tokens, names)
+    # The class that each token names, -1 where it names none.
+    ascending, by_name = names.sort()
+    nearest = torch.searchsorted(ascending, batch.tokens.contiguous()).clamp(max=len(names) - 1)
+    named = torch.where(ascending[nearest] == batch.tokens, by_name[nearest], -1)
     of_label = named.flatten(1) == labels.unsqueeze(-1)
     within = (of_label & (labels >= 0).unsqueeze(-1)).view_as(named) & evidence
     outside = (named >= 0) & ~evidence
@@ -99,10 +100,3 @@ def swap_logits(
     if parts:
         logits[text, place, kind] = torch.cat(parts)
     return logits
-
-
-def _named_classes(tokens: Tensor, names: Tensor) -> Tensor:
-    """The class that each token names, -1 where it names none; the shape of the tokens."""
-    ascending, classes = names.sort()
-    place = torch.searchsorted(ascending, tokens.contiguous()).clamp(max=len(names) - 1)
-    return torch.where(ascending[place] == tokens, classes[place], -1)

@@ -1,7 +1,5 @@
 """Inter-seed agreement of item importance. Arrays are NumPy's, since scores come from records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -13,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlight.functional._cpu import blocks
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
-from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean
+from attnlight.statistics.bootstrap import RESAMPLES, defined_mean
 from attnlight.statistics.seed_bootstrap import (
     UNBOUNDED,
     SeedInterval,
@@ -93,18 +91,16 @@ def mean_over_pairs(
         The mean with its interval, without values of the seeds.
     """
     by_pair, replicates = resampled_means(values, clusters, resamples=resamples, seed=seed)
-    parts = by_pair, replicates
+    parts = [by_pair, replicates]
     if seeds > 2:
-        parts = _pseudo_values(by_pair, seeds), _pseudo_values(replicates, seeds)
-    found = seed_interval(parts, bounds=bounds)
+        pairs = np.array(list(combinations(range(seeds), 2)))
+        others = [(pairs != s).all(axis=1) for s in range(seeds)]
+        for place, each in enumerate(parts):
+            # S times the mean over pairs, less S - 1 times that without each seed: (..., S).
+            without = np.stack([defined_mean(each[..., kept]) for kept in others], axis=-1)
+            parts[place] = seeds * defined_mean(each)[..., None] - (seeds - 1) * without
+    found = seed_interval((parts[0], parts[1]), bounds=bounds)
     return found._replace(mean=float(defined_mean(by_pair)), values=())
-
-
-def _pseudo_values(by_pair: Floats, seeds: int) -> Floats:
-    """S times the mean over pairs (..., P), less S - 1 times that without each seed, (..., S)."""
-    pairs = np.array(list(combinations(range(seeds), 2)))
-    without = [defined_mean(by_pair[..., (pairs != s).all(axis=1)]) for s in range(seeds)]
-    return seeds * defined_mean(by_pair)[..., None] - (seeds - 1) * np.stack(without, axis=-1)
 
 
 def _blocks(scores: Scores) -> Iterator[NDArray[np.intp]]:

@@ -1,7 +1,5 @@
 """Cluster bootstrap of means. Arrays are NumPy's, as read from records."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

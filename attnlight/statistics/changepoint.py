@@ -13,8 +13,6 @@ independent normal residuals of equal variance, `BIC = n ln(RSS / n) + k ln n + 
 where k counts the coefficients, the changepoint and the variance: 3 for a line, 5 for the others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple

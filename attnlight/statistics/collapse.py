@@ -1,7 +1,5 @@
 """Frequency of training collapse. Arrays are NumPy's, as read from records."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ Exclusivity is y at a given x: the larger it is, the less exclusive attention is
 NumPy's, as read from records.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -128,10 +126,7 @@ def exclusivity(runs: Runs, *, at: float = COST) -> Exclusivity:
         InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
     least, most = _bounds(runs, at).T
-    ends = (
-        least.mean() - _half_width(least),
-        most.mean() + _half_width(most),
-    )
+    ends = (least.mean() - _half_width(least), most.mean() + _half_width(most))
     low, high = np.clip(ends, 0, 1).tolist()
     return Exclusivity(float(least.mean()), low, high, len(least), int((least < most).sum()))
 
@@ -146,10 +141,7 @@ def exclusivity_difference(a: Runs, b: Runs, *, at: float = COST) -> Exclusivity
     (least, most), (other_least, other_most) = (_bounds(runs, at).T for runs in (a, b))
     lowest = least.mean() - other_most.mean()
     highest = most.mean() - other_least.mean()
-    ends = (
-        lowest - _half_width(least, other_most),
-        highest + _half_width(most, other_least),
-    )
+    ends = (lowest - _half_width(least, other_most), highest + _half_width(most, other_least))
     low, high = np.clip(ends, -1, 1).tolist()
     censored = int((least < most).sum() + (other_least < other_most).sum())
     value = float("nan") if censored else float(lowest)

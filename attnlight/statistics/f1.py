@@ -4,8 +4,6 @@ F1 is not a mean over instances, so each replicate is computed from resampled co
 and labels plus predictions, of every run and class.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ On the axes of Wiegreffe and Pinter (2019), figure 5: mean JS against mean total
 Arrays are NumPy's, as read from records.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ tokens of a sentence are not independent, so intervals resample whole clusters. 
 pairs as independent; where rows are tokens, rely on the intervals.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

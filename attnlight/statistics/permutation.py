@@ -1,7 +1,5 @@
 """Permutation tests between several columns of the same instances. Arrays are NumPy's."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from string import ascii_letters
 

@@ -1,7 +1,5 @@
 """Which attribution methods depend on what the model has learned."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

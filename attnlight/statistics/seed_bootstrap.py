@@ -15,8 +15,6 @@ seeds are too few for an interval. Coverage is nominal where seeds vary normally
 strongly skewed it is lower (.87 to .90 instead of .95 for 3 to 10 seeds with exponential effects).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -104,10 +102,7 @@ def difference_of_groups(
 
 
 def seed_interval(
-    group: Resampled,
-    less: Resampled | None = None,
-    *,
-    bounds: tuple[float, float] = UNBOUNDED,
+    group: Resampled, less: Resampled | None = None, *, bounds: tuple[float, float] = UNBOUNDED
 ) -> SeedInterval:
     """Mean of a statistic over seeds, minus that over the seeds `less`, on the same resamples, if given.
 

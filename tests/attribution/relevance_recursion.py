@@ -5,22 +5,12 @@ As `lrp_linear` of Arras et al. (2017), bias factor 0: a term t of a sum z gets 
 by its definition and returns the relevance of its inputs and the sum of that of its biases.
 """
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Parameters = dict[str, Array]
+from tests.models.oracles import Array, Parameters, part, sigmoid
 
-
-def under(parameters: Parameters, prefix: str) -> Parameters:
-    """The parameters of one part of a network."""
-    return {
-        name.removeprefix(prefix): values
-        for name, values in parameters.items()
-        if name.startswith(prefix)
-    }
+# The class whose logit is explained, and that whose logit it is compared with.
+Rivals = tuple[int, int]
 
 
 def shared(terms: Array, sums: Array, relevance: Array, epsilon: float) -> Array:
@@ -38,16 +28,12 @@ def affine(
     return found[:-1], float(found[-1])
 
 
-def sigmoid(values: Array) -> Array:
-    return 1 / (1 + np.exp(-values))
-
-
 def direction(
-    part: Parameters, words: Array, relevance: Array, epsilon: float
+    values: Parameters, words: Array, relevance: Array, epsilon: float
 ) -> tuple[Array, float]:
     """Relevance of words (N, E) from that of the states (N, H) of an LSTM or GRU."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    into, own, bias, own_bias = (part[f"{name}_l0"] for name in names)
+    into, own, bias, own_bias = (values[f"{name}_l0"] for name in names)
     size = own.shape[1]
     n = slice(2 * size, 3 * size)
     lstm = len(own) == 4 * size
@@ -79,7 +65,7 @@ def direction(
 
 
 def encoder(
-    kind: str, part: Parameters, words: Array, relevance: Array, epsilon: float
+    kind: str, values: Parameters, words: Array, relevance: Array, epsilon: float
 ) -> tuple[Array, float]:
     """Relevance of words (N, E) from that of an encoder's states (N, D)."""
     if kind == "none":
@@ -87,19 +73,19 @@ def encoder(
     found, absorbed = np.zeros_like(words), 0.0
     if kind in ("bilstm", "bigru"):
         half = relevance.shape[1] // 2
-        one = direction(under(part, "forwards."), words, relevance[:, :half], epsilon)
+        one = direction(part(values, "forwards"), words, relevance[:, :half], epsilon)
         reverse = words[::-1], relevance[::-1, half:]
-        other = direction(under(part, "backwards."), *reverse, epsilon)
+        other = direction(part(values, "backwards"), *reverse, epsilon)
         return one[0] + other[0][::-1], one[1] + other[1]
     if kind == "average":
         for place, word in enumerate(words):
-            layer = part["projection.weight"], part["projection.bias"]
+            layer = values["projection.weight"], values["projection.bias"]
             found[place], lost = affine(word, *layer, relevance[place], epsilon)
             absorbed += lost
         return found, absorbed
     start = 0
-    for number in range(len(part) // 2):
-        kernel, bias = (part[f"convolutions.{number}.{name}"] for name in ("weight", "bias"))
+    for number in range(len(values) // 2):
+        kernel, bias = (values[f"convolutions.{number}.{name}"] for name in ("weight", "bias"))
         filters, size, width = kernel.shape
         around = np.zeros((len(words) + width - 1, size))
         around[width // 2 : width // 2 + len(words)] = words
@@ -123,24 +109,34 @@ def mean(states: Array, weights: Array, relevance: Array, epsilon: float) -> Arr
     return shared(terms, terms.sum(0), relevance, epsilon)
 
 
-def explained(logits: Array, target: int, runner_up: int) -> Array:
+def decoded(
+    values: Parameters, states: Array, weights: Array, rivals: Rivals, epsilon: float
+) -> tuple[Array, float, Array]:
+    """Relevance of states (N, D) whose mean is decoded, what the bias absorbs, and the logits."""
+    context, layer = weights @ states, (values["decoder.weight"], values["decoder.bias"])
+    logits = layer[0] @ context + layer[1]
+    below, absorbed = affine(context, *layer, explained(logits, rivals), epsilon)
+    return mean(states, weights, below, epsilon), absorbed, logits
+
+
+def explained(logits: Array, rivals: Rivals) -> Array:
     """Relevance of each logit; the first of two is constant if a network has one logit."""
     signs = np.zeros(max(2, len(logits)))
-    signs[target], signs[runner_up] = 1.0, -1.0
+    signs[[*rivals]] = 1.0, -1.0
     return logits * signs[-len(logits) :]
 
 
-def layer_norm(inputs: Array, part: Parameters, relevance: Array) -> tuple[Array, float]:
+def layer_norm(inputs: Array, values: Parameters, relevance: Array) -> tuple[Array, float]:
     """Relevance of the inputs (D,) of a layer norm whose standard deviation is fixed."""
     size = len(inputs)
     centred = (np.eye(size) - 1 / size) / np.sqrt(inputs.var() + 1e-5)
-    return affine(inputs, part["weight"][:, None] * centred, part["bias"], relevance, 0.0)
+    return affine(inputs, values["weight"][:, None] * centred, values["bias"], relevance, 0.0)
 
 
-def normed(inputs: Array, part: Parameters) -> Array:
+def normed(inputs: Array, values: Parameters) -> Array:
     centred = inputs - inputs.mean(-1, keepdims=True)
     deviation = np.sqrt(inputs.var(-1, keepdims=True) + 1e-5)
-    return centred / deviation * part["weight"] + part["bias"]
+    return centred / deviation * values["weight"] + values["bias"]
 
 
 def transformer(
@@ -149,9 +145,9 @@ def transformer(
     positions: Array,
     weights: Array,
     place: int,
-    signs: Array,
+    rivals: Rivals,
     epsilon: float,
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, float, Array]:
     """Relevance in a tagger of one layer with the readout `study`.
 
     Args:
@@ -160,55 +156,57 @@ def transformer(
         positions: Position signals (N, D).
         weights: Attention of the token (H, N).
         place: The token's.
-        signs: 1 for the target's logit, -1 for the runner-up's, (C,).
+        rivals: The target and the runner-up.
         epsilon: The stabiliser.
 
     Returns:
-        Relevance of the words (N, E), the logits (C,), and what biases and positions absorb.
+        Relevance of the words (N, E), what biases and positions absorb, and the logits (C,).
     """
     none = np.zeros(positions.shape[1])
     projected = words @ values["projection.weight"].T
     states = projected + positions
-    normal = normed(states, under(values, "norm."))
+    normal = normed(states, part(values, "norm"))
     heads = np.split(normal @ values["attention.value.weight"].T, len(weights), axis=1)
     context = np.concatenate([w @ head for w, head in zip(weights, heads, strict=True)])
-    after = under(values, "decoder.after.")
+    after = part(values, "decoder.after")
     mixed = after["output.weight"] @ context
     middle = states[place] + mixed
-    read = normed(middle, under(after, "norm."))
-    inner, outer = (under(after, f"feed_forward.{name}.") for name in ("inner", "outer"))
+    read = normed(middle, part(after, "norm"))
+    inner, outer = (part(after, f"feed_forward.{name}") for name in ("inner", "outer"))
     hidden = np.maximum(inner["weight"] @ read + inner["bias"], 0)
     fed = np.maximum(outer["weight"] @ hidden + outer["bias"], 0)
-    top = normed(middle + fed, under(values, "decoder.norm."))
+    top = normed(middle + fed, part(values, "decoder.norm"))
     decoder = values["decoder.decoder.weight"], values["decoder.decoder.bias"]
     logits = decoder[0] @ top + decoder[1]
 
     found = np.zeros_like(words)
-    below, absorbed = affine(top, *decoder, signs * logits, epsilon)
-    below, lost = layer_norm(middle + fed, under(values, "decoder.norm."), below)
+    below, absorbed = affine(top, *decoder, explained(logits, rivals), epsilon)
+    below, lost = layer_norm(middle + fed, part(values, "decoder.norm"), below)
     absorbed += lost
     to_middle, to_fed = shared(np.stack([middle, fed]), middle + fed, below, 0.0)
     to_hidden, lost = affine(hidden, outer["weight"], outer["bias"], to_fed, epsilon)
     absorbed += lost
     to_read, lost = affine(read, inner["weight"], inner["bias"], to_hidden, epsilon)
     absorbed += lost
-    through, lost = layer_norm(middle, under(after, "norm."), to_read)
+    through, lost = layer_norm(middle, part(after, "norm"), to_read)
     absorbed += lost
     to_state, to_mixed = shared(np.stack([states[place], mixed]), middle, to_middle + through, 0.0)
     to_context, _ = affine(context, after["output.weight"], none, to_mixed, epsilon)
     to_states = np.zeros_like(states)
     to_states[place] = to_state
     to_values = [
-        mean(head, w, part, epsilon)
-        for head, w, part in zip(heads, weights, np.split(to_context, len(weights)), strict=True)
+        mean(head, w, arriving, epsilon)
+        for head, w, arriving in zip(
+            heads, weights, np.split(to_context, len(weights)), strict=True
+        )
     ]
     for item, relevance in enumerate(np.concatenate(to_values, axis=1)):
         each, _ = affine(normal[item], values["attention.value.weight"], none, relevance, epsilon)
-        each, lost = layer_norm(states[item], under(values, "norm."), each)
+        each, lost = layer_norm(states[item], part(values, "norm"), each)
         to_states[item] += each
         parts = np.stack([projected[item], positions[item]])
         to_projected, to_position = shared(parts, states[item], to_states[item], 0.0)
         absorbed += lost + to_position.sum()
         layer = values["projection.weight"], none
         found[item], _ = affine(words[item], *layer, to_projected, epsilon)
-    return found, logits, absorbed
+    return found, absorbed, logits

@@ -1,7 +1,5 @@
 """Models in double precision with batches: texts, sentences, pairs and tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -38,6 +36,22 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
         return tagger(**options).double(), sentences(extra=padding)  # type: ignore[arg-type]
     classes = 2 if name == "bilstm" else 4
     return flat.model(name, classes=classes), flat.collate(flat.corpus()[:6], padding)
+
+
+def evaluated(name: str, padding: int = 0) -> tuple[Any, TextBatch, AttentionOutput, Tensor]:
+    """A scene, its output without gradients, and which rows have a choice of classes, (R,) bool."""
+    model, batch = scene(name, padding)
+    output = model(batch).apply(Tensor.detach)
+    return model, batch, output, (output.logits > -5000).sum(-1) > 1
+
+
+def targets(output: AttentionOutput) -> tuple[Tensor, Tensor]:
+    """Allowed classes, of which some are predicted and some are not, and the best other class."""
+    logits = output.logits.detach()
+    order = logits.argsort(-1, descending=True)
+    place = torch.arange(len(logits)) % (logits > -1e3).sum(-1)
+    target = order.gather(-1, place[:, None]).squeeze(-1)
+    return target, order.gather(-1, (place == 0).long()[:, None]).squeeze(-1)
 
 
 def one_text(batch: TextBatch, place: int) -> TextBatch:

@@ -1,9 +1,11 @@
 """Methods that use attention, by automatic differentiation, loops over items and by hand."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from attnlight.attribution import (
     Attention,
@@ -12,33 +14,23 @@ from attnlight.attribution import (
     GradientXAttention,
     Random,
 )
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import log_odds
-from tests.attribution.scenes import SCENES, rows, scene
+from tests.attribution.scenes import SCENES, evaluated, rows, scene, targets
 from tests.models import test_classifier as flat
 from tests.outside import Texts, TwoHeads, collate
 
-AFFINE = [name for name in SCENES if name not in ("pair", "transformer")]
+Oracle = Callable[[Any, TextBatch, AttentionOutput, Tensor], Tensor]
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_attention(name: str) -> None:
-    model, batch = scene(name)
-    output = model(batch)
-    found = Attention()(model, batch, output, output.logits.argmax(-1))
-    choice = (output.logits > -5000).sum(-1) > 1
-    assert torch.equal(found[choice], output.weights.detach().mean(1)[choice])
-    assert (found[~choice] == 0).all()
+def mean_weights(model: Any, batch: TextBatch, output: AttentionOutput, target: Tensor) -> Tensor:
+    return output.weights.mean(1)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_gradient_x_attention(name: str) -> None:
+def by_differences(model: Any, batch: TextBatch, output: AttentionOutput, target: Tensor) -> Tensor:
     """Central differences of the readout in each weight; the weights are free variables."""
-    model, batch = scene(name)
-    output = model(batch)
-    output = output.apply(torch.Tensor.detach)
-    target, step = output.logits.topk(2).indices[:, 1], 1e-6
-    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    expected, step = torch.zeros(output.mask.shape, dtype=torch.float64), 1e-6
     for item in range(output.mask.shape[1]):
         for head in range(output.weights.shape[1]):
             nudge = torch.zeros_like(output.weights)
@@ -46,21 +38,12 @@ def test_gradient_x_attention(name: str) -> None:
             pair = torch.stack([output.weights + nudge, output.weights - nudge], dim=2)
             high, low = log_odds(model.readout(output, pair), target).detach().unbind(1)
             expected[:, item] += output.weights[:, head, item] * (high - low) / (2 * step)
-    choice = (output.logits > -5000).sum(-1, keepdim=True) > 1
-    expected = expected.masked_fill(~output.mask | ~choice, 0.0)
-    found = GradientXAttention()(model, batch, output, target)
-    assert expected.abs().max() > 0.1
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+    return expected
 
 
-@pytest.mark.parametrize("name", AFFINE)
-def test_attention_contribution(name: str) -> None:
-    """Item by item from weights, item logits and bias; with their sum for two classes."""
-    model, batch = scene(name)
-    output = model(batch)
-    output = output.apply(torch.Tensor.detach)
+def by_item_logits(model: Any, batch: TextBatch, output: AttentionOutput, target: Tensor) -> Tensor:
+    """Item by item from weights, item logits and bias."""
     classes, heads = output.logits.shape[1], output.weights.shape[1]
-    target = torch.arange(len(output.rows)) % classes
     expected = torch.zeros(output.mask.shape, dtype=torch.float64)
     biases = output.bias.expand_as(output.logits)
     for row, logits in enumerate(output.logits):
@@ -71,48 +54,60 @@ def test_attention_contribution(name: str) -> None:
                 parts = output.item_logits[row, head, item] - biases[row] / heads
                 lead = parts[target[row]] - (q * parts[rivals]).sum()
                 expected[row, item] += output.weights[row, head, item] * lead
-    found = AttentionContribution()(model, batch, output, target)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(
-        found, GradientXAttention()(model, batch, output, target), rtol=1e-9, atol=1e-12
-    )
-    if classes == 2:
-        whole = log_odds(output.logits, target) - log_odds(biases, target)
-        torch.testing.assert_close(found.sum(-1), whole)
+    return expected
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_attention_value_norm(name: str) -> None:
+def by_norms(model: Any, batch: TextBatch, output: AttentionOutput, target: Tensor) -> Tensor:
     """The norm of what one item adds, by differences of what the readout computes first."""
-    model, batch = scene(name)
-    output = model(batch).apply(torch.Tensor.detach)
-    choice = (output.logits > -5000).sum(-1) > 1
     expected = torch.zeros(output.mask.shape, dtype=torch.float64)
-    heads = output.weights.shape[1]
     for row, (text, _) in enumerate(rows(batch, output)):
         for item in output.mask[row].nonzero().flatten().tolist():
             weights = output.weights[row, :, item]
-            if name == "pair":
-                added = weights[0] * (model.decoder.weight @ output.states[text, item])
-            elif name == "transformer":
+            if output.item_logits is not None:
+                bias = output.bias.expand_as(output.logits)[row] / len(weights)
+                added = (weights[:, None] * (output.item_logits[row, :, item] - bias)).sum(0)
+                added = added - added.mean()
+            elif "values" in output.memory:
                 values = output.memory["values"][text, :, item]
                 added = model.decoder.after.output((weights[:, None] * values).flatten())
             else:
-                bias = output.bias.expand_as(output.logits)[row] / heads
-                added = (weights[:, None] * (output.item_logits[row, :, item] - bias)).sum(0)
-                added = added - added.mean()
-            expected[row, item] = added.norm() * choice[row]
-    found = AttentionValueNorm()(model, batch, output, output.logits.argmax(-1))
-    assert expected.max() > 0.1
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+                added = weights[0] * (model.decoder.weight @ output.states[text, item])
+            expected[row, item] = added.norm()
+    return expected
 
 
-def test_refusals() -> None:
-    model, batch = scene("pair")
-    output = model(batch)
-    target = output.logits.argmax(-1)
-    with pytest.raises(InputError, match="attention_contribution needs logits that are affine"):
-        AttentionContribution()(model, batch, output, target)
+ORACLES: dict[Any, tuple[Oracle, float]] = {
+    Attention: (mean_weights, 0.0),
+    GradientXAttention: (by_differences, 1e-6),
+    AttentionContribution: (by_item_logits, 1e-10),
+    AttentionValueNorm: (by_norms, 1e-8),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("kind", ORACLES)
+def test_equals_its_definition(kind: Any, name: str) -> None:
+    model, batch, output, choice = evaluated(name)
+    target, (oracle, tolerance) = targets(output)[0], ORACLES[kind]
+    if kind is AttentionContribution and name in ("pair", "transformer"):
+        with pytest.raises(InputError, match="attention_contribution needs logits that are affine"):
+            kind()(model, batch, output, target)
+        return
+    expected = oracle(model, batch, output, target)
+    expected = expected.masked_fill(~output.mask | ~choice[:, None], 0.0)
+    assert expected.abs().max() > 0.1
+    found = kind()(model, batch, output, target)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    if kind is AttentionContribution:
+        gradient = GradientXAttention()(model, batch, output, target)
+        torch.testing.assert_close(found, gradient, rtol=1e-9, atol=1e-12)
+        if output.logits.shape[1] == 2:
+            biases = output.bias.expand_as(output.logits)
+            whole = log_odds(output.logits, target) - log_odds(biases, target)
+            torch.testing.assert_close(found.sum(-1), whole)
+
+
+def test_norms_of_an_opaque_readout_from_outside_are_refused() -> None:
     outside, texts = TwoHeads(affine=False), Texts()
     batch = collate([texts[i] for i in range(4)])
     output = outside(batch)

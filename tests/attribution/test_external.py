@@ -1,7 +1,5 @@
 """Scores from a file, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import attnlight
 from attnlight.attribution import External, build_attribution
@@ -19,7 +18,7 @@ from attnlight.callbacks import SaliencyAgreement, Texts
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.errors import InputError
 from attnlight.records import read_record
-from tests.attribution.scenes import scene
+from tests.attribution.scenes import evaluated, scene
 from tests.bases import trainer
 from tests.callbacks.hooks import test_prediction_writer as sentences
 from tests.tasks import tagged
@@ -38,10 +37,18 @@ class Split:
         return [f'w{number},\n"{text}"' for number in ids]
 
 
-def table(name: str, extra: bool = False) -> pd.DataFrame:
+def read(file: str, words: bool = True) -> Tensor:
+    """The scores that a file gives the items of a scene, (R, N)."""
+    model, batch, output, _ = evaluated("bilstm")
+    method = External(file=file)
+    if words:
+        method.split = Split(batch)
+    return method(model, batch, output, output.logits.argmax(-1))
+
+
+def table(name: str = "bilstm", extra: bool = False) -> pd.DataFrame:
     """A table of random scores of a scene's items, in no order."""
-    model, batch = scene(name)
-    output = model(batch)
+    _, batch, output, _ = evaluated(name)
     texts, lines = batch.index.tolist(), []
     for (index, position), mask in zip(output.rows.tolist(), output.mask, strict=True):
         text = texts.index(index)
@@ -69,8 +76,7 @@ def test_every_item_gets_its_score(tmp_path: Path, name: str, ending: str) -> No
     if name != "recurrent":
         frame = frame.drop(columns="position")
     method = External(file=written(frame, tmp_path / f"shap.{ending}"), label="shap")
-    model, batch = scene(name, padding=2)
-    output = model(batch)
+    model, batch, output, _ = evaluated(name, padding=2)
     method.split = Split(batch)
     found = method(model, batch, output, output.logits.argmax(-1))
     keys = ["index", "position", "item"] if name == "recurrent" else ["index", "item"]
@@ -91,15 +97,12 @@ def test_every_item_gets_its_score(tmp_path: Path, name: str, ending: str) -> No
 
 
 def test_a_missing_score_is_undefined(tmp_path: Path) -> None:
-    frame = table("bilstm")
+    frame = table()
     missing = frame.index[frame["item"] == 2][0]
     index = int(frame.loc[missing, "index"])
     frame.loc[missing, "score"] = None
-    model, batch = scene("bilstm")
-    output = model(batch)
-    method = External(file=written(frame, tmp_path / "shap.csv"))
-    method.split = Split(batch)
-    found = method(model, batch, output, output.logits.argmax(-1))
+    found = read(written(frame, tmp_path / "shap.csv"))
+    _, batch = scene("bilstm")
     assert found.isnan().sum() == 1
     assert found[(batch.index == index).nonzero().item(), 3].isnan()  # after a boundary token
 
@@ -122,72 +125,60 @@ def changed(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
         (lambda f: dropped(f, index=102), "has no scores of row 102: it is of other texts or of a"),
         (
             lambda f: dropped(f, index=102, item=29),
-            "has 29 items in row 102, but the model attends to 30: it is of other texts",
+            "29 items in row 102, but the model attends to 30",
         ),
+        (lambda f: dropped(f, index=102, item=7), "has the item 8 of row 102 where 7 is expected"),
         (
-            lambda f: dropped(f, index=102, item=7),
-            "has the item 8 of row 102 where 7 is expected; items are numbered from 0, each once.",
-        ),
-        (
-            lambda f: pd.concat([f, f[(f["index"] == 102) & (f["item"] == 4)]]),
-            "has the item 4 of row 102 where 5 is expected",
+            lambda f: changed(f, item=6),
+            "has the item 6 of row 102 where 7 is expected; items are num",
         ),
         (
             lambda f: f.rename(columns={"score": "scores"}),
-            "has no column score (did you mean 'scores'?).",
+            "no column score (did you mean 'scores'?).",
         ),
         (lambda f: f.assign(score="high"), "column score is not of numbers."),
         (lambda f: f.assign(item=f["item"] + 0.5), "column item is not of whole numbers."),
         (
             lambda f: f.rename(columns={"word": "words"}),
-            "has no column word (did you mean 'words'?): write each item as it stands in the text, so",
+            "no column word (did you mean 'words'?): wri",
         ),
         (lambda f: f[:0], "has no rows; expected one for each item."),
-        *(
-            (
-                lambda f, value=value: changed(f, score=value),
-                f"has the score {value} at item 7 of row 102; expected finite numbers, and none",
-            )
-            for value in (np.inf, -np.inf)
+        (
+            lambda f: changed(f, score=np.inf),
+            "has the score inf at item 7 of row 102; expected fin",
+        ),
+        (
+            lambda f: changed(f, score=-np.inf),
+            "has the score -inf at item 7 of row 102; expected fin",
         ),
         (
             lambda f: changed(f, word="w3"),
-            "has the word 'w3' at item 7 of row 102, but the text has 'w",
+            "has the word 'w3' at item 7 of row 102, but the text has",
         ),
     ],
 )
 def test_a_wrong_table_is_refused(tmp_path: Path, change: Any, message: str) -> None:
-    model, batch = scene("bilstm")
-    output = model(batch)
     for ending in ("csv", "parquet"):
-        file = written(change(table("bilstm")), tmp_path / f"scores.{ending}")
-        method = External(file=file)
-        method.split = Split(batch)
+        file = written(change(table()), tmp_path / f"scores.{ending}")
         with pytest.raises(InputError) as error:
-            method(model, batch, output, output.logits.argmax(-1))
+            read(file)
         assert f"external: {file}" in str(error.value)
         assert message in str(error.value)
 
 
 def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "shap.parquet").write_text("no table")
-    with pytest.raises(
-        InputError, match=r"shop.parquet is not a file \(did you mean 'shap.parquet"
-    ):
+    file = tmp_path / "shap.parquet"
+    file.write_text("no table")
+    with pytest.raises(InputError, match=r"shop.parquet is not a file \(did you mean 'shap.parqu"):
         build_attribution({"name": "external", "file": str(tmp_path / "shop.parquet")})
     with pytest.raises(InputError, match="external needs the option file"):
         build_attribution("external")
-    model, batch = scene("bilstm")
-    output = model(batch)
-    method = External(file=str(tmp_path / "shap.parquet"))
     with pytest.raises(InputError, match=r"shap.parquet cannot be compared with texts whose words"):
-        method(model, batch, output, output.logits.argmax(-1))
-    method.split = Split(batch)
+        read(str(file), words=False)
     with pytest.raises(InputError, match=r"shap.parquet is not a table: "):
-        method(model, batch, output, output.logits.argmax(-1))
-    written(table("bilstm").assign(word=None), tmp_path / "shap.parquet")
+        read(str(file))
     with pytest.raises(InputError, match=r"shap.parquet: column word is not of words"):
-        method(model, batch, output, output.logits.argmax(-1))
+        read(written(table().assign(word=None), file))
 
 
 def by_recipe(predictions: Path, file: Path) -> str:
@@ -215,11 +206,9 @@ def agreement(folder: Path) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("kind", ["words", "sentences", "tagger"])
 def test_what_predict_writes_is_what_a_test_reads(tmp_path: Path, kind: str) -> None:
-    task: Any
-    data: Any
     if kind == "tagger":
-        data = tagged.corpus(tagged.written(tmp_path / "chunks"))
-        task = tagged.task_of(data)
+        data: Any = tagged.corpus(tagged.written(tmp_path / "chunks"))
+        task: Any = tagged.task_of(data)
     else:
         data = sentences.corpus(sentences.LENGTH if kind == "sentences" else None)
         task = sentences.task_of(data)

@@ -1,8 +1,7 @@
 """Gradient methods against captum's, a row at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,97 +9,96 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.attribution import Gradient, InputGradient, IntegratedGradients
+from attnlight.attribution import Attribution, Gradient, InputGradient, IntegratedGradients
 from attnlight.batch import PAD, UNK, AttentionModel, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import log_odds
-from tests.attribution.scenes import SCENES, RowOdds, one_text, rows, scene, words
+from tests.attribution.scenes import (
+    SCENES,
+    RowOdds,
+    evaluated,
+    one_text,
+    rows,
+    scene,
+    targets,
+    words,
+)
 
 captum = pytest.importorskip("captum.attr")
+# Scores of tokens of one row, from its log odds, embeddings and text.
+Explain = Callable[[RowOdds, Tensor, TextBatch], Tensor]
 
 
-def by_captum(
-    name: str, explain: Callable[[RowOdds, Tensor, TextBatch], Tensor]
-) -> tuple[Any, TextBatch, Tensor, Tensor]:
-    """Model, batch, targets that are not all predicted, and captum's scores of tokens, summed."""
-    model, batch = scene(name, padding=1)
-    output = model(batch)
-    classes = output.logits.shape[-1]
-    target = torch.arange(len(output.rows)) % classes
-    if batch.allowed_classes is not None:
-        target = torch.where(batch.allowed_classes.gather(1, target[:, None])[:, 0], target, 1)
-    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
-    allowed = (output.logits > -5000).sum(-1)
-    for row, (text, number) in enumerate(rows(batch, output)):
-        if allowed[row] < 2:
-            continue
-        part = one_text(batch, text)
-        odds = RowOdds(model, part, int(target[row]), number)
-        with torch.backends.cudnn.flags(enabled=False):
-            scores = explain(odds, model.embed(part).detach().requires_grad_(), part)[0].detach()
-        scores = scores.masked_fill(~words(part)[0], 0.0)
-        expected[row] = scores if scores.ndim == 1 else scores.sum(-1)
-    return model, batch, target, expected
+def gradient(odds: RowOdds, embeddings: Tensor, _: TextBatch) -> Tensor:
+    values: Tensor = captum.Saliency(odds).attribute(embeddings, abs=False)
+    return values.norm(dim=-1)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_gradient(name: str) -> None:
-    def explain(odds: RowOdds, embeddings: Tensor, _: TextBatch) -> Tensor:
-        values: Tensor = captum.Saliency(odds).attribute(embeddings, abs=False)
-        return values.norm(dim=-1)
-
-    model, batch, target, expected = by_captum(name, explain)
-    found = Gradient()(model, batch, model(batch), target)
-    assert expected.max() > 0.1
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+def input_gradient(odds: RowOdds, embeddings: Tensor, _: TextBatch) -> Tensor:
+    values: Tensor = captum.InputXGradient(odds).attribute(embeddings)
+    return values.sum(-1)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_input_gradient(name: str) -> None:
-    def explain(odds: RowOdds, embeddings: Tensor, _: TextBatch) -> Tensor:
-        values: Tensor = captum.InputXGradient(odds).attribute(embeddings)
-        return values.sum(-1)
+def integrated_gradients(
+    baseline: str, steps: int, odds: RowOdds, embeddings: Tensor, part: TextBatch
+) -> Tensor:
+    start = embeddings.detach().clone()
+    for place in words(part).nonzero():
+        entry = tuple(place.tolist())
+        start[entry] = 0
+        if baseline != "zero":
+            word = odds.model.embedding.weight[{"unk": UNK, "pad": PAD}[baseline]]
+            features = getattr(odds.model, "features", None)
+            tables = [] if features is None else features.tables.values()
+            parts = [word, *(table.weight[0] for table in tables)]  # 0: no feature
+            start[entry] = torch.cat(parts).detach()
+    values: Tensor = captum.IntegratedGradients(odds).attribute(
+        embeddings, start, n_steps=steps, method="gausslegendre", internal_batch_size=1
+    )
+    return values.sum(-1)
 
-    model, batch, target, expected = by_captum(name, explain)
-    found = InputGradient()(model, batch, model(batch), target)
-    assert expected.min() < -0.01
-    assert expected.max() > 0.01
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
-
-@pytest.mark.parametrize(("baseline", "steps"), [("zero", 16), ("unk", 3), ("pad", 4)])
-@pytest.mark.parametrize("name", SCENES)
-def test_integrated_gradients(name: str, baseline: Any, steps: int) -> None:
-    def explain(odds: RowOdds, embeddings: Tensor, part: TextBatch) -> Tensor:
-        start = embeddings.detach().clone()
-        for place in words(part).nonzero():
-            entry = tuple(place.tolist())
-            start[entry] = 0
-            if baseline != "zero":
-                word = odds.model.embedding.weight[{"unk": UNK, "pad": PAD}[baseline]]
-                features = getattr(odds.model, "features", None)
-                tables = [] if features is None else features.tables.values()
-                parts = [word, *(table.weight[0] for table in tables)]  # 0: no feature
-                start[entry] = torch.cat(parts).detach()
-        method = captum.IntegratedGradients(odds)
-        values: Tensor = method.attribute(
-            embeddings, start, n_steps=steps, method="gausslegendre", internal_batch_size=1
-        )
-        return values.sum(-1)
-
-    model, batch, target, expected = by_captum(name, explain)
+def integrated(baseline: Any, steps: int) -> tuple[Attribution, Explain, float]:
+    """The method and captum's, which keeps nodes and weights in single precision."""
     method = IntegratedGradients(baseline=baseline, steps=steps, max_steps=steps)
-    found = method(model, batch, model(batch), target)
-    assert expected.abs().max() > 0.1
-    # captum keeps nodes and weights in single precision.
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    return method, partial(integrated_gradients, baseline, steps), 1e-6
+
+
+CASES: dict[str, tuple[Attribution, Explain, float]] = {
+    "gradient": (Gradient(), gradient, 1e-9),
+    "input_gradient": (InputGradient(), input_gradient, 1e-9),
+    "zero": integrated("zero", 16),
+    "unk": integrated("unk", 3),
+    "pad": integrated("pad", 4),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("case", CASES)
+def test_equals_captum(case: str, name: str) -> None:
+    """For targets that are not all predicted; of boundary tokens and rows without a choice 0."""
+    method, explain, tolerance = CASES[case]
+    model, batch, output, choice = evaluated(name, padding=1)
+    target = targets(output)[0]
+    expected = torch.zeros(output.mask.shape, dtype=torch.float64)
+    for row, (text, number) in enumerate(rows(batch, output)):
+        if choice[row]:
+            part = one_text(batch, text)
+            odds = RowOdds(model, part, int(target[row]), number)
+            with torch.backends.cudnn.flags(enabled=False):
+                scores = explain(odds, model.embed(part).detach().requires_grad_(), part)[0]
+            scores = scores.detach().masked_fill(~words(part)[0], 0.0)
+            expected[row] = scores if scores.ndim == 1 else scores.sum(-1)
+    assert expected.max() > 0.1
+    assert (expected.min() < -0.01) == method.signed
+    found = method(model, batch, output, target)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_the_sums_of_integrated_gradients(name: str) -> None:
     """Each row sums to its difference within the tolerance, halved where it is furthest off, or is flagged."""
-    model, batch = scene(name)
-    output = model(batch)
+    model, batch, output, choice = evaluated(name)
     target = output.logits.argmax(-1)
     method = IntegratedGradients(tolerance=1e-6, steps=4, max_steps=64)
     found, columns = method.explain(model, batch, output, target)
@@ -108,7 +106,6 @@ def test_the_sums_of_integrated_gradients(name: str) -> None:
     odds = [log_odds(model(batch, embeddings=x).logits, target) for x in (None, start)]
     difference = (odds[0] - odds[1]).detach()
     error = (found.sum(-1) - difference).abs() / difference.abs().clamp(min=0.1)
-    choice = (output.logits > -5000).sum(-1) > 1
     torch.testing.assert_close(columns["completeness_error"][choice], error[choice])
     assert columns["completeness_error"][~choice].isnan().all()
     flagged = columns["incomplete"] == 1

@@ -1,7 +1,5 @@
 """Hidden token attribution against Jacobians by torch, text by text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,11 +10,13 @@ from torch import Tensor
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import EOS, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional import draw_keys
 from attnlight.models import ENCODERS, PairClassifier
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
 from tests.outside import TwoHeads
+from tests.probing.oracles import Hiding
 
 Case = tuple[AttentionModel, TextBatch]
 SHORT = [[*text[:size], EOS] for text, size in zip(flat.corpus()[2:], (9, 4, 2, 7), strict=False)]
@@ -147,21 +147,12 @@ def test_batch_padding_order_and_budget_change_nothing(name: str, probes: int | 
         assert whole[row, size:].eq(0).all()
 
 
-def test_single_precision_is_within_a_millionth() -> None:
-    model, batch = case("bilstm")
-    double, _, _ = shares_of(model, batch)
-    single, _, _ = shares_of(model.float(), batch)  # type: ignore[attr-defined]
-    torch.testing.assert_close(single, double, rtol=0, atol=1e-6)
-
-
 def test_the_jackknife_by_hand() -> None:
     """Of a linear state the products are signs times columns: leave out one sign after the other."""
     model, batch = case("bilstm")
     one = batch.select(batch.mask.sum(1).argmax(keepdim=True))
     shares, errors, output = shares_of(model, one, probes=5)
     items = output.mask[0].nonzero().squeeze(-1)
-    from attnlight.functional import draw_keys
-
     size = output.states.shape[-1]
     for rank in (0, 3):
         keys = draw_keys(0, one.index, torch.tensor([rank]), 5, size)[0]
@@ -198,20 +189,12 @@ def test_a_dead_state_has_no_share_and_others_keep_theirs() -> None:
 def test_states_that_do_not_come_from_the_embeddings_are_refused(
     spoil: Callable[[Tensor], Tensor],
 ) -> None:
-    class Other:
-        def __init__(self) -> None:
-            self.model = flat.model("none")
-            self.embed, self.readout = self.model.embed, self.model.readout
+    def spoiled(_: TextBatch, output: AttentionOutput) -> AttentionOutput:
+        return replace(output, states=spoil(output.states))
 
-        def __call__(
-            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-        ) -> AttentionOutput:
-            output: AttentionOutput = self.model(batch, weights, embeddings)
-            return replace(output, states=spoil(output.states))
-
-    batch = flat.collate(flat.corpus()[:3])
+    model, batch = Hiding(flat.model("none"), spoiled), flat.collate(flat.corpus()[:3])
     with pytest.raises(InputError, match=r"`states` .* computed from the `embeddings`"):
-        hidden_token_attribution(Other(), batch, Other()(batch))
+        hidden_token_attribution(model, batch, model(batch))
 
 
 def test_a_text_without_items_has_no_shares() -> None:

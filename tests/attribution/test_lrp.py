@@ -1,7 +1,5 @@
 """Relevance against a recursion in NumPy, layer by layer, and its conservation."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -18,71 +16,62 @@ from attnlight.functional.attribution.relevance_rules import RelevanceRules
 from attnlight.models import ENCODERS
 from attnlight.models.transformer import sinusoids
 from tests.attribution.relevance_recursion import (
-    Array,
+    Rivals,
     affine,
+    decoded,
     encoder,
     explained,
     mean,
     shared,
     transformer,
-    under,
 )
+from tests.attribution.scenes import rows, targets
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
-from tests.models.oracles import encoded
+from tests.models.oracles import Array, encoded, parameters, part
 from tests.models.taggers import READOUTS, sentences, tagger
 
 EPSILONS = [0.0, 1e-2]
-Expected = tuple[Array, float]  # relevance of the tokens (N,) or (S, N), and of biases and query
-
-
-def targets(output: AttentionOutput) -> tuple[Tensor, Tensor]:
-    """Allowed classes, of which some are predicted and some are not, and the best other class."""
-    logits = output.logits.detach()
-    order = logits.argsort(-1, descending=True)
-    allowed = (logits > -1e3).sum(-1)
-    place = torch.arange(len(logits)) % allowed
-    target = order.gather(-1, place[:, None]).squeeze(-1)
-    return target, order.gather(-1, (place == 0).long()[:, None]).squeeze(-1)
-
-
-def parameters(model: nn.Module) -> dict[str, Array]:
-    return {name: value.detach().double().numpy() for name, value in model.named_parameters()}
+# Relevance of the tokens, (N,), (S, N) or (N, E), that of biases and query, and the logits.
+Expected = tuple[Array, float, Array]
 
 
 def check(
-    model: Any, batch: TextBatch, epsilon: float, recursion: Callable[[int, int, int], Expected]
+    model: Any,
+    batch: TextBatch,
+    epsilon: float,
+    recursion: Callable[[AttentionOutput, int, Rivals], Expected],
 ) -> None:
-    """The items' relevance, what is absorbed and what leaks, each against the recursion."""
-    output = model(batch)
+    """The items' relevance, what is absorbed and what leaks, each against the recursion of a row."""
+    output = model(batch).apply(Tensor.detach)
     target, runner_up = targets(output)
     scores, columns = LRP(epsilon=epsilon).explain(model, batch, output, target)
-    logits = output.logits.detach()
-    difference = (logits.gather(-1, target[:, None]) - logits.gather(-1, runner_up[:, None]))[:, 0]
+    pair = (output.logits.gather(-1, each[:, None]) for each in (target, runner_up))
+    difference = torch.sub(*pair)[:, 0]
     assert difference.abs().max() > 0.1
     assert scores.abs().max() > 0.01
-    for row in range(len(batch)):
-        if (logits[row] > -1e3).sum() < 2:  # no choice of classes
+    for row, (text, _) in enumerate(rows(batch, output)):
+        known = output.logits[row] > -1e3
+        if known.sum() < 2:  # no choice of classes
             assert (scores[row] == 0).all()
             assert columns["leak"][row].isnan()
             continue
-        tokens, absorbed = recursion(row, int(target[row]), int(runner_up[row]))
-        ids = batch.tokens[row].numpy()
-        ids = ids[tuple(slice(size) for size in tokens.shape)]
+        tokens, absorbed, logits = recursion(output, row, (int(target[row]), int(runner_up[row])))
+        known = known[-len(logits) :].numpy()
+        np.testing.assert_allclose(logits[known], output.logits[row, -len(logits) :].numpy()[known])
+        ids = batch.tokens[text].numpy()
+        ids = ids[tuple(slice(size) for size in tokens.shape[: ids.ndim])]
         boundary = (ids == BOS) | (ids == EOS)
-        items = np.where(boundary, 0.0, tokens)
-        items = items if items.ndim == 1 else items.sum(-1)
         absorbed += float(tokens[boundary].sum())
+        tokens[boundary] = 0.0
+        items = tokens if tokens.ndim == 1 else tokens.sum(-1)
         np.testing.assert_allclose(scores[row, : len(items)], items, rtol=1e-9, atol=1e-10)
         assert (scores[row, len(items) :] == 0).all()
         leak = difference[row] - items.sum() - absorbed
         np.testing.assert_allclose(columns["absorbed"][row], absorbed, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(columns["leak"][row], leak, rtol=0, atol=1e-10)
-        if epsilon == 0:
-            assert abs(leak) < 1e-10
-        else:
-            assert abs(leak) > 1e-10
+        assert (abs(leak) < 1e-10) == (epsilon == 0)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -93,23 +82,17 @@ def check(
 )
 def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: float) -> None:
     model, texts = flat.model(kind, attention, classes=classes), flat.corpus()[:6]
-    batch, values = flat.collate(texts, padding=2), parameters(model)
-    output = model(batch)
+    values = parameters(model)
 
-    def recursion(row: int, target: int, runner_up: int) -> Expected:
+    def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
         words = values["embedding.weight"][texts[row]]
-        weights = output.weights[row, 0, : len(words)].detach().numpy()
-        part = under(values, "encoder.")
-        states = encoded(kind, part, words)
-        layer = values["decoder.weight"], values["decoder.bias"]
-        logits = layer[0] @ (weights @ states) + layer[1]
-        np.testing.assert_allclose(logits, output.logits[row, -len(logits) :].detach())
-        relevance = explained(logits, target, runner_up)
-        below, absorbed = affine(weights @ states, *layer, relevance, epsilon)
-        below, lost = encoder(kind, part, words, mean(states, weights, below, epsilon), epsilon)
-        return below.sum(-1), absorbed + lost
+        weights = output.weights[row, 0, : len(words)].numpy()
+        states = encoded(kind, part(values, "encoder"), words)
+        below, absorbed, logits = decoded(values, states, weights, rivals, epsilon)
+        below, lost = encoder(kind, part(values, "encoder"), words, below, epsilon)
+        return below.sum(-1), absorbed + lost, logits
 
-    check(model, batch, epsilon, recursion)
+    check(model, flat.collate(texts, padding=2), epsilon, recursion)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -117,25 +100,18 @@ def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: floa
 @pytest.mark.parametrize("kind", ["bigru", "bilstm", "cnn", "average"])
 def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> None:
     model, texts = hierarchical.model(kind, classes=classes), hierarchical.corpus()[:5]
-    batch, values = hierarchical.collate(texts, sentences=1, words=2), parameters(model)
-    output = model(batch)
-    assert output.layers is not None
-    parts = [under(values, f"{level}_encoder.") for level in ("word", "sentence")]
+    values = parameters(model)
+    parts = [part(values, f"{level}_encoder") for level in ("word", "sentence")]
 
-    def recursion(row: int, target: int, runner_up: int) -> Expected:
+    def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
         words = [values["embedding.weight"][sentence] for sentence in texts[row]]
-        alphas = output.layers[0][row].detach().numpy()  # type: ignore[index]
+        alphas = output.layers[0][row].numpy()  # type: ignore[index]
         alphas = [alpha[: len(w)] for alpha, w in zip(alphas, words, strict=False)]
         states = [encoded(kind, parts[0], w) for w in words]
         vectors = np.stack([a @ s for a, s in zip(alphas, states, strict=True)])
-        weights = output.weights[row, 0, : len(words)].detach().numpy()
+        weights = output.weights[row, 0, : len(words)].numpy()
         above = encoded(kind, parts[1], vectors)
-        layer = values["decoder.weight"], values["decoder.bias"]
-        logits = layer[0] @ (weights @ above) + layer[1]
-        np.testing.assert_allclose(logits, output.logits[row, -len(logits) :].detach())
-        relevance = explained(logits, target, runner_up)
-        below, absorbed = affine(weights @ above, *layer, relevance, epsilon)
-        below = mean(above, weights, below, epsilon)
+        below, absorbed, logits = decoded(values, above, weights, rivals, epsilon)
         below, lost = encoder(kind, parts[1], vectors, below, epsilon)
         absorbed += lost
         found = np.zeros((len(words), max(map(len, words))))
@@ -143,9 +119,9 @@ def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> No
             each = mean(states[place], alphas[place], below[place], epsilon)
             each, lost = encoder(kind, parts[0], word, each, epsilon)
             found[place, : len(word)], absorbed = each.sum(-1), absorbed + lost
-        return found, absorbed
+        return found, absorbed, logits
 
-    check(model, batch, epsilon, recursion)
+    check(model, hierarchical.collate(texts, sentences=1, words=2), epsilon, recursion)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -154,65 +130,52 @@ def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> No
 @pytest.mark.parametrize(("kind", "attention"), [("bilstm", "additive"), ("cnn", "dot")])
 def test_pairs(kind: str, attention: str, decoder: str, classes: int, epsilon: float) -> None:
     model = pairs.model(kind, attention, decoder, classes=classes)
-    corpus = pairs.corpus(classes=classes)
-    batch, values = pairs.collate(corpus, (2, 1), classes), parameters(model)
-    output = model(batch)
+    corpus, values = pairs.corpus(classes=classes), parameters(model)
 
-    def recursion(row: int, target: int, runner_up: int) -> Expected:
+    def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
         words = values["embedding.weight"][corpus[row][0]]
-        weights = output.weights[row, 0, : len(words)].detach().numpy()
-        query = output.memory["query"][row].detach().numpy()
-        part = under(values, "encoder.")
-        states = encoded(kind, part, words)
+        weights = output.weights[row, 0, : len(words)].numpy()
+        query = output.memory["query"][row].numpy()
+        states = encoded(kind, part(values, "encoder"), words)
         context = weights @ states
         layer = values["decoder.weight"], values["decoder.bias"]
         read = layer[0] @ context + layer[1]
         asked = values["query_decoder.weight"] @ query + values.get("query_decoder.bias", 0)
-        terms, absorbed = np.stack([read, asked]), 0.0
+        absorbed = 0.0
         if decoder == "tanh":
             last = values["output.weight"], values["output.bias"]
             activations = np.tanh(read + asked)
             logits = last[0] @ activations + last[1]
-            relevance = explained(logits, target, runner_up)
+            relevance = explained(logits, rivals)
             arriving, absorbed = affine(activations, *last, relevance, epsilon)
         else:
             logits = read + asked
-            arriving = explained(logits, target, runner_up)
-        found = output.logits[row, -len(logits) :].detach().numpy()
-        np.testing.assert_allclose(logits[found > -1e3], found[found > -1e3])
+            arriving = explained(logits, rivals)
         # The passage's part and the query's: a sum of two, without a stabiliser.
-        relevance, of_query = shared(terms, read + asked, arriving, 0.0)
+        relevance, of_query = shared(np.stack([read, asked]), read + asked, arriving, 0.0)
         below, lost = affine(context, *layer, relevance, epsilon)
         absorbed += of_query.sum() + lost
-        below, lost = encoder(kind, part, words, mean(states, weights, below, epsilon), epsilon)
-        return below.sum(-1), absorbed + lost
+        below = mean(states, weights, below, epsilon)
+        below, lost = encoder(kind, part(values, "encoder"), words, below, epsilon)
+        return below.sum(-1), absorbed + lost, logits
 
-    check(model, batch, epsilon, recursion)
+    check(model, pairs.collate(corpus, (2, 1), classes), epsilon, recursion)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_a_transformer(epsilon: float) -> None:
     model, batch = tagger("study").double(), sentences((5, 1, 3))
-    values, output = parameters(model), model(batch)
-    target, runner_up = targets(output)
-    scores, columns = LRP(epsilon=epsilon).explain(model, batch, output, target)
-    for row, (index, place) in enumerate(output.rows.tolist()):
+    values = parameters(model)
+
+    def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
+        index, place = output.rows[row].tolist()
         text = index - 10
         words = model.embed(batch)[text, batch.mask[text]].detach().numpy()
         positions = sinusoids(len(words), torch.zeros(1, 8).double()).numpy()
-        weights = output.weights[row, :, : len(words)].detach().numpy()
-        signs = np.zeros(4)
-        signs[target[row]], signs[runner_up[row]] = 1.0, -1.0
-        found, logits, absorbed = transformer(
-            values, words, positions, weights, place, signs, epsilon
-        )
-        np.testing.assert_allclose(output.logits[row].detach(), logits)
-        items = found.sum(-1)
-        np.testing.assert_allclose(scores[row, : len(items)], items, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(columns["absorbed"][row], absorbed, rtol=1e-8, atol=1e-9)
-        leak = (signs * logits).sum() - items.sum() - absorbed
-        np.testing.assert_allclose(columns["leak"][row], leak, rtol=0, atol=1e-9)
-        assert (abs(leak) < 1e-10) == (epsilon == 0)
+        weights = output.weights[row, :, : len(words)].numpy()
+        return transformer(values, words, positions, weights, place, rivals, epsilon)
+
+    check(model, batch, epsilon, recursion)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -1,7 +1,5 @@
 """Occlusion against one changed text at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +10,7 @@ from torch import Tensor
 from attnlight.attribution import Occlusion
 from attnlight.batch import PAD, UNK, TextBatch
 from attnlight.probing.leave_one_out import left_out_logits
-from tests.attribution.scenes import SCENES, one_text, rows, scene, words
+from tests.attribution.scenes import SCENES, evaluated, one_text, rows, targets, words
 from tests.data.test_word_sampler import word_sampler
 
 
@@ -25,16 +23,14 @@ def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor
 @pytest.mark.parametrize("kind", ["zero", "pad", "unk", "resample"])
 @pytest.mark.parametrize("name", SCENES)
 def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
-    model, batch = scene(name)
-    output = model(batch)
-    target = (output.logits.argmax(-1) + 1) % output.logits.shape[1]
-    if batch.allowed_classes is not None:
-        target = output.logits.topk(2).indices[:, 1]
+    model, batch, output, choice = evaluated(name)
+    target = targets(output)[0]
     expected = torch.zeros(output.mask.shape, dtype=torch.float64)
-    choice = (output.logits > -5000).sum(-1) > 1
     tokens_of: dict[str, Any] = {"zero": [None], "pad": [PAD], "unk": [UNK]}
     sampler = word_sampler()
     for row, (text, number) in enumerate(rows(batch, output)):
+        if not choice[row]:
+            continue
         part = one_text(batch, text)
         embeddings = model.embed(part).detach()
         before = odds(model, part, int(target[row]), number, embeddings)
@@ -51,7 +47,7 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
                     extras = {name: x.masked_fill(item_words, 0) for name, x in part.extras.items()}
                     changed = model.embed(replace(part, tokens=tokens, extras=extras)).detach()
                 after.append(odds(model, part, int(target[row]), number, changed))
-            expected[row, item] = (before - sum(after) / len(after)) * int(choice[row])
+            expected[row, item] = before - sum(after) / len(after)
     for budget in (None, 1, 50):
         method = Occlusion(replacement=kind, budget=budget, resamples=3, seed=5)
         method.word_sampler = sampler if kind == "resample" else None
@@ -62,20 +58,13 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_deletion_is_that_of_leave_one_out(name: str) -> None:
-    model, batch = scene(name)
-    output = model(batch)
-    target = output.logits.argmax(-1)
-    left = left_out_logits(model, batch, output)
-    p, q = (
-        x.detach()
-        .softmax(-1)
-        .gather(-1, target.view(-1, *[1] * (x.ndim - 1)).expand(*x.shape[:-1], 1))
-        for x in (output.logits, left)
-    )
-    expected = (p.logit().unsqueeze(1) - q.logit()).squeeze(-1)  # of a sigmoid, unlike the code
-    choice = (output.logits > -5000).sum(-1, keepdim=True) > 1
-    expected = expected.masked_fill(~output.mask | ~choice, 0.0)
+    model, batch, output, choice = evaluated(name)
+    target, each = output.logits.argmax(-1), torch.arange(len(output.logits))
+    left = left_out_logits(model, batch, output).detach()
+    p, q = output.logits.softmax(-1)[each, target], left.softmax(-1)[each, :, target]
+    expected = p.logit()[:, None] - q.logit()  # of a sigmoid, unlike the code
+    expected = expected.masked_fill(~output.mask | ~choice[:, None], 0.0)
     found = Occlusion(replacement="delete")(model, batch, output, target)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8, equal_nan=True)
-    alone = choice & output.mask & (output.mask.sum(-1, keepdim=True) == 1)
+    alone = choice[:, None] & output.mask & (output.mask.sum(-1, keepdim=True) == 1)
     assert found[alone].isnan().all()

@@ -1,7 +1,5 @@
 """Rollout and value norms over layers against loops over texts with products of matrices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -23,20 +21,11 @@ def matrices_by_hand(model: Any, alone: TextBatch, maps: list[Tensor] | None) ->
     matrices = []
     for layer in sorted(found):
         weights, values = found[layer].weights[0].double(), found[layer].values[0].double()
-        heads, n = weights.shape[:2]
-        matrix = torch.zeros(n, n, dtype=torch.float64)
-        for query in range(n):
-            for item in range(n):
-                if maps is None:
-                    matrix[query, item] = (
-                        sum(float(weights[h, query, item]) for h in range(heads)) / heads
-                    )
-                else:
-                    added = torch.cat(
-                        [weights[h, query, item] * values[h, item] for h in range(heads)]
-                    )
-                    matrix[query, item] = (maps[layer].double() @ added).norm()
-        matrices.append(matrix)
+        if maps is None:
+            matrices.append(weights.mean(0))
+        else:  # of each query and item: the heads' weighted values one after the other
+            added = (weights.unsqueeze(-1) * values.unsqueeze(1)).movedim(0, 2).flatten(2)
+            matrices.append((added @ maps[layer].double().T).norm(dim=-1))
     return matrices
 
 

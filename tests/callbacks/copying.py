@@ -3,8 +3,6 @@
 `python -m tests.callbacks.copying` trains it and writes its checkpoint, in seconds.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -52,7 +50,6 @@ def train(steps: int = 700) -> SelfAttentionTagger:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for step in range(steps):
         batch = texts(64, seed=step)
-        assert batch.labels is not None
         loss = torch.nn.functional.cross_entropy(model(batch).logits, batch.labels[batch.mask])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlight import callbacks
+from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import (
     BaseDivergence,
@@ -40,6 +41,7 @@ METHODS: list[Any] = [
     {"name": "occlusion", "replacement": "delete", "label": "deletion"},
     "random",
 ]
+LABELS = ["attention", "gradient", "input_gradient", "deletion", "random"]
 # Options by which a test is cheap and records all that it can, or that have no default.
 OPTIONS: dict[str, dict[str, Any]] = {
     "AdversarialAttention": {"epsilon": 0.05, "frontier": True, "evaluations": 300},
@@ -75,6 +77,16 @@ def every(*needs: str) -> dict[str, type[InterpretabilityTest]]:
 def built(*needs: str, **options: Any) -> list[InterpretabilityTest]:
     """An instance of each of these tests, with further options."""
     return [kind(**OPTIONS.get(name, {}) | options) for name, kind in every(*needs).items()]
+
+
+def explained(model: Any, batch: TextBatch, target: Tensor) -> dict[str, Tensor]:
+    """Scores (R, N) of `METHODS`, by label."""
+    with torch.no_grad():
+        output = model(batch)
+    return {
+        label: build_attribution(method)(model, batch, output, target)
+        for label, method in zip(LABELS, METHODS, strict=True)
+    }
 
 
 class FakeBase:
@@ -120,7 +132,6 @@ def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -
         output = model(batch)
         test._outputs = FakeBase(output.weights.shape[1], output.logits.shape[1])  # type: ignore[assignment]
     elif isinstance(test, Sanity):
-        assert isinstance(model, nn.Module)
         test._models = {"1": randomised(model, 1), "random": randomised(model, 2)}
         test.metadata |= {"parts": ["all"]}
     elif isinstance(test, Texts):

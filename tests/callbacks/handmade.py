@@ -64,7 +64,6 @@ class Hidden(nn.Module):
 
     def __init__(self, output: AttentionOutput) -> None:
         super().__init__()
-        assert output.item_logits is not None
         self.items, self.bias = output.item_logits, output.bias
         self.output = replace(output, item_logits=None)
 
@@ -83,11 +82,18 @@ class Hidden(nn.Module):
         return (weights @ (items - share)).sum(1) + bias
 
 
+@torch.no_grad()
+def columns_of(
+    test: InterpretabilityTest, output: AttentionOutput, batch: TextBatch | None = None
+) -> dict[str, Tensor]:
+    """What a test measures of an output, of a batch if its marks count."""
+    return dict(test.measure(batch or batch_of(output), output, Hidden(output)))  # type: ignore[arg-type]
+
+
 class Row(Sentence):
     """A row of an output as a sentence of its items with one token, read by plain sums."""
 
     def __init__(self, output: AttentionOutput, row: int) -> None:
-        assert output.item_logits is not None
         items = output.mask[row].nonzero().squeeze(-1)
         self.values = output.item_logits[row, :, items]  # (H, N, C)
         self.bias = output.bias.expand(len(output.rows), -1)[row]
@@ -115,7 +121,7 @@ def require_loops(
     test: InterpretabilityTest, output: AttentionOutput, atol: float = 1e-9
 ) -> dict[str, Tensor]:
     """The columns of an output of several items, which equal those of loops over its rows."""
-    columns = dict(test.measure(batch_of(output), output, Hidden(output)))  # type: ignore[arg-type]
+    columns = columns_of(test, output)
     rows = [row for row in range(len(output.rows)) if output.mask[row].any()]
     found = [loop_of(test, drawn=True)(Row(output, row), 0) for row in rows]
     left = {name for name in columns if not name.endswith("_by_head")} - found[0].keys()

@@ -5,22 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from attnlight.batch import AttentionOutput
 from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.data.selection import choose
-from attnlight.functional import (
-    max_js,
-    search_adversary,
-    worst_case_attention,
-    worst_case_js,
-)
+from attnlight.functional import max_js, search_adversary, worst_case_attention, worst_case_js
 from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.records import read_metadata, read_record
 from attnlight.statistics.frontier import EPSILONS
-from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output
-from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.handmade import Hidden, batch_of, columns_of, output_of, random_output
+from tests.callbacks.test_base import recorded, run_test, trainer
 from tests.outside import OutsideTask, Texts, loader
 
 MEASURES = ("worst_js", "worst_share", "worst_tvd", "upper_js")
@@ -28,17 +21,11 @@ SEARCHED = ("search_js", "search_tvd", "search_gap")
 FEW_STEPS = GradientSearch(steps=40, learning_rate=0.1)
 
 
-def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
-    test = AdversarialAttention(**options)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return dict(test.measure(batch_of(output), output, Hidden(output)))
-
-
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (3, 3)])
 def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
     output = random_output(heads, classes, rows=20)
-    assert output.item_logits is not None
-    found = columns_of(output, search=FEW_STEPS, seed=3, frontier=True)
+    test = AdversarialAttention(search=FEW_STEPS, seed=3, frontier=True)
+    found = columns_of(test, output)
     arguments = (output.weights, output.item_logits, output.mask, 0.01)
     searched = search_adversary(*arguments, output.rows, seed=3, steps=40, learning_rate=0.1)
     adversary, js, upper = worst_case_attention(*arguments, searched[0])
@@ -58,10 +45,8 @@ def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
     assert (found["search_tvd"] <= 0.01 + 1e-9).all()
     assert found.keys() >= {*MEASURES, *SEARCHED}
     by_head = {name for name in found if name.endswith("_by_head")}
-    if heads == 1:
-        assert not by_head
-    else:
-        assert by_head == {f"{name}_by_head" for name in (*MEASURES, *SEARCHED)}
+    assert by_head == {f"{name}_by_head" for name in (*MEASURES, *SEARCHED) if heads > 1}
+    if heads > 1:
         torch.testing.assert_close(found["worst_js_by_head"], js)
     if (heads, classes) == (1, 2):
         grid = torch.tensor(EPSILONS, dtype=torch.float64)
@@ -76,7 +61,7 @@ def test_one_item_has_no_share_and_none_is_undefined() -> None:
     weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
     items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
     output = output_of(weights, items, torch.zeros(2), mask)
-    found = columns_of(output, frontier=True, search=FEW_STEPS)
+    found = columns_of(AdversarialAttention(frontier=True, search=FEW_STEPS), output)
     for name, column in found.items():
         undefined = [name == "worst_share", True, False]
         assert column.reshape(3, -1).isnan().any(-1).tolist() == undefined, name
@@ -98,7 +83,7 @@ def test_the_budget_of_evaluations_is_said_once(
         for _ in range(2):
             test.measure(batch_of(output), model.output, model)  # type: ignore[arg-type]
         (line,) = capsys.readouterr().err.splitlines()
-        AdversarialAttention().measure(batch_of(output), output, Hidden(output))  # type: ignore[arg-type]
+        columns_of(AdversarialAttention(), output)
     assert "the largest JS is at least worst_js" in line
     assert f"evaluates the readout at most {most:,} times for each head of a row" in line
     assert not capsys.readouterr().err, "an affine one has no budget"
@@ -113,19 +98,17 @@ def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path) -> None:
     rows = read_record(path).columns
     searched = rows["index"][~np.isnan(rows["search_js"])]
     assert searched.tolist() == choose(np.arange(23), 6, 4).tolist()
-    assert np.array_equal(np.isnan(rows["search_tvd"]), np.isnan(rows["search_js"]))
-    assert np.array_equal(np.isnan(rows["search_gap"]), np.isnan(rows["search_js"]))
+    for name in ("search_tvd", "search_gap"):
+        assert np.array_equal(np.isnan(rows[name]), np.isnan(rows["search_js"]))
     about = read_metadata(path)
     assert about["measures"] == [*MEASURES, *SEARCHED]
     assert about["epsilon"] == 0.2
-    assert about["search"]["steps"] == 15
-    assert about["search"]["instances"] == 6
+    assert (about["search"]["steps"], about["search"]["instances"]) == (15, 6)
     assert "test/adversarial_attention/search_js_low" in started.callback_metrics
     assert all(parameter.grad is None for parameter in task.parameters())
     search = GradientSearch(instances=6, steps=2)
     test = AdversarialAttention(max_instances=10, search=search, seed=4)
-    run_test(tmp_path / "fewer", test, task=task)
-    fewer = read_record(tmp_path / "fewer" / path.relative_to(tmp_path)).columns
+    fewer = recorded(tmp_path / "fewer", test, task=task).columns
     assert len(fewer["index"]) == 10
     assert fewer["index"][~np.isnan(fewer["search_js"])].tolist() == searched.tolist()
 
@@ -150,18 +133,15 @@ def test_programs_on_validation_epochs_are_for_some_texts(tmp_path: Path) -> Non
         assert not np.isnan(rows["max_attention"]).any()
         assert about["texts"] == count
         assert about["candidates"] == ["lightest item", "linear programs", "one and two items"]
-    run_test(tmp_path / "without", AdversarialAttention(program_instances=0), task=task)
-    path = tmp_path / "without/records/test/adversarial_attention.parquet"
-    without, with_ = read_record(path).columns, rows
-    assert (with_["worst_js"] >= without["worst_js"] - 1e-7).all()
-    assert (with_["worst_js"] > without["worst_js"] + 1e-3).any()
-    assert "linear programs" not in read_metadata(path)["several_classes"]["candidates"]
+    without = recorded(tmp_path / "without", AdversarialAttention(program_instances=0), task=task)
+    gained = rows["worst_js"] - without.columns["worst_js"]
+    assert (gained >= -1e-7).all()
+    assert (gained > 1e-3).any()
+    assert "linear programs" not in without.metadata["several_classes"]["candidates"]
 
 
 def test_true_is_the_search_of_the_released_code() -> None:
-    assert AdversarialAttention(search=True).search == GradientSearch()
-    assert (
-        AdversarialAttention(search=True).hparams
-        == AdversarialAttention(search=GradientSearch()).hparams
-    )
+    one, other = (AdversarialAttention(search=search) for search in (True, GradientSearch()))
+    assert one.search == GradientSearch()
+    assert one.hparams == other.hparams
     assert AdversarialAttention().search is None

@@ -17,7 +17,7 @@ from attnlight.callbacks import (
     InterpretabilityTest,
 )
 from attnlight.models import FlatClassifier
-from tests.callbacks.every import built
+from tests.callbacks.every import FakeBase, built
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 from tests.callbacks.test_every import measured, named, require_equal
 from tests.functional.test_allowed_classes import (
@@ -71,7 +71,6 @@ class Answers(nn.Module):
     ) -> AttentionOutput:
         output = self.network(batch, weights, embeddings)
         allowed = batch.allowed_classes
-        assert allowed is not None
         bias = output.bias.expand(len(allowed), -1)
         items = self.answers(output.item_logits, allowed) if self.affine else None
         logits, bias = self.answers(output.logits, allowed), self.answers(bias, allowed)
@@ -86,18 +85,18 @@ class Answers(nn.Module):
         return self.answers(logits, output.memory["allowed_classes"])
 
 
-class Base:
-    """Outputs of a base, drawn by row."""
+class Base(FakeBase):
+    """Outputs of a base of which each row allows the classes of its set, or the same `classes`."""
 
     def __init__(self, classes: list[int] | None = None) -> None:
-        self.classes = classes
+        super().__init__(1, CLASSES)
+        self.kept = classes
 
     def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        output = random_output(1, CLASSES, len(rows), mask.shape[1])
-        logits = restricted(output).logits if self.classes is None else output.logits
-        logits = logits if self.classes is None else chosen(logits, self.classes)
-        weights = output.weights.masked_fill(~mask.unsqueeze(1), 0.0) + mask.unsqueeze(1) * 1e-3
-        return weights / weights.sum(-1, keepdim=True), logits
+        weights, logits = super().read(rows, mask)
+        if self.kept is not None:
+            return weights, chosen(logits, self.kept)
+        return weights, logits.masked_fill(~allowed_of(len(rows)), NOT_ALLOWED)
 
 
 def texts() -> TextBatch:

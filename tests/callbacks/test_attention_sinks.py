@@ -33,7 +33,6 @@ def ranked(scores: list[float]) -> list[int]:
 @torch.no_grad()
 def without(output: AttentionOutput, row: int, items: list[int], gone: set[int]) -> float:
     """Change of a row's prediction without some items, by the identity of an affine readout."""
-    assert output.item_logits is not None
     weights, terms = output.weights[row], output.item_logits[row]
     bias = output.bias if output.bias.ndim == 1 else output.bias[row]
     left = [i for i in items if i not in gone]

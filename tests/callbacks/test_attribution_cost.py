@@ -12,15 +12,12 @@ from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import AttributionCost
 from attnlight.callbacks.hooks.display import interval_scalars
-from attnlight.records import read_record
 from attnlight.report.run import StoredRecord
 from attnlight.report.summary import summarise
 from attnlight.statistics.bootstrap import bootstrap_means
-from tests.callbacks.test_base import run_test
+from tests.callbacks.test_base import recorded
 from tests.outside import OutsideTask, Texts
 from tests.report.fake import write_record
-
-RECORD = Path("records/test/attribution_cost.parquet")
 
 
 class Passes(Attribution):
@@ -53,8 +50,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> OutsideTask:
 
 def test_cost_is_the_number_of_forward_passes(tmp_path: Path, task: OutsideTask) -> None:
     methods: list[Any] = ["attention", "passes", {"name": "passes", "label": "again"}, "gradient"]
-    run_test(tmp_path, AttributionCost(methods), task=task, texts=Texts(23))
-    record = read_record(tmp_path / RECORD)
+    record = recorded(tmp_path, AttributionCost(methods), task=task, texts=Texts(23))
     found = record.columns
     assert found["index"].tolist() == list(range(23))
     assert found["batch"].tolist() == [4 * (row // 4) for row in range(23)]  # batches of 4, 3 left
@@ -87,9 +83,9 @@ def test_the_median_of_the_repetitions_counts_and_the_warm_up_does_not(
         return now
 
     monkeypatch.setattr("attnlight.callbacks.attribution_cost.perf_counter", clock)
-    run_test(tmp_path, AttributionCost(["attention"], repeats=2), task=task, texts=Texts(4))
+    test = AttributionCost(["attention"], repeats=2)
+    found = recorded(tmp_path, test, task=task, texts=Texts(4)).columns
     # Round 1: forward 90, method 4. Round 2, turned around: method 3, forward 6. Round 3: 1 and 8.
-    found = read_record(tmp_path / RECORD).columns
     assert found["cost_attention"].tolist() == [(3 / 6 + 8 / 1) / 2] * 4
     assert found["forward_seconds"].tolist() == [3.5] * 4
     assert len(seconds) == 6
@@ -100,11 +96,10 @@ def test_intervals_resample_batches(tmp_path: Path, task: OutsideTask) -> None:
     test = AttributionCost(["passes"])
     texts = Texts(24, index=np.random.default_rng(0).permutation(24).tolist())
     texts.tokens.sort(key=len)
-    run_test(tmp_path, test, task=task, texts=texts, limit_test_batches=5)
-    path = tmp_path / RECORD
-    rows = read_record(path).columns
+    rows = recorded(tmp_path, test, task=task, texts=texts, limit_test_batches=5).columns
     rows["cost_passes"] = rows["cost_passes"] + rows["batch"]  # batches that differ
     assert (np.diff(rows["batch"]) < 0).any()
+    path = tmp_path / "records/test/attribution_cost.parquet"
     path.unlink()
     write_record(path, rows, measures=list(test.measures), clusters="batch", classes=["a", "b"])
     order = rows["batch"].argsort(kind="stable")

@@ -17,39 +17,32 @@ from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Pred
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
-from attnlight.records import RecordError, read_record
+from attnlight.records import Record, read_record
+from tests.bases import trainer
 from tests.callbacks.every import built
 from tests.outside import OutsideTask, Texts, collate, loader
 
 
-def trainer(folder: Path, *tests: InterpretabilityTest, **options: Any) -> pl.Trainer:
-    return pl.Trainer(
-        default_root_dir=folder,
-        callbacks=list(tests),
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        accelerator="cpu",
-        inference_mode=False,
-        **options,
-    )
-
-
 def run_test(folder: Path, *tests: InterpretabilityTest, **options: Any) -> pl.Trainer:
-    texts = options.pop("texts", Texts())
-    task = options.pop("task", None) or OutsideTask()
+    """Run tests of a task, by default from outside, on texts or the `data` of a corpus."""
+    task, texts = options.pop("task", None) or OutsideTask(), options.pop("texts", Texts())
+    data = options.pop("data", None) or loader(texts)
     started = trainer(folder, *tests, **options)
-    started.test(task, loader(texts), verbose=False)
+    started.test(task, data, verbose=False)
     return started
+
+
+def recorded(folder: Path, test: InterpretabilityTest, **options: Any) -> Record:
+    """The record of a test that is run."""
+    run_test(folder, test, **options)
+    return read_record(folder / f"records/test/{test.name}.parquet")
 
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_predictions_of_a_model_from_outside(tmp_path: Path, affine: bool) -> None:
     torch.manual_seed(0)
     task, texts = OutsideTask(affine), Texts()
-    run_test(tmp_path, Predictions(), task=task, texts=texts)
-    predictions = read_record(tmp_path / "records/test/predictions.parquet").columns
+    predictions = recorded(tmp_path, Predictions(), task=task, texts=texts).columns
     assert predictions["index"].tolist() == list(range(len(texts)))
     for item, (index, tokens) in enumerate([texts[i] for i in range(len(texts))]):
         with torch.no_grad():
@@ -97,8 +90,7 @@ def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None
 
 
 def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:
-    run_test(tmp_path, Predictions(max_instances=7, seed=5))
-    record = read_record(tmp_path / "records/test/predictions.parquet")
+    record = recorded(tmp_path, Predictions(max_instances=7, seed=5))
     chosen = choose(np.arange(23), 7, 5)
     assert record.columns["index"].tolist() == chosen.tolist()
     assert chosen.tolist() != list(range(7))
@@ -106,18 +98,10 @@ def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> N
 
 
 def test_limits_mark_the_record_partial(tmp_path: Path) -> None:
-    run_test(tmp_path, Predictions(), limit_test_batches=2)
-    record = read_record(tmp_path / "records/test/predictions.parquet")
+    record = recorded(tmp_path, Predictions(), limit_test_batches=2)
     assert record.columns["index"].tolist() == list(range(8))
     assert record.metadata["partial"] is True
-    run_test(tmp_path, Predictions())
-    assert read_record(tmp_path / "records/test/predictions.parquet").metadata["partial"] is False
-
-
-def test_repeated_instance_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"instance 4 .* evaluated twice"):
-        run_test(tmp_path, Predictions(), texts=Texts(6, [0, 1, 2, 4, 4, 5]))
-    assert not list(tmp_path.rglob("predictions.parquet"))
+    assert recorded(tmp_path, Predictions()).metadata["partial"] is False
 
 
 class Padded(Texts):
@@ -138,9 +122,8 @@ def test_repeats_of_a_padded_sampler_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_validation_epochs_of_fit(tmp_path: Path) -> None:
-    started = trainer(
-        tmp_path, AttentionPermutation(draws=5, every_n_epochs=2), Predictions(), max_epochs=4
-    )
+    tests = AttentionPermutation(draws=5, every_n_epochs=2), Predictions()
+    started = trainer(tmp_path, *tests, max_epochs=4, num_sanity_val_steps=2)
     started.fit(OutsideTask(), loader(Texts()), loader(Texts()))
     names = sorted(path.name for path in (tmp_path / "records/val").iterdir())
     assert names == [
@@ -155,21 +138,6 @@ def test_validation_epochs_of_fit(tmp_path: Path) -> None:
 def test_fast_dev_run_writes_nothing_here(tmp_path: Path) -> None:
     run_test(tmp_path, Predictions(), fast_dev_run=True)
     assert not list(tmp_path.rglob("*.parquet"))
-
-
-def test_attached_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="attached twice"):
-        run_test(tmp_path, Predictions(), Predictions())
-
-
-def test_task_without_a_model_is_refused(tmp_path: Path) -> None:
-    class Bare(OutsideTask):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = torch.nn.Linear(1, 1)
-
-    with pytest.raises(InputError, match="AttentionModel"):
-        run_test(tmp_path, Predictions(), task=Bare())
 
 
 class Gradient(InterpretabilityTest):
@@ -189,9 +157,7 @@ class Gradient(InterpretabilityTest):
 
 
 def test_gradients_are_there_in_test(tmp_path: Path) -> None:
-    run_test(tmp_path, Gradient())
-    rows = read_record(tmp_path / "records/test/gradient.parquet").columns
-    assert (rows["norm"] > 0).all()
+    assert (recorded(tmp_path, Gradient()).columns["norm"] > 0).all()
 
 
 class Tolerant(Gradient):
@@ -206,17 +172,12 @@ class Tolerant(Gradient):
 
 class TestMetadata:
     def test_a_test_adds_its_own(self, tmp_path: Path) -> None:
-        run_test(tmp_path, Tolerant(0.01))
-        found = read_record(tmp_path / "records/test/tolerant.parquet").metadata
+        found = recorded(tmp_path, Tolerant(0.01)).metadata
         assert found["epsilon"] == 0.01
         assert found["test"] == "tolerant"
 
-    def test_what_is_not_plain_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="metadata of tolerant must be plain values"):
-            run_test(tmp_path, Tolerant(np.float32(0.01)))
-
     def test_names_corpus_and_checkpoint(self, tmp_path: Path) -> None:
-        started = trainer(tmp_path, Predictions())
+        started = trainer(tmp_path, Predictions(), plugins=[])  # it checks what it loads
         task = OutsideTask()
         started.strategy.connect(task)
         started.save_checkpoint(tmp_path / "best.ckpt")
@@ -228,17 +189,34 @@ class TestMetadata:
         assert found["corpus"] == "abc"
         digest = hashlib.sha256((tmp_path / "best.ckpt").read_bytes()).hexdigest()
         assert found["checkpoint_hash"] == digest[:16]
-        run_test(tmp_path, Predictions())
-        found = read_record(tmp_path / "records/test/predictions.parquet").metadata
+        found = recorded(tmp_path, Predictions()).metadata
         assert found["corpus"] is found["checkpoint_hash"] is found["checkpoint"] is None
 
 
-def test_gradients_need_inference_mode_off(tmp_path: Path) -> None:
-    started = pl.Trainer(
-        default_root_dir=tmp_path, callbacks=[Gradient()], logger=False, accelerator="cpu"
-    )
-    with pytest.raises(InputError, match="inference_mode"):
-        started.test(OutsideTask(), loader(Texts()), verbose=False)
+class Bare(OutsideTask):
+    """A task whose model does not attend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = torch.nn.Linear(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("tests", "options", "sentence"),
+    [
+        ([Predictions()], {"texts": Texts(6, [0, 1, 2, 4, 4, 5])}, "instance 4 .* evaluated twice"),
+        ([Predictions(), Predictions()], {}, "attached twice"),
+        ([Predictions()], {"task": Bare()}, "AttentionModel"),
+        ([Tolerant(np.float32(0.01))], {}, "metadata of tolerant must be plain values"),
+        ([Gradient()], {"inference_mode": True}, "inference_mode"),
+    ],
+)
+def test_refusals_leave_no_record(
+    tests: list[InterpretabilityTest], options: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        run_test(tmp_path, *tests, **options)
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_tests_know_surroundings_and_no_trainer() -> None:

@@ -1,5 +1,6 @@
 """How far a model is from its base, against scipy row by row; heads have no order."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
@@ -25,6 +26,7 @@ from attnlight.tasks import (
     UniformVariant,
 )
 from tests.bases import Planted, classifier, save_base
+from tests.callbacks.test_base import recorded, run_test
 from tests.callbacks.token_loops import tau
 from tests.outside import OutsideTask, Texts, loader
 from tests.tasks import tagged
@@ -43,6 +45,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ChunkingDataModule:
     return tagged.corpus(written(tmp_path_factory.mktemp("chunks")))
 
 
+@pytest.fixture(scope="module")
+def base(data: ChunkingDataModule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a tagger of several heads."""
+    return save_tagger(tmp_path_factory.mktemp("base") / "base.ckpt", data, heads=HEADS)
+
+
 def other(corpus: Planted) -> AttentionClassifier:
     torch.manual_seed(5)
     sharp: dict[str, Any] = {"encoder": "none", "attention": "dot", "embedding_scale": 3.0}
@@ -53,10 +61,9 @@ def record_of(
     folder: Path, task: Any, data: Any, base: Path, figures: bool = False, **options: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The record of a test and its metadata."""
-    divergence = BaseDivergence(base=str(base), figures=figures, **options)
-    trainer(folder, divergence).test(task, data, verbose=False)
-    path = folder / "records/test/base_divergence.parquet"
-    return dict(read_record(path).columns), dict(read_metadata(path))
+    test = BaseDivergence(base=str(base), figures=figures, **options)
+    record = recorded(folder, test, task=task, data=data)
+    return dict(record.columns), dict(record.metadata)
 
 
 def of_both(model: Any, base: Any, texts: Any) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -71,31 +78,28 @@ def compare_with_scipy(
     rows: dict[str, Any], model: Any, base: Any, texts: Any, heads: list[int]
 ) -> None:
     """Every column of every row, heads of the model in the order of those of the base."""
-    row = 0
+    expected: dict[str, list[Any]] = defaultdict(list)
     for place in range(len(texts)):
         with torch.no_grad():
             ours, theirs = model(texts[[place]]), base(texts[[place]])
         p, q = ours.weights.double(), theirs.weights.double()
+        expected["base_max_attention"] += q.amax(-1).mean(-1).tolist()
+        expected["base_prediction"] += theirs.logits.argmax(-1).tolist()
         moved = (ours.probabilities - theirs.probabilities).abs().sum(-1) / 2
-        for token in range(len(p)):
-            each = [
-                jensenshannon(p[token, h], w) ** 2 for h, w in zip(heads, q[token], strict=True)
-            ]
-            far = [max(jensenshannon(i, w) ** 2 for i in np.eye(len(w))) for w in q[token]]
+        expected["prediction_tvd"] += moved.tolist()
+        for own, of_base in zip(p, q, strict=True):
+            each = [jensenshannon(own[h], w) ** 2 for h, w in zip(heads, of_base, strict=True)]
+            far = [max(jensenshannon(i, w) ** 2 for i in np.eye(len(w))) for w in of_base]
             share = np.mean(each) / np.mean(far) if np.mean(far) > 0 else np.nan
-            assert rows["attention_js"][row] == pytest.approx(np.mean(each), abs=1e-6)
-            found = rows["attention_js_share"][row]
-            assert found == pytest.approx(share, abs=1e-5, nan_ok=True)
-            assert rows["prediction_tvd"][row] == pytest.approx(float(moved[token]), abs=1e-6)
-            peak = float(q[token].amax(-1).mean())
-            assert rows["base_max_attention"][row] == pytest.approx(peak, abs=1e-6)
-            assert rows["base_prediction"][row] == int(theirs.logits[token].argmax())
+            expected["attention_js"].append(np.mean(each))
+            expected["attention_js_share"].append(share)
             if len(heads) > 1:
-                np.testing.assert_allclose(rows["attention_js_heads"][row], each, atol=1e-6)
-                mean = jensenshannon(p[token].mean(0), q[token].mean(0)) ** 2
-                assert rows["attention_js_mean"][row] == pytest.approx(mean, abs=1e-6)
-            row += 1
-    assert row == len(rows["index"])
+                expected["attention_js_heads"].append(each)
+                mean = jensenshannon(own.mean(0), of_base.mean(0)) ** 2
+                expected["attention_js_mean"].append(mean)
+    for name, values in expected.items():
+        atol = 1e-5 if name == "attention_js_share" else 1e-6
+        np.testing.assert_allclose(rows[name], values, rtol=0, atol=atol, err_msg=name)
 
 
 def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> None:
@@ -153,10 +157,9 @@ def best_order(one: Any, two: Any, texts: Any) -> list[int]:
 
 
 def test_the_order_is_the_best_one_on_validation_and_rankings_are_those_of_scipy(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
     """Of all 24 orders, for a model from another seed; the test split has no say."""
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     other = save_tagger(tmp_path / "other.ckpt", data, heads=HEADS, seed=5)
     task, frozen = ChunkTagger.load_from_checkpoint(other).eval(), read_base(base).model
     plain, _ = record_of(tmp_path / "plain", task, data, base)
@@ -175,18 +178,14 @@ def test_the_order_is_the_best_one_on_validation_and_rankings_are_those_of_scipy
 
 
 def test_heads_that_rank_nothing_are_left_out_of_rankings(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     torch.manual_seed(4)
-
-    def task(head: int | None) -> UniformVariant:
-        return UniformVariant(data.spec, str(base), head=head)
-
+    uniform, variant = (UniformVariant(data.spec, str(base), head=head) for head in (None, 2))
     options: dict[str, Any] = {"rankings": True, "match_heads": False}
-    rows, _ = record_of(tmp_path / "all", task(None), data, base, **options)
+    rows, _ = record_of(tmp_path / "all", uniform, data, base, **options)
     assert np.isnan(rows["attention_tau"]).all()
-    variant, frozen = task(2), read_base(base).model
+    frozen = read_base(base).model
     rows, _ = record_of(tmp_path / "one", variant, data, base, **options)
     by_hand = [
         np.mean([tau(own[head], of_base[head]) for head in (0, 1, 3)])
@@ -195,8 +194,9 @@ def test_heads_that_rank_nothing_are_left_out_of_rankings(
     np.testing.assert_allclose(rows["attention_tau"], by_hand, atol=1e-12)
 
 
-def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Path) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
+def test_each_epoch_matches_its_own_heads(
+    data: ChunkingDataModule, base: Path, tmp_path: Path
+) -> None:
     torch.manual_seed(4)
     task = SeedVariant(data.spec, str(base))
     orders = []
@@ -219,9 +219,8 @@ def test_each_epoch_matches_its_own_heads(data: ChunkingDataModule, tmp_path: Pa
 
 
 def test_a_guided_model_reads_its_guide_on_both_splits(
-    data: ChunkingDataModule, tmp_path: Path
+    data: ChunkingDataModule, base: Path, tmp_path: Path
 ) -> None:
-    base = save_tagger(tmp_path / "base.ckpt", data, heads=HEADS)
     task = GuidedVariant(data.spec, str(base))
     rows, about = record_of(tmp_path, task, data, base)
     assert about["heads"] == [0, 1, 2, 3]
@@ -257,6 +256,5 @@ REFUSED: dict[str, tuple[Callable[[Path, Planted], tuple[Any, Any, Any]], str]] 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_base_is_refused(case: str, corpus: Planted, tmp_path: Path) -> None:
     base, task, data = REFUSED[case][0](tmp_path, corpus)
-    test = BaseDivergence(base=base and str(base))
     with pytest.raises(InputError, match=REFUSED[case][1]):
-        trainer(tmp_path, test).test(task, data, verbose=False)
+        run_test(tmp_path, BaseDivergence(base=base and str(base)), task=task, data=data)

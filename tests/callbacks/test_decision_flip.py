@@ -4,19 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from attnlight.batch import AttentionOutput
 from attnlight.callbacks import DecisionFlip
 from attnlight.errors import InputError
 from attnlight.models.readout import SCORES
-from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output, require_loops
-
-
-def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
-    test = DecisionFlip(**options)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return dict(test.measure(batch_of(output), output, Hidden(output)))
+from tests.callbacks.handmade import columns_of, output_of, random_output, require_loops
 
 
 @pytest.mark.parametrize(
@@ -52,17 +44,16 @@ def test_rankings_equal_plain_loops(heads: int, classes: int, options: dict[str,
 
 def test_pieces_of_many_classes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     output = random_output(classes=3)
-    whole = columns_of(output)
+    whole = columns_of(DecisionFlip(), output)
     monkeypatch.setattr("attnlight.functional.erasure.flips._TERMS", 1)
-    for name, column in columns_of(output).items():
-        torch.testing.assert_close(column, whole[name], equal_nan=True)
+    torch.testing.assert_close(columns_of(DecisionFlip(), output), whole, equal_nan=True)
 
 
 def test_only_when_nothing_is_left() -> None:
     """Three words: one for class 1 holds nearly all, one for class 1 nothing, one is for class 0."""
     weights = torch.tensor([[[0.75, 0.0, 0.25]]])
     items = torch.tensor([[[[0.0, 4.0], [0.0, 9.0], [0.0, 1.0]]]])
-    found = columns_of(output_of(weights, items, torch.tensor([1.0, 0.0])), draws=3)
+    found = columns_of(DecisionFlip(draws=3), output_of(weights, items, torch.tensor([1.0, 0.0])))
     assert found["removed_count_attention"].item() == 2
     assert found["removed_fraction_attention"].item() == pytest.approx(2 / 3)
     assert found["minimal_count"].item() == 2
@@ -83,7 +74,7 @@ def test_ties_go_from_left_to_right_whatever_the_rounding() -> None:
     output = output_of(
         weights / weights.sum(-1, keepdim=True), items.expand(50, 1, 4, 2), torch.zeros(2).double()
     )
-    found = columns_of(output)
+    found = columns_of(DecisionFlip(), output)
     assert (found["removed_count_attention"] == 2).all()
     assert (found["minimal_count"] == 2).all()
 
@@ -92,7 +83,7 @@ def test_one_item_and_none() -> None:
     mask = torch.tensor([[True, False], [False, False]])
     weights = torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]]])
     items = torch.tensor([[0.0, 1.0], [0.0, 1.0]]).expand(2, 1, 2, 2)
-    found = columns_of(output_of(weights, items, torch.tensor([1.0, 0.0]), mask))
+    found = columns_of(DecisionFlip(), output_of(weights, items, torch.tensor([1.0, 0.0]), mask))
     assert found["length"].tolist() == [1, 0]
     for name in (*SCORES, "random", "minimal"):
         assert found[f"removed_fraction_{name}"][0] == found[f"needs_all_{name}"][0] == 1
@@ -104,15 +95,15 @@ def test_uniform_attention_where_nothing_is_left() -> None:
     weights = torch.tensor([[[0.5, 0.375, 0.125]]])
     items = torch.tensor([[[[0.0, 4.0], [0.0, 1.0], [0.0, 1.0]]]])
     output = output_of(weights, items, torch.tensor([9.0, 0.0]))
-    assert columns_of(output)["removed_count_attention"].item() == 3
-    assert columns_of(output, emptied="uniform")["never_flips_attention"].item() == 1
+    assert columns_of(DecisionFlip(), output)["removed_count_attention"].item() == 3
+    assert columns_of(DecisionFlip(emptied="uniform"), output)["never_flips_attention"].item() == 1
     items = torch.tensor([[[[0.0, 4.0], [9.0, 0.0], [9.0, 9.5]]]])
     output = output_of(torch.tensor([[[0.875, 0.0, 0.125]]]), items, torch.zeros(2))
-    found = columns_of(output, emptied="uniform")
+    found = columns_of(DecisionFlip(emptied="uniform"), output)
     assert found["removed_count_attention"].item() == 2
     assert found["needs_all_attention"].item() == 1
 
 
 def test_uniform_attention_is_for_one_head() -> None:
     with pytest.raises(InputError, match="one attention head; this one has 2"):
-        columns_of(random_output(heads=2), emptied="uniform")
+        columns_of(DecisionFlip(emptied="uniform"), random_output(heads=2))

@@ -220,7 +220,6 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
         return dict(test.measure(batch_of(output), asked, Hidden(output)))
 
     clean = columns()
-    assert output.item_logits is not None
     output.item_logits[5, 0, 2, 1] = torch.nan
     output.item_logits[6, 0, 2, 1] = torch.inf
     others = torch.tensor([row not in (5, 6) for row in range(20)])
@@ -246,7 +245,10 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
 def test_a_readout_that_is_not_affine_is_asked(
     test: InterpretabilityTest, heads: int, classes: int
 ) -> None:
-    """All columns are the same, but minima and worst cases, which are unknown or bounds then."""
+    """All columns are the same, but minima, which are unknown then, and worst cases.
+
+    Of these `tests/models/test_readout.py` tests the bounds.
+    """
     if getattr(test, "emptied", "") == "uniform" and heads > 1:
         return
     output = random_output(heads, classes, rows=20, zeros=0.0 if heads > 1 else 0.15)
@@ -267,12 +269,6 @@ def test_a_readout_that_is_not_affine_is_asked(
                 torch.testing.assert_close(
                     asked[name], column, equal_nan=True, rtol=1e-6, atol=1e-9
                 )
-        if isinstance(test, AdversarialAttention):
-            found = {name: values.nan_to_num() for name, values in asked.items()}
-            assert (found["worst_js"] <= closed["upper_js"].nan_to_num() + 1e-9).all()
-            assert (found["worst_js"] >= found["search_js"] - 1e-9).all()
-            assert (found["worst_tvd"] <= 0.01 + 1e-9).all()
-            assert found["worst_js"].mean() > 0.8 * closed["worst_js"].nan_to_num().mean()
 
 
 def test_the_readout_alone_knows_whether_it_is_affine() -> None:

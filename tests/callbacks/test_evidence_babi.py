@@ -1,7 +1,5 @@
 """Evidence and swaps on bAbI's real questions, against the stories as strings."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from itertools import chain, groupby
@@ -97,7 +95,6 @@ class Solver:
         self.classes = corpus.classes
 
     def __call__(self, batch: TextBatch) -> Any:
-        assert batch.query is not None
         logits = torch.zeros(len(batch), len(self.classes))
         for row, pair in enumerate(zip(batch.tokens, batch.query, strict=True)):
             story, question = (
@@ -125,7 +122,6 @@ class Solver:
         if asked := re.fullmatch(r"Where is (?:the )?(\w+) \?", question):
             return place.get(asked[1]) or visited[asked[1]][-1]
         asked = re.fullmatch(r"Where was the (\w+) before the (\w+) \?", question)
-        assert asked is not None
         path = [name for name, _ in groupby(visited[asked[1]])]
         return path[len(path) - 2 - path[::-1].index(asked[2])]
 

@@ -11,26 +11,19 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import EvidenceMass, InterpretabilityTest, Plausibility
+from attnlight.callbacks import EvidenceMass
 from attnlight.callbacks.evidence_mass import class_tokens, full_stops, sentences_in_evidence
 from attnlight.data.tokenization import TextRules, make_tokenizer
-from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
-from attnlight.records import read_record
-from tests.callbacks.handmade import Hidden, batch_of, marked, random_output
-from tests.callbacks.hooks.test_prediction_writer import SIZES, SentenceTask, corpus, task_of
-from tests.callbacks.test_base import run_test, trainer
+from tests.callbacks.handmade import batch_of, columns_of, marked, output_of, random_output
+from tests.callbacks.hooks.test_prediction_writer import corpus, task_of, texts_of
+from tests.callbacks.test_base import recorded
 
 COLUMNS = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
-
-
-def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[str, Tensor]:
-    test = EvidenceMass(**options)
-    with torch.no_grad():
-        return dict(test.measure(batch, output, Hidden(output)))
 
 
 def naive(weights: list[float], evidence: list[bool]) -> dict[str, float]:
@@ -54,7 +47,7 @@ def test_equals_plain_loops(heads: int) -> None:
     # Weights of few values, some of which are tied: halves, quarters, none.
     output.weights = (output.weights * 8).round() / 8
     batch = marked(output, "evidence")
-    found = measured(batch, output)
+    found = columns_of(EvidenceMass(), output, batch)
     assert set(found) - {f"{name}_by_head" for name in COLUMNS} == {
         *COLUMNS,
         "evidence_items",
@@ -84,7 +77,8 @@ def test_tied_tops_count_in_part() -> None:
     output.mask = torch.ones(1, 4, dtype=torch.bool)
     output.weights = torch.tensor([[[0.3, 0.3 + 1e-6, 0.3, 0.1]]], dtype=torch.float64)
     batch = replace(batch_of(output), extras={"evidence": torch.tensor([[0, 1, 0, 1]])})
-    assert float(measured(batch, output)["top_in_evidence"]) == pytest.approx(1 / 3)
+    found = columns_of(EvidenceMass(), output, batch)
+    assert float(found["top_in_evidence"]) == pytest.approx(1 / 3)
 
 
 def sentences_of(words: str) -> list[list[int]]:
@@ -103,25 +97,22 @@ def test_sentences_equal_plain_loops() -> None:
         weights = random.integers(0, 3, size=len(words)) / 4  # often tied
         gold = random.random(len(words)) < 0.2
         text = "." * before + words + "." * after
-        mask = torch.zeros(1, len(text), dtype=torch.bool)
-        mask[0, before : before + len(words)] = True
-        rows = [torch.zeros(1, len(text), dtype=torch.float64) for _ in range(2)]
-        for row, values in zip(rows, (weights, gold), strict=True):
-            row[mask] = torch.tensor(values).double()
+        mask, *given = (
+            pad(torch.tensor(values), (int(before), int(after))).unsqueeze(0)
+            for values in ([True] * len(words), weights, gold)
+        )
         stops = torch.tensor([[mark in ".?" for mark in text]])
-        found = sentences_in_evidence(rows[0], rows[1] > 0, mask, stops)
+        found = sentences_in_evidence(*given, mask, stops)
         sentences = sentences_of(words)
         masses = [weights[places].sum() for places in sentences]
         supports = [gold[places].any() for places in sentences]
         top = [gold for gold, mass in zip(supports, masses, strict=True) if mass == max(masses)]
-        assert [float(values) for values in found] == pytest.approx(
-            [np.mean(top), np.mean(supports)]
-        )
+        expected = [np.mean(top), np.mean(supports)]
+        assert [float(values) for values in found] == pytest.approx(expected)
 
 
-def test_a_corpus_without_full_stops_has_no_sentences(tmp_path: Path) -> None:
-    data = corpus(None)
-    assert full_stops(data) == []
+def test_a_corpus_without_full_stops_has_no_sentences() -> None:
+    assert full_stops(corpus(None)) == []
 
 
 class Counting(nn.Module):
@@ -142,20 +133,12 @@ class Counting(nn.Module):
     ) -> AttentionOutput:
         evidence, mask = batch.extras["evidence"] > 0, batch.attendable()
         read = {"evidence": evidence, "others": mask & ~evidence, "all": mask}[self.reads]
-        states = self.embed(batch)
         attention = (read / read.sum(-1, keepdim=True)).double().unsqueeze(1)
-        return AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=(attention @ states).squeeze(1),
-            weights=attention,
-            item_logits=states.unsqueeze(1),
-            bias=torch.zeros(len(self.names), dtype=torch.float64),
-            mask=mask,
-            states=states,
-        )
+        bias = torch.zeros(len(self.names), dtype=torch.float64)
+        return output_of(attention, self.embed(batch).unsqueeze(1), bias, mask)
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        return weights.squeeze(1) @ output.states
+        raise NotImplementedError
 
 
 PLACES = torch.tensor([10, 11, 12, 13])
@@ -201,7 +184,6 @@ class TestKnownReasons:
 
     def test_evidence_without_the_answer_is_undefined_and_counted(self) -> None:
         batch = stories()
-        assert batch.labels is not None
         batch.labels[:7] = (batch.labels[:7] + 1) % len(PLACES)
         batch.extras["evidence"][7] = 0
         found = swapped(Counting(PLACES, "evidence"), batch)
@@ -218,46 +200,11 @@ def test_planted_evidence(tmp_path: Path, length: int | None) -> None:
     """From corpus to record, words and sentences, against the corpus's own columns."""
     data = corpus(length)
     task = task_of(data)
-    trainer(tmp_path, EvidenceMass(figures=False)).test(task, datamodule=data, verbose=False)
-    record = read_record(tmp_path / "records/test/evidence_mass.parquet")
+    record = recorded(tmp_path, EvidenceMass(figures=False), task=task, data=data)
     assert record.metadata["measures"] == [*COLUMNS, "without_evidence"]
-    texts = data.dataset("test")
-    for row in range(len(texts)):
-        batch = texts[[row]]
-        with torch.no_grad():
-            output = task.model(batch)
-        signs = batch.extras["evidence"][0]
-        gold = [
-            bool((sentence > 0).any()) if length else bool(sentence > 0)
-            for sentence in signs[: int(output.mask.sum())]
-        ]
+    for row, _, output, gold in texts_of(data, task.model):
         for name, value in naive(output.weights[0, 0].tolist(), gold).items():
             assert record.columns[name][row] == pytest.approx(value, abs=1e-5), name
-
-
-@pytest.mark.parametrize(
-    ("test", "sentence"),
-    [
-        (EvidenceMass(), "a column `evidence` along the tokens"),
-        (EvidenceMass(swap=True), "run `attnlight test` on one"),  # there is no corpus
-        (Plausibility(["attention"]), "a column `rationale` or `evidence` along the tokens"),
-    ],
-)
-def test_batches_without_marks_are_refused(
-    test: InterpretabilityTest, sentence: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=sentence):
-        run_test(tmp_path, test)
-    assert not list(tmp_path.rglob("*.parquet*"))
-
-
-def test_swaps_of_names_that_are_no_words_are_refused(tmp_path: Path) -> None:
-    sentence = "'bad' is not one token of the vocabulary of PlantedEvidence"
-    started, data = trainer(tmp_path, EvidenceMass(swap=True)), PlantedEvidence(**SIZES)
-    with pytest.raises(InputError, match=sentence) as error:
-        started.test(SentenceTask(60), datamodule=data, verbose=False)
-    assert str(error.value).count(". ") == 0
-    assert not list(tmp_path.rglob("*.parquet"))
 
 
 class TestClassTokens:

@@ -1,8 +1,7 @@
-"""Ablation of heads and layers against a full pass for each."""
+"""Ablation of heads and layers against a full pass for each, and of a head that is known to count."""
 
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ from torch import Tensor
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import HeadAblation
-from attnlight.errors import InputError
 from attnlight.figures import tables
 from attnlight.probing.interception import intercept
 from attnlight.probing.patches import shuffled
-from tests.callbacks.test_base import run_test
+from tests.callbacks import copying
 from tests.models.taggers import sentences, tagger
 from tests.report.fake import rows_of
 
@@ -28,12 +26,10 @@ def weights_by_hand(kind: str, own: Tensor, allowed: Tensor, order: list[int]) -
     new = torch.zeros_like(own)
     for query, may in enumerate(allowed.tolist()):
         items = [item for item, reached in enumerate(may) if reached]
-        moved = [item for item in order if item in items]
-        for place, item in enumerate(items):
-            if kind == "uniform":
-                new[query, item] = 1 / len(items)
-            if kind == "shuffled":
-                new[query, item] = own[query, moved[place]]
+        if kind == "uniform":
+            new[query, items] = 1 / len(items)
+        if kind == "shuffled":
+            new[query, items] = own[query, [item for item in order if item in items]]
     return new
 
 
@@ -95,10 +91,8 @@ def test_every_part_by_hand(kind: Any) -> None:
                 expected[f"{name}_by_head"] = both[place]
         expected[f"{measure}_layer_{kind}_by_layer"] = parts["layer"][place]
         expected[f"{measure}_last_{kind}"] = parts["layer"][place][:, -1]
-    assert columns.keys() == expected.keys()
     assert set(test.measures) < expected.keys()
-    for name, values in expected.items():
-        torch.testing.assert_close(columns[name], values, atol=1e-10, rtol=0)
+    torch.testing.assert_close(columns, expected, atol=1e-10, rtol=0)
     assert float(columns[f"flip_rate_all_{kind}"].sum()) > 0
     assert float(columns[f"tvd_head_{kind}_by_head"].min()) >= 0
 
@@ -121,12 +115,6 @@ def test_shuffles_are_uniform_and_keep_what_may_be_reached() -> None:
     assert torch.equal(shuffled(index, 0)(padded, left)[:, 0, :, 2:], found)
 
 
-class TestMistakes:
-    def test_a_task_without_layers(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"needs a model with layers .* has none"):
-            run_test(tmp_path, HeadAblation())
-
-
 def test_table_names_the_strongest_head() -> None:
     rows = rows_of("head_ablation")
     rows["tvd_head_off_by_head"][:, 6] += 2
@@ -138,3 +126,30 @@ def test_table_names_the_strongest_head() -> None:
     strongest = table.rows[names.index("off: one head, most: head 3 of layer 2")]
     mean = float(strongest[1].split()[0])
     assert mean == pytest.approx(rows["tvd_head_off_by_head"][:, 6].mean(), abs=1e-3)
+
+
+def require_copying(model: Any) -> None:
+    """A tagger copies, and ablation of the one head that looks at the word before prevents it."""
+    batch = copying.texts(300, seed=10**6)
+    output = model(batch)
+    labels = batch.labels[batch.mask]
+    assert float((output.logits.argmax(-1) == labels).double().mean()) > 0.99
+    columns = HeadAblation().measure(batch, output, model)
+    known = copying.LAYER * copying.HEADS + copying.HEAD
+    for ablation in ("uniform", "shuffled", "off"):
+        for measure in ("tvd", "flip_rate"):
+            heads = columns[f"{measure}_head_{ablation}_by_head"].mean(0)
+            others = torch.cat([heads[:known], heads[known + 1 :]])
+            assert float(heads[known]) > 0.5
+            assert float(others.max()) < 0.1
+        layers = columns[f"tvd_layer_{ablation}_by_layer"].mean(0)
+        assert int(layers.argmax()) == copying.LAYER
+
+
+def test_ablation_finds_the_head_that_copies() -> None:
+    require_copying(copying.trained())
+
+
+@pytest.mark.slow
+def test_training_to_copy_gives_such_a_model() -> None:
+    require_copying(copying.train())

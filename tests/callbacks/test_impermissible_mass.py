@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.batch import PAD, UNK, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.callbacks import ImpermissibleMass
-from attnlight.errors import InputError
 from attnlight.reference import read_base
-from tests.bases import SMALL, Planted, classifier, save_base
-from tests.callbacks.test_base import trainer
+from tests.bases import Planted, save_base
+from tests.callbacks.faithfulness_loops import one_text, reduced
 from tests.callbacks.token_loops import columns_of
 from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import save_tagger, written
@@ -30,20 +29,8 @@ def marked(batch: TextBatch) -> TextBatch:
 
 
 def changed(batch: TextBatch, text: int, gone: Tensor, replacement: str) -> TextBatch:
-    """One text of a batch without the tokens of `gone` (N,), or with another token in their place."""
-    one = batch.select(torch.arange(len(batch)) == text)
-    if replacement != "delete":
-        token = {"unk": UNK, "pad": PAD}[replacement]
-        one.tokens = one.tokens.masked_fill(gone, token)
-        one.extras = {name: values.masked_fill(gone, 0) for name, values in one.extras.items()}
-        return one
-    kept = one.mask[0] & ~gone
-    return TextBatch(
-        one.index,
-        one.tokens[:, kept],
-        one.mask[:, kept],
-        extras={name: values[:, kept] for name, values in one.extras.items()},
-    )
+    """One text of a batch without the items of `gone` (N,), or with another token in their place."""
+    return reduced(one_text(batch, text), gone.nonzero().flatten().tolist(), replacement)
 
 
 def measured(model: Any, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
@@ -111,19 +98,8 @@ def test_sentences_with_an_impermissible_word_are_impermissible(tmp_path: Path) 
     found, output = measured(model, batch), model(batch)
     for text in range(23):
         gone = (batch.extras[COLUMN][text] > 0).any(-1)
-        kept = batch.select(torch.arange(23) == text)
-        kept = TextBatch(kept.index, kept.tokens[:, ~gone], kept.mask[:, ~gone])
+        kept = changed(batch, text, gone, "delete")
         logits = model(kept).logits[0] if kept.mask.any() else output.bias
         assert found["accuracy_delete"][text] == (logits.argmax() == batch.labels[text])
         if gone.any():
             torch.testing.assert_close(found["mass"][text], output.weights[text, 0][gone].sum())
-
-
-def test_a_corpus_without_the_column_is_refused_with_the_option_that_reads_it(
-    tmp_path: Path,
-) -> None:
-    data = Planted()
-    message = r"column `impermissible` along the tokens \(`marks` or `extras` of `data`\); .* one: evidence"
-    with pytest.raises(InputError, match=message) as error:
-        trainer(tmp_path, ImpermissibleMass()).test(classifier(data.spec, **SMALL), data)
-    assert "PlantedEvidence" not in str(error.value)

@@ -2,18 +2,20 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import kendalltau
-from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
+from tests.callbacks.token_loops import columns_of
 from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, collate
+from tests.probing.oracles import Hiding, moved
 
 PAIRS = [
     ("attention", "input_gradient"),
@@ -31,13 +33,8 @@ def by_scipy(one: Sequence[float], other: Sequence[float]) -> tuple[float, float
     return float(found.statistic), float(found.pvalue)
 
 
-def measured(
-    model: AttentionModel, batch: TextBatch, **options: Any
-) -> tuple[dict[str, Any], AttentionOutput]:
-    test = ImportanceCorrelation(**options)
-    with torch.no_grad():
-        output = model(batch)
-        return dict(test.measure(batch, output, model)), output
+def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Any]:
+    return columns_of(ImportanceCorrelation(**options), model, batch)
 
 
 def naive_scores(model: AttentionModel, text: Sequence[int]) -> dict[str, list[float]]:
@@ -53,18 +50,14 @@ def naive_scores(model: AttentionModel, text: Sequence[int]) -> dict[str, list[f
         (gradient,) = torch.autograd.grad(probability, embeddings)
         effects = (gradient[0] * embeddings[0].detach()).sum(-1)
         scores[name] = [abs(float(effects[n])) for n in words]
-    with torch.no_grad():
-        own = float(output.logits.softmax(-1)[0, 1])
-        shorter = [flat.collate([[*text[:n], *text[n + 1 :]]]) for n in words]
-        left = [float(model(each).logits.softmax(-1)[0, 1]) for each in shorter]
-    return scores | {"loo": [abs(p - own) for p in left]}
+    return scores | {"loo": moved(model, batch, output, of_items=False)[0, 1:-1].tolist()}
 
 
 @pytest.mark.parametrize("encoder", ["bilstm", "cnn"])
 def test_equals_scipy_on_scores_of_a_naive_loop(encoder: str) -> None:
     model, texts = flat.model(encoder), flat.corpus()
     texts = [text for text in texts if len(set(text)) == len(text)]  # none has equal words
-    columns, _ = measured(model, flat.collate(texts, padding=2))
+    columns = measured(model, flat.collate(texts, padding=2))
     expected: dict[str, list[float]] = {}
     for text in texts:
         scores = naive_scores(model, text)
@@ -81,7 +74,7 @@ def test_equals_scipy_on_scores_of_a_naive_loop(encoder: str) -> None:
 def test_equal_words_tie_where_there_is_no_context() -> None:
     model = flat.model("none", dtype=torch.float32)
     text = [2, 7, 9, 7, 11, 9, 7, 13, 3]
-    columns, _ = measured(model, flat.collate([text]))
+    columns = measured(model, flat.collate([text]))
     words = sorted(set(text[1:-1]))
     scores = naive_scores(model, text)
     first = {name: [values[text.index(w) - 1] for w in words] for name, values in scores.items()}
@@ -91,7 +84,7 @@ def test_equal_words_tie_where_there_is_no_context() -> None:
 
 
 def test_uniform_attention_and_short_texts_are_undefined() -> None:
-    columns, _ = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
+    columns = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
     for name, values in columns.items():
         if "attention_" in name:
             assert values.isnan().all(), name
@@ -102,34 +95,25 @@ def test_uniform_attention_and_short_texts_are_undefined() -> None:
 
 def test_options_decide_the_columns() -> None:
     model, batch = flat.model(), flat.collate(flat.corpus())
-    columns, _ = measured(model, batch, leave_one_out=False, gradients=["attached"])
+    columns = measured(model, batch, leave_one_out=False, gradients=["attached"])
     pair = "attention_input_gradient_attached"
     assert list(columns) == [f"tau_{pair}", f"p_{pair}"]
     assert ImportanceCorrelation(gradients=[]).measures == ("tau_attention_loo",)
-    columns, _ = measured(model, batch, gradients=[])
+    columns = measured(model, batch, gradients=[])
     assert list(columns) == ["tau_attention_loo", "p_attention_loo"]
 
 
 def test_only_a_deletion_is_not_finite() -> None:
     """A model that one shortened text upsets: leave-one-out is undefined there, gradients are not."""
 
-    class Fragile:
-        def __init__(self) -> None:
-            self.model = flat.model("none")
-            self.embed, self.readout = self.model.embed, self.model.readout
+    def upset(batch: TextBatch, output: AttentionOutput) -> AttentionOutput:
+        there = batch.tokens.sum(-1, keepdim=True) == 17
+        return replace(output, logits=output.logits.masked_fill(there, torch.nan))
 
-        def __call__(
-            self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-        ) -> AttentionOutput:
-            output: AttentionOutput = self.model(batch, weights, embeddings)
-            upset = batch.tokens.sum(-1, keepdim=True) == 17
-            output.logits = output.logits.masked_fill(upset, torch.nan)
-            return output
-
-    columns, _ = measured(Fragile(), flat.collate([[4, 6, 8, 9], [4, 5, 11, 30]]))
-    assert columns["tau_attention_loo"].isnan().tolist() == [False, False]
-    columns, _ = measured(Fragile(), flat.collate([[4, 6, 8, 9], [4, 5, 8, 30]]))
-    assert columns["tau_attention_loo"].isnan().tolist() == [False, True]
+    fragile = Hiding(flat.model("none"), upset)
+    for third, undefined in ((11, False), (8, True)):
+        columns = measured(fragile, flat.collate([[4, 6, 8, 9], [4, 5, third, 30]]))
+        assert columns["tau_attention_loo"].isnan().tolist() == [False, undefined]
     assert not columns["tau_attention_input_gradient"].isnan().any()
 
 
@@ -149,9 +133,8 @@ def test_what_takes_long_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(
-        f"attnlight.callbacks.importance_correlation.{limit}", 5 if limit == "_LONG" else 1
-    )
+    least = 5 if limit == "_LONG" else 1
+    monkeypatch.setattr(f"attnlight.callbacks.importance_correlation.{limit}", least)
     test, model = ImportanceCorrelation(**options), OutsideTask().model
     with torch.no_grad():
         for items in given:

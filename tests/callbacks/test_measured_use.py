@@ -4,24 +4,19 @@ import math
 import re
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from scipy.stats import somersd
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import MeasuredUse
-from attnlight.callbacks.measured_use import counterfactuals
 from attnlight.datamodules import PlantedEvidence
-from attnlight.errors import InputError
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
-from attnlight.records import read_record
-from tests.callbacks.test_base import trainer
+from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import levels, tau
 
 TEXTS = 20
@@ -126,29 +121,13 @@ def by_hand(model: FlatClassifier, corpus: PlantedEvidence, index: int) -> dict[
 def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
     data, net = SETTINGS[setting]
     corpus = planted(tmp_path, **data)
-    corpus.prepare_data()
-    corpus.setup("test")
-    task = Task(corpus, **net).eval()
-    test = MeasuredUse()
-    test._alternatives = counterfactuals(corpus)
-    found: dict[str, list[torch.Tensor]] = {}
-    for batch in corpus.test_dataloader():
-        columns = dict(test.measure(batch, task.model(batch), task.model)) | {"index": batch.index}
-        for name, values in columns.items():
-            found.setdefault(name, []).append(values.double())
-    rows = {name: torch.cat(parts).tolist() for name, parts in found.items()}
-    assert sorted(rows["index"]) == list(range(TEXTS))
-    for row, index in enumerate(map(int, rows["index"])):
+    task = Task(corpus, **net)
+    found = recorded(tmp_path, MeasuredUse(), task=task, data=corpus).columns
+    assert found["index"].tolist() == list(range(TEXTS))
+    task.eval()
+    for index in range(TEXTS):
         for name, expected in by_hand(task.model, corpus, index).items():
-            assert rows[name][row] == pytest.approx(expected, abs=1e-6), (index, name)
-
-
-def recorded(
-    folder: Path, task: pl.LightningModule, corpus: PlantedEvidence
-) -> dict[str, NDArray[Any]]:
-    """The columns of a tested model's record."""
-    trainer(folder, MeasuredUse()).test(task, corpus, verbose=False)
-    return dict(read_record(folder / "records/test/measured_use.parquet").columns)
+            assert found[name][index] == pytest.approx(expected, abs=1e-6), (index, name)
 
 
 def test_swaps_that_flip(tmp_path: Path) -> None:
@@ -161,15 +140,10 @@ def test_swaps_that_flip(tmp_path: Path) -> None:
             words[number, 0] = {"bad": -1.0, "goo": 1.0}.get(word[:3], 0.0)
         task.model.decoder.weight.data[:] = torch.eye(8)[:1] * 9
         task.model.decoder.bias.data.zero_()
-        columns = recorded(tmp_path / str(redundancy), task, corpus)
+        columns = recorded(
+            tmp_path / str(redundancy), MeasuredUse(), task=task, data=corpus
+        ).columns
         assert np.unique(columns["swap_flips"]).tolist() == [share]
-
-
-def test_another_corpus_is_refused(tmp_path: Path) -> None:
-    corpus = planted(tmp_path, sentence_length=5)
-    task = Task(planted(tmp_path))
-    with pytest.raises(InputError, match="measured_use needs the counterfactuals of words"):
-        trainer(tmp_path, MeasuredUse()).test(task, corpus, verbose=False)
 
 
 def test_agreement_of_clear_pairs_by_loop() -> None:

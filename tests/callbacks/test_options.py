@@ -1,13 +1,25 @@
-"""Options of tests that are refused, each with a sentence that names the option and the test."""
+"""Options of tests, tasks and corpora that are refused, each with a sentence that says why."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnlight.callbacks import GradientSearch
+from attnlight.callbacks import (
+    EvidenceMass,
+    GradientSearch,
+    HeadAblation,
+    ImpermissibleMass,
+    InterpretabilityTest,
+    MeasuredUse,
+    Plausibility,
+    Sanity,
+)
 from attnlight.errors import InputError
 from tests.callbacks.every import NEEDS, every
+from tests.callbacks.hooks.test_prediction_writer import corpus, task_of
+from tests.callbacks.test_base import run_test, trainer
 
 ONE = r"is 0; it must be at least 1\.$"
 LABELS = r"\['random', 'random'\]; expected {} or more, each with a `label` of its own"
@@ -103,3 +115,43 @@ def test_options_that_make_no_sense_are_refused(
     with pytest.raises(InputError, match=sentence) as error:
         every(*NEEDS)[name](**options)
     assert str(error.value).count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("test", "sentence"),
+    [
+        (EvidenceMass(), "a column `evidence` along the tokens"),
+        (EvidenceMass(swap=True), "run `attnlight test` on one"),  # there is no corpus
+        (HeadAblation(), "needs a model with layers .* has none"),
+        (Plausibility(["attention"]), "a column `rationale` or `evidence` along the tokens"),
+        (Sanity(methods=["attention"]), "OutsideTask lacks the options: it needs a task of"),
+    ],
+)
+def test_what_a_task_and_batches_from_outside_lack(
+    test: InterpretabilityTest, sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        run_test(tmp_path, test)
+    assert not list(tmp_path.rglob("*.parquet*"))
+
+
+@pytest.mark.parametrize(
+    ("test", "sentence"),
+    [
+        (EvidenceMass(swap=True), "'bad' is not one token of the vocabulary of PlantedEvidence"),
+        (
+            ImpermissibleMass(),
+            r"^(?!.*PlantedEvidence).*`impermissible` along the tokens \(`marks` or .* one: evidence",
+        ),
+        (MeasuredUse(), "measured_use needs the counterfactuals of words"),
+        (Plausibility(column="evidense"), r"`evidense` along .*did you mean 'evidence'\?"),
+    ],
+)
+def test_what_a_corpus_of_sentences_lacks(
+    test: InterpretabilityTest, sentence: str, tmp_path: Path
+) -> None:
+    data = corpus()
+    with pytest.raises(InputError, match=sentence) as error:
+        trainer(tmp_path, test).test(task_of(data), datamodule=data, verbose=False)
+    assert str(error.value).count(". ") == 0
+    assert not list(tmp_path.rglob("*.parquet*"))

@@ -2,48 +2,33 @@
 
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import average_precision_score, f1_score
+from torch import Tensor
 
 from attnlight.attribution import build_attribution
-from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Plausibility
 from attnlight.data.rationales import RATIONALE
 from attnlight.datamodules import TextDataModule
-from attnlight.errors import InputError
-from attnlight.functional import expected_average_precision
+from attnlight.functional import expected_average_precision, plausibility
 from attnlight.records import read_record
-from tests.callbacks.handmade import Hidden, marked, random_output
-from tests.callbacks.hooks.test_prediction_writer import SentenceTask, corpus, task_of
+from tests.callbacks.handmade import columns_of, marked, random_output
+from tests.callbacks.hooks.test_prediction_writer import SentenceTask, corpus, task_of, texts_of
 from tests.callbacks.test_base import trainer
 from tests.data.local import write_corpus
-from tests.functional.test_rationales import naive_span_f1
 
 METHODS = ["attention", "input_gradient", {"name": "occlusion", "replacement": "zero"}]
 LABELS = ("attention", "input_gradient", "occlusion")
 MEASURES = ("auprc", "token_f1", "iou_f1")
 
 
-def measured(batch: TextBatch, output: AttentionOutput, **options: Any) -> dict[str, Any]:
-    test = Plausibility(**({"methods": ["attention", "random"]} | options))
-    return dict(test.measure(batch, output, Hidden(output)))
-
-
-def naive(scores: list[float], gold: list[bool]) -> dict[str, float]:
-    """The columns of scores without ties from one row's items, which are all next to each other."""
-    if not any(gold):
-        return dict.fromkeys(MEASURES, nan)
-    top = sorted(range(len(scores)), key=lambda item: -scores[item])[: sum(gold)]
-    chosen = [item in top for item in range(len(scores))]
-    return {
-        "auprc": average_precision_score(gold, scores),
-        "token_f1": f1_score(gold, chosen),
-        "iou_f1": naive_span_f1(chosen, gold),
-    }
+def of_items(scores: Tensor, gold: list[bool]) -> dict[str, float]:
+    """The measures of scores (n,) of one row's items, as `tests/functional` tests them."""
+    marked = torch.tensor([gold])
+    found = plausibility(scores[None], marked, torch.ones_like(marked))
+    return {name: float(value) for name, value in found.items()}
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -53,10 +38,10 @@ def test_attention_of_every_row(heads: int) -> None:
     random = torch.Generator().manual_seed(3)
     output.weights = torch.rand(output.weights.shape, generator=random).double()
     batch = marked(output, RATIONALE)
-    found = measured(batch, output)
+    found = columns_of(Plausibility(["attention"]), output, batch)
     for row in range(len(output.rows)):
         gold = (batch.extras[RATIONALE][row] > 0).tolist()
-        for name, value in naive(output.weights[row].mean(0).tolist(), gold).items():
+        for name, value in of_items(output.weights[row].mean(0), gold).items():
             assert float(found[f"{name}_attention"][row]) == pytest.approx(value, nan_ok=True), name
         assert found["rationale_items"][row] == sum(gold)
         assert found["without_rationale"][row] == (not any(gold))
@@ -66,11 +51,12 @@ def test_attention_of_every_row(heads: int) -> None:
 def test_chance_is_what_random_orders_give_on_average() -> None:
     output = random_output(rows=40)
     batch = marked(output, RATIONALE)
-    found = measured(batch, output, draws=400)
+    found = columns_of(Plausibility(["attention"], draws=400), output, batch)
     names = [f"chance_{name}" for name in MEASURES]
     every = []
     for seed in range(300):
-        random = measured(batch, output, methods=[{"name": "random", "seed": seed}], draws=1)
+        test = Plausibility([{"name": "random", "seed": seed}], draws=1)
+        random = columns_of(test, output, batch)
         every.append(torch.stack([random[f"{name}_random"] for name in MEASURES]))
     mean, spread = torch.stack(every).mean(0), torch.stack(every).std(0) / 300**0.5
     expected = torch.stack([found[name] for name in names])
@@ -97,13 +83,7 @@ def test_from_corpus_to_record(tmp_path: Path, length: int | None) -> None:
     assert record.metadata["methods"]["occlusion"]["replacement"] == "zero"
     assert record.metadata["methods"]["input_gradient"]["explains"] == "log odds"
     assert "human_auprc" not in columns
-    texts = data.dataset("test")
-    for row in range(len(texts)):
-        batch = texts[[row]]
-        with torch.no_grad():
-            output = task.model(batch)
-        signs = batch.extras["evidence"][0][: int(output.mask.sum())]
-        gold = [bool((item > 0).any()) for item in signs]
+    for row, batch, output, gold in texts_of(data, task.model):
         np.testing.assert_allclose(
             columns["probabilities"][row], output.logits.softmax(-1)[0].detach(), atol=1e-6
         )
@@ -112,9 +92,7 @@ def test_from_corpus_to_record(tmp_path: Path, length: int | None) -> None:
             scores = method(task.model, batch, output, output.logits.argmax(-1))
             kept = columns[f"scores_{label}"][row]
             np.testing.assert_allclose(kept, scores[output.mask], atol=1e-9)
-            if np.diff(np.sort(kept)).min(initial=1.0) < 1e-4 * np.abs(kept).max():
-                continue  # ties are tested apart
-            for name, value in naive(kept.tolist(), gold).items():
+            for name, value in of_items(torch.tensor(kept), gold).items():
                 assert columns[f"{name}_{label}"][row] == pytest.approx(value, nan_ok=True), name
     mean = float(started.callback_metrics["test/plausibility/auprc_occlusion"])
     assert mean == pytest.approx(np.nanmean(columns["auprc_occlusion"]), rel=1e-5)
@@ -146,14 +124,3 @@ def test_people_are_measured_where_several_marked(tmp_path: Path) -> None:
     np.testing.assert_allclose(record.columns["human_iou_f1"][:4], [1, 1, nan, 1])
     assert record.columns["rationale_items"][:4].tolist() == [1, 1, 0, 1]
     assert "test/plausibility/human_auprc_low" in started.callback_metrics
-
-
-class TestRefusals:
-    def test_a_column_that_is_misspelt(self, tmp_path: Path) -> None:
-        data = corpus(None)
-        sentence = r"column `evidense` along the tokens.*did you mean 'evidence'\?"
-        with pytest.raises(InputError, match=sentence) as error:
-            trainer(tmp_path, Plausibility(column="evidense")).test(
-                task_of(data), datamodule=data, verbose=False
-            )
-        assert str(error.value).count(". ") == 0

@@ -11,25 +11,17 @@ import torch
 from torch import Tensor
 
 from attnlight.__main__ import main
-from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import SaliencyAgreement
 from attnlight.records import read_record
-from tests.attribution.scenes import scene
-from tests.callbacks.test_base import run_test
+from tests.attribution.scenes import evaluated
+from tests.callbacks.every import LABELS, METHODS, explained
+from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import columns_of, levels, rho, tau
 from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, Texts
 
 RECORD = Path("records/test/saliency_agreement.parquet")
-METHODS: list[Any] = [
-    "attention",
-    "gradient",
-    "input_gradient",
-    {"name": "occlusion", "replacement": "delete", "label": "deletion"},
-    "random",
-]
-LABELS = ["attention", "gradient", "input_gradient", "deletion", "random"]
 
 
 def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
@@ -54,14 +46,10 @@ def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
 @pytest.mark.parametrize("name", ["bilstm", "cnn", "han", "pair", "heads", "transformer"])
 @pytest.mark.parametrize("signed", [False, True])
 def test_equals_loops_over_rows(name: str, signed: bool) -> None:
-    model, batch = scene(name, padding=2)
+    model, batch, output, _ = evaluated(name, padding=2)
     columns = measured(model, batch, signed=signed)
-    with torch.no_grad():
-        output = model(batch)
-    target, scores = output.logits.argmax(-1), {}
-    for label, method in zip(LABELS, METHODS, strict=True):
-        values = build_attribution(method)(model, batch, output, target)
-        scores[label] = values if signed else values.abs()
+    scores = explained(model, batch, output.logits.argmax(-1))
+    scores = scores if signed else {label: values.abs() for label, values in scores.items()}
     pairs, defined = list(combinations(LABELS, 2)), 0
     assert list(columns) == [
         *(f"tied_{label}" for label in LABELS),
@@ -104,9 +92,8 @@ def test_record_figure_and_ceilings_of_two_seeds(
     for seed in range(2):
         torch.manual_seed(seed)
         task, folder = OutsideTask(affine), tmp_path / f"e/seed{seed}"
-        run_test(
-            folder, SaliencyAgreement(methods=methods, keep_scores=True), task=task, texts=texts
-        )
+        test = SaliencyAgreement(methods=methods, keep_scores=True)
+        recorded(folder, test, task=task, texts=texts)
         runs.append(folder)
     record = read_record(runs[0] / RECORD)
     assert record.metadata["measures"] == [

@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.attribution import build_attribution
-from attnlight.batch import TextBatch
 from attnlight.callbacks import Sanity
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules.base import CorpusDataModule
@@ -23,15 +21,14 @@ from attnlight.models import (
     PairClassifier,
     SelfAttentionTagger,
 )
-from attnlight.records import Record, read_record
-from tests.bases import Planted, classifier, save, trainer
-from tests.callbacks.every import METHODS
-from tests.callbacks.test_base import run_test
+from attnlight.records import Record
+from tests.bases import Planted, classifier, save
+from tests.callbacks.every import LABELS, METHODS, explained
+from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import rho
 from tests.pairs import PlantedPairs, pair_task
 from tests.tasks import tagged
 
-LABELS = [build_attribution(method).label for method in METHODS]
 SMALL: dict[str, Any] = {"embedding_size": 6, "hidden_size": 4, "embedding_scale": 1.0}
 SIZES: dict[str, Any] = {"train_size": 30, "validation_size": 20, "eval_batch_size": 5}
 # Prefixes of the parameters of each part, from the output down.
@@ -93,9 +90,7 @@ def made(kind: str, folder: Path, seed: int = 3, texts: int = 12, **options: Any
 def measured(folder: Path, task: Any, data: CorpusDataModule, **options: Any) -> Record:
     """The record of a test of all texts."""
     settings = {"methods": METHODS, "max_instances": None, "figures": False}
-    test = Sanity(**(settings | options))
-    trainer(folder, test).test(task, data, verbose=False)
-    return read_record(folder / "records/test/sanity.parquet")
+    return recorded(folder, Sanity(**(settings | options)), task=task, data=data)
 
 
 def drawn_by_hand(kind: str, task: Any, seed: int, draw: int) -> dict[str, Tensor]:
@@ -121,15 +116,6 @@ def randomised(model: Any, prefixes: tuple[str, ...], values: dict[str, Tensor])
             if name.startswith(prefixes):
                 parameter.copy_(values[name])
     return copy
-
-
-def explained(model: Any, batch: TextBatch, target: Tensor) -> dict[str, Tensor]:
-    with torch.no_grad():
-        output = model(batch)
-    return {
-        label: build_attribution(method)(model, batch, output, target)
-        for label, method in zip(LABELS, METHODS, strict=True)
-    }
 
 
 @pytest.mark.parametrize("kind", CASCADES)
@@ -227,11 +213,6 @@ def test_a_second_run_that_is_no_seed_of_this_one_is_refused(case: str, tmp_path
     with pytest.raises(InputError, match=message):
         measured(tmp_path, task, data, against=str(path))
     assert not list(tmp_path.rglob("sanity.parquet"))
-
-
-def test_a_task_without_the_options_of_its_network_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="OutsideTask lacks the options: it needs a task of"):
-        run_test(tmp_path, Sanity(methods=["attention"]))
 
 
 def test_measuring_without_models_is_refused(tmp_path: Path) -> None:

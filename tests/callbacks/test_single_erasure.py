@@ -6,18 +6,10 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
-from attnlight.batch import AttentionOutput
 from attnlight.callbacks import SingleErasure
 from attnlight.models.readout import SCORES
-from tests.callbacks.handmade import Hidden, batch_of, output_of, random_output, require_loops
-
-
-def columns_of(output: AttentionOutput, **options: object) -> dict[str, Tensor]:
-    test = SingleErasure(**options)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return dict(test.measure(batch_of(output), output, Hidden(output)))
+from tests.callbacks.handmade import columns_of, output_of, random_output, require_loops
 
 
 @pytest.mark.parametrize("options", [{}, {"gradient": "absolute"}, {"released": True}])
@@ -46,7 +38,9 @@ def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
     mask = torch.tensor([[True, False, False], [False, False, False], [True, False, True]])
     weights = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0.25, 0, 0.75]]).unsqueeze(1)
     items = torch.randn(3, 1, 3, 2, generator=torch.Generator().manual_seed(0))
-    found = columns_of(output_of(weights, items, torch.zeros(2), mask), released=True)
+    found = columns_of(
+        SingleErasure(released=True), output_of(weights, items, torch.zeros(2), mask)
+    )
     for name, column in found.items():
         assert column.isnan().tolist() == [True, True, False], name
     for measure in ("flip_other", "delta_weight", "delta_js"):
@@ -62,7 +56,7 @@ def test_the_released_draw_is_now_and_then_the_top_item(top: int, share: float) 
     weights[:, :, top] = 0.6
     items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
-    found = columns_of(output, released=True)
+    found = columns_of(SingleErasure(released=True), output)
     itself = int((found["delta_weight_released_attention"] == 0).sum())
     if share:
         assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3

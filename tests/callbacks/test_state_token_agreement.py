@@ -1,6 +1,5 @@
 """States against their tokens: erasure and deletion one at a time, shares text by text."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,67 +10,56 @@ from torch import Tensor
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import StateTokenAgreement
-from attnlight.models import SelfAttentionTagger
-from tests.callbacks.token_loops import columns_of, tau, tokens_of
+from attnlight.functional import total_variation
+from tests.attribution.scenes import evaluated
+from tests.callbacks.token_loops import columns_of, tau
 from tests.models import test_classifier as flat
-from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
+from tests.probing.oracles import moved
 
 
 def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
     return columns_of(StateTokenAgreement(**options), model, batch)
 
 
-def moved(logits: Tensor, before: Tensor) -> float:
-    return float((logits.softmax(-1) - before.softmax(-1)).abs().sum() / 2)
-
-
 @torch.no_grad()
-def naive(model: AttentionModel, batch: TextBatch, row: int) -> float:
-    """Tau of one text: erase and delete one item after the other."""
-    alone = batch.select(torch.tensor([row]))
-    output, erased, deleted = model(alone), [], []
-    items = output.mask[0].nonzero().squeeze(-1).tolist()
-    if len(items) < 2:
-        return math.nan
-    for item in items:
-        weights = output.weights.clone()
-        weights[..., item] = 0
-        weights /= weights.sum(-1, keepdim=True)
-        erased.append(moved(model.readout(output, weights.unsqueeze(2))[0, 0], output.logits[0]))
-        left = [place for place in range(alone.tokens.shape[1]) if place != item]
-        shorter = TextBatch(alone.index, alone.tokens[:, left], alone.mask[:, left])
-        deleted.append(moved(model(shorter).logits[0], output.logits[0]))
-    return tau(erased, deleted)
+def by_loops(model: Any, batch: TextBatch, of_items: bool = False) -> Tensor:
+    """Tau (R,) of each row: erase and delete one item after the other, of a token not itself."""
+    output, taus = model(batch), []
+    deleted = moved(model, batch, output, of_items)
+    for row, items in enumerate(output.mask):
+        places, erased = items.nonzero().squeeze(-1).tolist(), []
+        if of_items:
+            places.remove(int(output.rows[row, 1]))
+        for item in places if len(places) > 1 else []:
+            weights = output.weights.clone()
+            weights[row, :, item] = 0
+            weights[row] /= weights[row].sum(-1, keepdim=True)
+            after = model.readout(output, weights.unsqueeze(2))[row, 0].softmax(-1)
+            erased.append(float(total_variation(after, output.logits[row].softmax(-1))))
+        taus.append(tau(erased, deleted[row, places[: len(erased)]]))
+    return torch.tensor(taus, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", ["bilstm", "cnn", "han"])
 def test_equals_loops_over_items(name: str) -> None:
-    if name == "han":
-        model, batch = hierarchical.model(), hierarchical.collate(hierarchical.corpus(), 1, 2)
-    else:
-        model, batch = flat.model(name), flat.collate(flat.corpus()[3:9], padding=2)  # type: ignore[assignment]
+    model, batch, output, _ = evaluated(name, padding=2)
     columns = measured(model, batch)
     assert list(columns) == [*StateTokenAgreement.measures, "items"]
-    expected = [naive(model, batch, row) for row in range(len(batch))]
     found = columns["tau_erasure_deletion"]
-    torch.testing.assert_close(found, torch.tensor(expected).double(), equal_nan=True)
+    torch.testing.assert_close(found, by_loops(model, batch), equal_nan=True)
     assert found[columns["items"] < 2].isnan().all()
     assert 0 < found.isnan().sum() < 4
-    with torch.no_grad():
-        output = model(batch)
     shares, _ = hidden_token_attribution(model, batch, output)
-    for row, items in enumerate(output.mask):
-        own = [shares[row, item, item] for item in items.nonzero().squeeze(-1)]
-        largest = [
-            int(shares[row, item].argmax()) == int(item) for item in items.nonzero().squeeze(-1)
-        ]
-        read = batch.mask[row].sum() if name != "han" else items.sum()
-        mean = torch.stack(own).mean()
+    for row, mask in enumerate(output.mask):
+        items = mask.nonzero().squeeze(-1)
+        largest = [int(shares[row, item].argmax()) == int(item) for item in items]
+        read = len(items) if name == "han" else batch.mask[row].sum()
+        mean = shares[row, items, items].mean()
         assert float(columns["hidden_token_attribution"][row]) == pytest.approx(float(mean))
         assert float(columns["own_token_largest"][row]) == pytest.approx(np.mean(largest))
         assert float(columns["chance"][row]) == pytest.approx(1 / int(read))
-        assert int(columns["items"][row]) == items.sum()
+        assert int(columns["items"][row]) == len(items)
 
 
 @pytest.mark.parametrize("readout", ["study", "residual"])
@@ -79,27 +67,13 @@ def test_equals_loops_over_items(name: str) -> None:
 def test_tokens_have_the_states_of_their_sentence(readout: str, layers: int) -> None:
     model, batch = tagger(readout, layers=layers).double(), sentences()
     columns = measured(model, batch)
-    assert isinstance(model, SelfAttentionTagger)
     with torch.no_grad():
         output = model(batch)
-    shares, _ = hidden_token_attribution(model, batch, output)
-    expected, row = [], 0
-    for sentence, token in tokens_of(model.requires_grad_(False), batch) if layers == 1 else ():
-        own, logits = sentence.output.weights[token], sentence.output.logits[token]
-        erased, deleted = [], []
-        for item in range(len(sentence)):
-            if item == token:
-                continue
-            weights = own.clone()
-            weights[:, item] = 0
-            weights /= weights.sum(-1, keepdim=True)
-            erased.append(moved(sentence.read(token, weights), logits))
-            deleted.append(moved(sentence.without(item)[token - (token > item)], logits))
-        expected.append(tau(erased, deleted))
     found = columns["tau_erasure_deletion"]
-    if layers == 1:
-        torch.testing.assert_close(found, torch.tensor(expected).double(), equal_nan=True)
-        assert found.isfinite().sum() > 12
+    torch.testing.assert_close(found, by_loops(model, batch, of_items=True), equal_nan=True)
+    assert found.isfinite().sum() > 12
+    shares, _ = hidden_token_attribution(model, batch, output)
+    row = 0
     for text, length in enumerate((6, 1, 4, 9)):
         mean = shares[text].diagonal()[:length].mean().expand(length)
         rows = slice(row, row + length)

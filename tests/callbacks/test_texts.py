@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from attnlight.callbacks import Texts
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
@@ -18,7 +19,7 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.hooks.test_prediction_writer import corpus, task_of
 from tests.callbacks.test_base import trainer
-from tests.callbacks.token_loops import jensen_shannon
+from tests.functional.adversaries import jensen_shannon
 
 Vector = NDArray[np.float64]
 SHARED = ("tokens", "items", "label", "probabilities", "attention", "evidence")
@@ -48,11 +49,6 @@ def pairs(written: tuple[Path, Path]) -> Iterator[tuple[dict, dict]]:  # type: i
     texts, predictions = map(rows_of, written)
     assert len(texts) == len(predictions) == 41
     yield from zip(texts, predictions, strict=True)
-
-
-def softmax(logits: Vector) -> Any:
-    powers = np.exp(logits - logits.max())
-    return powers / powers.sum()
 
 
 def of(weights: Vector, items: Vector) -> Any:

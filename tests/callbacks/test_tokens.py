@@ -1,8 +1,8 @@
 """Every test on a tagger, whose rows are tokens, against loops over tokens."""
 
 import itertools
-import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,12 +16,7 @@ from attnlight.callbacks import (
 )
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.models import SelfAttentionTagger
-from tests.callbacks.token_loops import (
-    columns_of,
-    loop_of,
-    paired,
-    tokens_of,
-)
+from tests.callbacks.token_loops import columns_of, loop_of, paired, tokens_of
 from tests.models.taggers import sentences, tagger
 
 LENGTHS = (5, 1, 4, 6)
@@ -82,13 +77,6 @@ def test_programs_are_for_one_token_of_each_sentence(model: SelfAttentionTagger)
     assert len(position.unique()) > 1
     assert (found["worst_js_by_head"] >= every["worst_js_by_head"] - 1e-12)[kept].all()
     assert (found["worst_tvd_by_head"][kept] <= 0.05 + 1e-9).all()
-    # The same token, whatever else is in the batch.
-    for place, text in enumerate(counts.tolist()):
-        alone = columns_of(
-            AdversarialAttention(epsilon=0.05), model, batch.select(batch.index == text)
-        )
-        rows = output.rows[output.rows[:, 0] == text]
-        assert rows[~alone["worst_js"].isnan(), 1].tolist() == [int(position[place])]
 
 
 @pytest.mark.parametrize("search", [False, GradientSearch(starts=2, steps=10)])
@@ -101,15 +89,11 @@ def test_adversaries_in_parts_are_those_of_all_rows(
     whole = columns_of(test, model, batch)
     monkeypatch.setattr("attnlight.callbacks.adversarial_attention._WEIGHTS", 7 * 2 * max(LENGTHS))
     parts = columns_of(test, model, batch)
-    assert parts.keys() == whole.keys()
-    for name, column in whole.items():
-        torch.testing.assert_close(parts[name], column, rtol=0, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6, equal_nan=True)
 
 
 def test_scores_leave_out_the_deleted_token_itself() -> None:
     model, batch = tagger("residual").double(), sentences((4,))
     found = columns_of(ImportanceCorrelation(keep_scores=True), model, batch)
-    lists = found["scores_loo"].to_pylist()  # type: ignore[attr-defined]
-    assert [[math.isnan(value) for value in scores] for scores in lists] == torch.eye(
-        4
-    ).bool().tolist()
+    undefined = np.isnan(found["scores_loo"].to_pylist())  # type: ignore[attr-defined]
+    assert np.array_equal(undefined, np.eye(4))

@@ -9,6 +9,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
+from typing import Any
 
 import torch
 from scipy.stats import kendalltau, spearmanr
@@ -26,6 +27,7 @@ from attnlight.functional import permutations
 from attnlight.functional.ranking import random_others, random_rankings
 from attnlight.models import SelfAttentionTagger
 from tests.benchmarks.rivals import searched_attention
+from tests.functional.adversaries import jensen_shannon
 from tests.models.taggers import one
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
@@ -110,23 +112,20 @@ def columns_of(
     return measured(test, batch, output, model)
 
 
-def loop_of(test: InterpretabilityTest, drawn: bool = False) -> Loop:
+def loop_of(test: Any, drawn: bool = False) -> Loop:
     """The loop that a test stands against: what it logs or, if `drawn`, all that it records."""
 
     def shuffles(sentence: Sentence, token: int) -> Found:
-        assert isinstance(test, AttentionPermutation)
         size, rows = torch.tensor([len(sentence)]), torch.tensor([[sentence.index, 0]])
         orders = permutations(size, rows, test.draws, test.seed)[0]
         return shuffled(sentence, token, orders, test.head_draws)
 
     def alone(sentence: Sentence, token: int) -> Found:
-        assert isinstance(test, SingleErasure)
         kinds = ("drawn", "released") if test.released else ("drawn",)
         absolute = test.gradient == "absolute"
         return erased_alone(sentence, token, absolute, kinds if drawn else (), test.seed)
 
     def erasures(sentence: Sentence, token: int) -> Found:
-        assert isinstance(test, DecisionFlip)
         whole = torch.ones(1, len(sentence), dtype=torch.bool)
         rows = torch.tensor([[sentence.index, token]])
         orders = random_rankings(whole, rows, test.draws, test.seed)[0]
@@ -442,13 +441,6 @@ def levels(scores: Tensor) -> Tensor:
     ordered, order = scores.sort()
     steps = (ordered.diff() > _TIE * scores.abs().max()).cumsum(0)
     return torch.zeros_like(order).index_copy(0, order[1:], steps)
-
-
-def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """By its definition, over the last dimension."""
-    middle = ((p + q) / 2).clamp(min=1e-30).log()
-    logs = (p.clamp(min=1e-30).log() - middle, q.clamp(min=1e-30).log() - middle)
-    return (p * logs[0] + q * logs[1]).sum(-1) / 2
 
 
 def tau(one: Scores, other: Scores) -> float:

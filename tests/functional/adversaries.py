@@ -37,9 +37,9 @@ def case(
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
-    """By its definition, to 1e-15 or so."""
+    """By its definition, to 1e-15 or so in double precision."""
     p, q = torch.broadcast_tensors(p, q)
-    middle = ((p + q) / 2).clamp(min=1e-300)
+    middle = ((p + q) / 2).clamp(min=torch.finfo(p.dtype).tiny)
     return (torch.xlogy(p, p / middle) + torch.xlogy(q, q / middle)).sum(-1) / 2
 
 

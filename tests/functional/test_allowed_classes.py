@@ -1,7 +1,5 @@
 """Classes that are not allowed: results are those of the same rows without these classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,9 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput
-from attnlight.functional import (
-    worst_case_attention,
-)
+from attnlight.functional import worst_case_attention
 from attnlight.functional.masking import allowed_classes
 from tests.callbacks.handmade import output_of, random_output
 
@@ -34,7 +30,6 @@ def allowed_of(rows: int) -> Tensor:
 
 def restricted(output: AttentionOutput) -> AttentionOutput:
     """An output each of whose rows allows the classes of its set only."""
-    assert output.item_logits is not None
     allowed = allowed_of(len(output.rows))
     items = output.item_logits.masked_fill(
         ~allowed[:, None, None], NOT_ALLOWED / output.item_logits.shape[1]
@@ -53,7 +48,6 @@ def chosen(values: Tensor, classes: list[int], heads: int = 1) -> Tensor:
 
 def removed(output: AttentionOutput) -> Iterator[tuple[AttentionOutput, Tensor, list[int]]]:
     """For each set: the output with its classes alone, the rows of the set (r,), the classes."""
-    assert output.item_logits is not None
     heads = output.weights.shape[1]
     for number, classes in enumerate(SETS):
         items = chosen(output.item_logits, classes, heads)
@@ -71,7 +65,6 @@ def scene(heads: int, dtype: torch.dtype, rows: int = 60) -> AttentionOutput:
 
 def test_two_allowed_classes_have_an_exact_worst_case() -> None:
     masked = restricted(scene(1, torch.float64))
-    assert masked.item_logits is not None
     _, js, upper = worst_case_attention(masked.weights, masked.item_logits, masked.mask, EPSILON)
     for number, classes in enumerate(SETS[:3]):
         assert torch.equal(js[number :: len(SETS)], upper[number :: len(SETS)]), classes

@@ -1,5 +1,6 @@
 import itertools
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from scipy.stats import chisquare, kstest
 from torch import Tensor
 
 from attnlight.functional import draw_keys, permutations
+from attnlight.functional._cpu import Scratch
 from attnlight.functional.random import sorted_by_keys
 
 WORD = 2**64
@@ -64,8 +66,7 @@ def test_permutations_are_sorted_keys() -> None:
 
 
 def test_permutations_do_not_depend_on_the_batch() -> None:
-    lengths = torch.tensor([4, 300, 17])
-    pairs = rows((3, 0), (8, 1), (8, 2))
+    lengths, pairs = torch.tensor([4, 300, 17]), rows((3, 0), (8, 1), (8, 2))
     together = permutations(lengths, pairs, draws=6, seed=5)
     for row, length in enumerate(lengths.tolist()):
         alone = permutations(lengths[row : row + 1], pairs[row : row + 1], draws=9, seed=5)
@@ -89,8 +90,7 @@ def test_draws_positions_and_seeds_are_independent(by: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_permutations_on_a_gpu_are_those_on_a_cpu() -> None:
-    lengths = torch.tensor([4, 300, 17])
-    pairs = rows((3, 0), (8, 1), (8, 2))
+    lengths, pairs = torch.tensor([4, 300, 17]), rows((3, 0), (8, 1), (8, 2))
     here = permutations(lengths, pairs, draws=6, seed=5)
     assert torch.equal(permutations(lengths.cuda(), pairs.cuda(), draws=6, seed=5).cpu(), here)
 
@@ -119,3 +119,18 @@ def test_items_are_sorted_by_31_bits_and_then_by_their_place(items: int, kinds: 
     kept = bits.clone()
     assert sorted_by_keys(bits, lengths).tolist() == naive(bits, lengths)
     assert torch.equal(bits, kept)
+
+
+def test_threads_share_no_memory_of_a_loop() -> None:
+    scratch, cpu = Scratch(), torch.device("cpu")
+    mine = scratch.take("a", (4,), torch.int64, cpu).fill_(1)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: scratch.take("a", (4,), torch.int64, cpu).fill_(2)).result()
+    assert mine.tolist() == [1, 1, 1, 1]
+
+
+def test_memory_taken_in_inference_mode_can_be_written_outside_it() -> None:
+    scratch, cpu = Scratch(), torch.device("cpu")
+    with torch.inference_mode():
+        scratch.take("a", (4,), torch.int64, cpu)
+    assert scratch.take("a", (4,), torch.int64, cpu).add_(1).shape == (4,)

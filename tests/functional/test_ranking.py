@@ -38,10 +38,7 @@ def test_first_items_of_several_orders_and_counts() -> None:
     orders = torch.tensor([[[2, 0, 3, 1], [3, 2, 0, 1]]])
     found = first_items(orders.unsqueeze(2), torch.tensor([[1, 2, 3]]).unsqueeze(1))
     assert found.int().tolist() == [
-        [
-            [[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]],
-            [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]],
-        ]
+        [[[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]], [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]]]
     ]
 
 
@@ -129,13 +126,9 @@ def naive(scores: list[float]) -> list[int]:
     return [ranks[n] for n in range(len(scores))]
 
 
-def everything(scores: Tensor) -> Tensor:
-    return torch.ones_like(scores, dtype=torch.bool)
-
-
 def test_equal_scores_zero_scores_and_undefined_ones_are_all_tied() -> None:
     scores = torch.tensor([[0.0, -0.0, 0.0], [-2.0, -2.0, -2.0], [1.0, torch.nan, 2.0]])
-    assert dense_ranks(scores, everything(scores)).tolist() == [[0, 0, 0]] * 3
+    assert dense_ranks(scores, every(3, 3)).tolist() == [[0, 0, 0]] * 3
 
 
 @settings(deadline=None, max_examples=200)
@@ -148,4 +141,4 @@ def test_equal_scores_zero_scores_and_undefined_ones_are_all_tied() -> None:
 )
 def test_equals_a_naive_walk(scores: list[float]) -> None:
     row = torch.tensor([scores], dtype=torch.float64)
-    assert dense_ranks(row, everything(row))[0].tolist() == naive(scores)
+    assert dense_ranks(row, every(1, len(scores)))[0].tolist() == naive(scores)

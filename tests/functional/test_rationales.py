@@ -1,23 +1,32 @@
-"""Chosen items against marked ones: sklearn, all orders of ties, and spans as sets."""
+"""Chosen items against marked ones: sklearn, torchmetrics, all orders of ties, spans as sets."""
 
-from __future__ import annotations
-
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 from math import nan
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor
+from torchmetrics.functional.classification import binary_average_precision
 
-from attnlight.functional import annotator_agreement, plausibility, span_f1, token_f1
+from attnlight.functional import (
+    annotator_agreement,
+    average_precision,
+    expected_average_precision,
+    plausibility,
+    span_f1,
+    token_f1,
+)
 from attnlight.functional.ranking import ranking
 
 
-def scene(rows: int = 80, items: int = 9, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def scene(
+    rows: int = 80, items: int = 9, seed: int = 0, levels: int = 5
+) -> tuple[Tensor, Tensor, Tensor]:
     """Scores of few values, marks and a mask with gaps; some rows without marks, some all marked."""
     random = torch.Generator().manual_seed(seed)
-    scores = torch.randint(-2, 3, (rows, items), generator=random).double()
+    scores = torch.randint(-2, levels - 2, (rows, items), generator=random).double()
     mask = torch.rand(rows, items, generator=random) < 0.8
     mask[:, 3] = True
     share = torch.rand(rows, 1, generator=random)
@@ -47,6 +56,43 @@ def naive_span_f1(chosen: list[bool], marked: list[bool]) -> float:
     precision = hits / len(predicted) if predicted else 0.0
     recall = hits / len(gold) if gold else 0.0
     return 2 * precision * recall / (precision + recall) if hits else 0.0
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4, 1000])
+def test_average_precision_is_that_of_scikit_learn_and_torchmetrics(levels: int) -> None:
+    scores, marked, mask = scene(levels=levels)
+    scores = scores.sub(scores.min() - 1).div(levels)  # in (0, 1], as torchmetrics asks for
+    found = average_precision(scores, marked | ~mask, mask)
+    assert torch.equal(found.isnan(), ~marked.any(-1))
+    for row in found.isfinite().nonzero().flatten().tolist():
+        items, gold = scores[row, mask[row]], marked[row, mask[row]]
+        expected = average_precision_score(gold, items)
+        assert float(found[row]) == pytest.approx(expected, abs=1e-12)
+        assert float(binary_average_precision(items, gold.long())) == pytest.approx(
+            expected, abs=1e-6
+        )
+    assert 0 < found.isnan().sum() < 20
+
+
+def test_nearly_equal_scores_are_tied() -> None:
+    scores = torch.tensor([[0.5, 0.5 + 4.9e-6, 0.1], [0.5, 0.5 + 5.1e-6, 0.1]], dtype=torch.float64)
+    relevant = torch.tensor([[False, True, False]]).expand(2, -1)
+    assert average_precision(scores, relevant, relevant | True).tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("items", range(1, 7))
+def test_expected_average_precision_is_the_mean_over_all_orders(items: int) -> None:
+    """Of which only the ranks of the relevant items count."""
+    for count in range(1, items + 1):
+        golds = [np.isin(range(items), ranks) for ranks in combinations(range(items), count)]
+        mean = np.mean([average_precision_score(gold, range(items)) for gold in golds])
+        found = expected_average_precision(torch.tensor(count), torch.tensor(items))
+        assert float(found) == pytest.approx(mean, abs=1e-12)
+
+
+def test_the_expectation_of_nothing_is_undefined() -> None:
+    found = expected_average_precision(torch.tensor([0, 0, 1]), torch.tensor([0, 4, 1]))
+    assert found.tolist() == pytest.approx([nan, nan, 1], nan_ok=True)
 
 
 def test_token_f1_is_sklearns_averaged_over_all_ways_to_break_ties() -> None:
@@ -101,9 +147,8 @@ class TestAnnotators:
     def test_pairs_one_by_one(self) -> None:
         random = torch.Generator().manual_seed(3)
         mask = torch.rand(40, 8, generator=random) < 0.9
-        marks = (
-            torch.rand(4, 40, 8, generator=random) < torch.rand(4, 40, 1, generator=random)
-        ) & mask
+        shares = torch.rand(4, 40, 1, generator=random)
+        marks = (torch.rand(4, 40, 8, generator=random) < shares) & mask
         marks[1:, :5] = False
         found = annotator_agreement(marks, mask)
         for row in range(40):

@@ -1,7 +1,6 @@
 """Leave-one-out by loops: each shortened text is encoded anew, by itself."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,21 @@ from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.functional import total_variation
+
+Change = Callable[[TextBatch, AttentionOutput], AttentionOutput]
+
+
+class Hiding:
+    """A model that has no more than the Protocol asks for, and may change the output of another."""
+
+    def __init__(self, model: Any, change: Change = lambda batch, output: output) -> None:
+        self.model, self.change = model, change
+        self.embed, self.readout = model.embed, model.readout
+
+    def __call__(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        return self.change(batch, self.model(batch, weights, embeddings))
 
 
 def without(batch: TextBatch, text: int, item: int) -> TextBatch:

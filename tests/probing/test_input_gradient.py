@@ -1,7 +1,5 @@
 """Gradient times embedding, against derivatives of probabilities and finite differences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -141,8 +139,6 @@ def test_blocks_of_tokens_see_all_of_their_query_and_their_classes() -> None:
         def forward(
             self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
         ) -> AttentionOutput:
-            assert batch.query is not None
-            assert batch.allowed_classes is not None
             seen.append((batch.index, batch.query, batch.tokens.shape[1]))
             output = self.tagger(replace(batch, query=None), weights, embeddings)
             text = (output.rows[:, :1] == batch.index).int().argmax(-1)

@@ -1,7 +1,5 @@
 """Texts without some items: what is deleted and replaced, by hand, and by two ways to the same text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 
@@ -11,11 +9,7 @@ import torch
 from attnlight.attribution import Occlusion
 from attnlight.batch import BOS, EOS, MARKED, PAD, UNK, TextBatch
 from attnlight.functional import log_odds
-from attnlight.probing.removal import (
-    keep_items,
-    replace_items,
-    replaced_embeddings,
-)
+from attnlight.probing.removal import keep_items, replace_items, replaced_embeddings
 from attnlight.probing.subsets import subset_logits
 from tests.attribution.scenes import scene
 
@@ -42,11 +36,8 @@ def test_items_leave_with_all_that_belongs_to_them() -> None:
     assert found.mask.int().tolist() == [[1, 0, 0], [1, 1, 1], [1, 1, 0]]
     assert found.extras["evidence"].tolist() == [[90, 0, 0], [60, 70, 80], [50, 70, 0]]
     assert places[found.mask].tolist() == [0, 1, 2, 3, 0, 2]
-    assert found.query is not None
     assert found.query.tolist() == [[3, 4], [1, 2], [1, 2]]
-    assert found.query_mask is not None
     assert found.query_mask.shape == (3, 2)
-    assert found.allowed_classes is not None
     assert found.allowed_classes.tolist() == [[True, True], [True, False], [True, False]]
     assert found.labels is None
 

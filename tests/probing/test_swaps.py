@@ -1,18 +1,18 @@
 """Swapped class names against texts that are rewritten word by word and read one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.functional import pad
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
 from attnlight.probing.swaps import swap_flips
 from tests.models import test_classifier as flat
 from tests.models import test_pair as pair
+from tests.models.oracles import padded
 
 CLASSES = 5
 NAMES = torch.tensor([17, 4, 21, 9, 12])  # token ids of the classes, in no order
@@ -29,27 +29,14 @@ class Reader(nn.Module):
             self.network.embedding.weight[NAMES] *= 3
         self.read: list[TextBatch] = []
 
-    def embed(self, batch: TextBatch) -> Tensor:
-        raise NotImplementedError
-
     @torch.no_grad()
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
+    def forward(self, batch: TextBatch) -> AttentionOutput:
         """Of texts in sentences as of the same words in a row."""
         self.read.append(batch)
         words = replace(batch, tokens=batch.tokens.flatten(1), mask=batch.mask.flatten(1))
         output: AttentionOutput = self.network(words)
         off = False if batch.allowed_classes is None else ~batch.allowed_classes
         return replace(output, logits=torch.where(torch.as_tensor(off), NOT_ALLOWED, output.logits))
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
-def pad(rows: list[list[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
 
 
 def texts(seed: int, count: int = 80, query: bool = True, allowed: bool = True) -> TextBatch:
@@ -75,13 +62,13 @@ def texts(seed: int, count: int = 80, query: bool = True, allowed: bool = True) 
     labels[3] = -1
     batch = TextBatch(
         index=torch.arange(count),
-        tokens=pad(tokens),
-        mask=pad(tokens) > 0,
+        tokens=padded(tokens, 0),
+        mask=padded(tokens, 0) > 0,
         labels=labels,
-        extras={"evidence": pad(evidence).to(torch.int8)},
+        extras={"evidence": padded(evidence, 0).to(torch.int8)},
     )
     if query:
-        batch.query = pad(queries)
+        batch.query = padded(queries, 0)
         batch.query_mask = batch.query > 0
     if allowed:
         batch.allowed_classes = torch.rand(count, CLASSES, generator=random) < 0.8
@@ -92,13 +79,10 @@ def texts(seed: int, count: int = 80, query: bool = True, allowed: bool = True) 
 
 def naive(model: Reader, batch: TextBatch, text: int) -> tuple[float, float] | None:
     """The shares of one text, from lists of words."""
-    names = NAMES.tolist()
-    length = int(batch.mask[text].sum())
+    names, length = NAMES.tolist(), int(batch.mask[text].sum())
     words = batch.tokens[text, :length].tolist()
     inside = [value > 0 for value in batch.extras["evidence"][text, :length].tolist()]
-    assert batch.labels is not None
-    label = int(batch.labels[text])
-    classes = list(range(CLASSES))
+    label, classes = int(batch.labels[text]), list(range(CLASSES))
     if batch.allowed_classes is not None:
         classes = [c for c in classes if batch.allowed_classes[text, c]]
     if batch.query is not None:
@@ -133,8 +117,7 @@ def test_equals_texts_rewritten_word_by_word(query: bool, allowed: bool) -> None
     model, batch = Reader(query), texts(1, query=query, allowed=allowed)
     found = torch.stack(swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES), dim=1)
     expected = [naive(model, batch, text) for text in range(len(batch))]
-    assert [row is None for row in expected] == found[:, 0].isnan().tolist()
-    assert [row is None for row in expected] == found[:, 1].isnan().tolist()
+    assert [[row is None] * 2 for row in expected] == found.isnan().tolist()
     defined = [text for text, row in enumerate(expected) if row is not None]
     assert 12 < len(defined) < len(batch) - 9
     pairs = torch.tensor([row for row in expected if row is not None], dtype=torch.float64)
@@ -149,9 +132,9 @@ def test_order_batches_and_padding_change_nothing() -> None:
     order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(0))
     for part in (order[:7], order[7:8], order[8:]):
         chosen = batch.select(part)
-        chosen.tokens = torch.cat([chosen.tokens, torch.zeros(len(part), 9).long()], dim=1)
+        chosen.tokens = pad(chosen.tokens, (0, 9))
         chosen.mask = chosen.tokens > 0
-        evidence = torch.cat([chosen.extras["evidence"], torch.zeros(len(part), 9)], dim=1) > 0
+        evidence = pad(chosen.extras["evidence"], (0, 9)) > 0
         for values, expected in zip(swap_flips(model, chosen, evidence, NAMES), whole, strict=True):
             torch.testing.assert_close(values, expected[part], equal_nan=True)
 
@@ -160,16 +143,12 @@ def test_the_batch_stays_and_copies_are_never_more_than_its_texts() -> None:
     model, batch = Reader(), texts(3)
     kept = batch.apply(torch.clone)
     swap_flips(model, batch, batch.extras["evidence"] > 0, NAMES)
-    for name in ("tokens", "mask", "labels", "query", "query_mask", "allowed_classes"):
-        assert torch.equal(getattr(batch, name), getattr(kept, name))
-    assert torch.equal(batch.extras["evidence"], kept.extras["evidence"])
+    torch.testing.assert_close(vars(batch), vars(kept), rtol=0, atol=0)
     assert len(model.read) > 3
     for copy in model.read:
         assert len(copy) <= len(batch)
-        place = copy.index
-        assert torch.equal(copy.query, batch.query[place])  # type: ignore[arg-type, index]
-        assert torch.equal(copy.allowed_classes, batch.allowed_classes[place])  # type: ignore[arg-type, index]
-        assert torch.equal(copy.mask, batch.mask[place])
+        for name in ("query", "allowed_classes", "mask"):
+            assert torch.equal(getattr(copy, name), getattr(batch, name)[copy.index])
 
 
 def test_sentences_kept_apart_are_read_alike() -> None:

@@ -23,8 +23,7 @@ def test_registered_names() -> None:
 
 
 def test_monitors() -> None:
-    assert Classification.monitor == ("val/accuracy", "max")
-    assert Pairs.monitor == ("val/accuracy", "max")
+    assert Classification.monitor == Pairs.monitor == ("val/accuracy", "max")
     assert Tagging.monitor == ("val/f1", "max")
 
 

@@ -44,13 +44,10 @@ class Corpus:
         return TextBatch(index, tokens, tokens != 0, labels=torch.zeros_like(tokens))
 
 
+SMALL: dict[str, Any] = {"encoder": "bigru", "embedding_size": 6, "hidden_size": 4}
 MODELS = {
-    "flat": lambda: FlatClassifier(
-        50, 3, encoder="bigru", embedding_size=6, hidden_size=4, embedding_scale=2
-    ),
-    "hierarchical": lambda: HierarchicalClassifier(
-        50, 2, encoder="bigru", embedding_size=6, hidden_size=4
-    ),
+    "flat": lambda: FlatClassifier(50, 3, embedding_scale=2, **SMALL),
+    "hierarchical": lambda: HierarchicalClassifier(50, 2, **SMALL),
     "two heads": lambda: TwoHeads(affine=False),
     "tagger": lambda: tagger(vocab_size=50),
 }
@@ -69,12 +66,12 @@ def written(
     return model, corpus, CachedOutputs(tmp_path)
 
 
+@torch.no_grad()
 def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
     model, corpus, outputs = written
     rows = 0
     for position in range(SIZE):
-        with torch.no_grad():
-            alone = model(corpus[[position]])
+        alone = model(corpus[[position]])
         weights, logits = outputs.read(alone.rows, alone.mask)
         torch.testing.assert_close(weights, alone.weights, atol=2e-6, rtol=0)
         torch.testing.assert_close(logits, alone.logits, atol=1e-5, rtol=1e-5)
@@ -83,11 +80,11 @@ def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
     assert (outputs.heads, outputs.classes) == (alone.weights.shape[1], alone.logits.shape[1])
 
 
+@torch.no_grad()
 def test_batches_padding_and_order_change_nothing(written: Any) -> None:
     model, corpus, outputs = written
     for positions in ([7, 3, 52, 11], list(range(30, 12, -2))):
-        with torch.no_grad():
-            together = model(corpus[positions])
+        together = model(corpus[positions])
         wider = nn.functional.pad(together.mask, (0, 3))
         weights, _ = outputs.read(together.rows, wider)
         assert not weights[:, :, -3:].any()

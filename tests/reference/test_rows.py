@@ -1,7 +1,5 @@
 """Rows of Python: every form of the data gives one record, and labels mean what they say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,14 +112,12 @@ def test_a_table_of_tagged_sentences(tmp_path: Path) -> None:
     labels = datasets.Sequence(datasets.ClassLabel(names=names))
     kinds = datasets.Features(texts | {"label": labels})
     numbers = [row | {"label": [names.index(tag) for tag in row["label"]]} for row in rows]
-    own = [
-        row | {"label": [np.int64(tagger.classes.index(t)) for t in row["label"]]} for row in rows
-    ]
+    place = tagger.classes.index
+    own = [row | {"label": [np.int64(place(tag)) for tag in row["label"]]} for row in rows]
     for table in (pd.DataFrame(rows), datasets.Dataset.from_list(numbers, features=kinds), own):
         assert recorded(tagger, table) == recorded(tagger, rows)
-        assert len(attnlight.explain(tagger, table, methods=[])) == sum(
-            len(row["label"]) for row in rows
-        )
+        explained = attnlight.explain(tagger, table, methods=[])
+        assert len(explained) == sum(len(row["label"]) for row in rows)
     with pytest.raises(InputError, match="row 1 of the data has the label 'O'; expected a list"):
         attnlight.run(tagger, [rows[0], rows[1] | {"label": "O"}])
 

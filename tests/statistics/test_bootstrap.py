@@ -1,4 +1,4 @@
-"""Bootstrap intervals against naive loops."""
+"""Bootstrap intervals, and resampled ratios and F1, against naive loops."""
 
 import math
 
@@ -14,11 +14,13 @@ from attnlight.statistics.bootstrap import (
     bootstrap_pieces,
     resampled_ratios,
 )
+from attnlight.statistics.f1 import resampled_f1
 
 Array = NDArray[np.floating]
+Integers = NDArray[np.int64]
 
 
-def naive(values: Array, clusters: NDArray[np.int64], resamples: int, seed: int) -> Array:
+def naive(values: Array, clusters: Integers, resamples: int, seed: int) -> Array:
     """Means of resampled clusters, one draw and one row at a time."""
     random = np.random.default_rng(seed)
     names = list(dict.fromkeys(clusters.tolist()))
@@ -31,7 +33,7 @@ def naive(values: Array, clusters: NDArray[np.int64], resamples: int, seed: int)
     return means
 
 
-def clustered(seed: int, groups: int = 80) -> tuple[Array, NDArray[np.int64]]:
+def clustered(seed: int, groups: int = 80) -> tuple[Array, Integers]:
     """Rows of uneven clusters that share an effect, a tenth of them undefined."""
     random = np.random.default_rng(seed)
     sizes = random.integers(1, 9, groups)
@@ -43,21 +45,15 @@ def clustered(seed: int, groups: int = 80) -> tuple[Array, NDArray[np.int64]]:
 
 def one(
     values: Array,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: Integers | None = None,
     *,
     in_memory: bool = True,
     resamples: int = 1_000,
     seed: int = 0,
 ) -> MeanInterval:
     clusters = np.arange(len(values)) if clusters is None else clusters
-    (found,) = bootstrap_pieces(
-        [(values[:, None], clusters)],
-        1,
-        resamples=resamples,
-        seed=seed,
-        in_memory=in_memory,
-    )
-    return found
+    pieces = [(values[:, None], clusters)]
+    return bootstrap_pieces(pieces, 1, resamples=resamples, seed=seed, in_memory=in_memory)[0]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -80,11 +76,7 @@ class TestInterval:
         # Every cut, so that most fall inside a cluster; one cluster over three pieces; nothing.
         longest = np.bincount(np.unique(clusters, return_inverse=True)[1]).argmax()
         inside = int(np.searchsorted(clusters, np.unique(clusters)[longest]))
-        cuts = [
-            list(range(1, len(values))),
-            [inside + 1, inside + 2],
-            [0, 17, 17, len(values)],
-        ]
+        cuts = [list(range(1, len(values))), [inside + 1, inside + 2], [0, 17, 17, len(values)]]
         for cut in cuts:
             pieces = zip(np.split(both, cut), np.split(clusters, cut), strict=True)
             parts = bootstrap_pieces(pieces, 2, in_memory=in_memory)
@@ -92,16 +84,13 @@ class TestInterval:
                 np.testing.assert_allclose(parts, whole, rtol=1e-12)
             else:  # draws differ with the pieces, the mean and the count do not
                 np.testing.assert_allclose(parts, whole, atol=0.12)
-                assert [part.defined for part in parts] == [part.defined for part in whole]
-                means = [part.mean for part in parts]
-                np.testing.assert_allclose(means, [part.mean for part in whole], rtol=1e-12)
+                kept = [[(x.mean, x.defined) for x in found] for found in (parts, whole)]
+                np.testing.assert_allclose(*kept, rtol=1e-12)
 
     def test_undefined_values_are_left_out(self, in_memory: bool) -> None:
         values = np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, 2.0], [4.0, np.nan, 2.0]])
         first, none, equal = bootstrap_pieces([(values, np.arange(3))], 3, in_memory=in_memory)
-        assert first.mean == 2.5
-        assert first.defined == 2
-        assert (first.low, first.high) == (1.0, 4.0)
+        assert first == MeanInterval(2.5, 1.0, 4.0, 2)
         assert np.isnan([none.mean, none.low, none.high]).all()
         assert none.defined == 0
         assert equal == MeanInterval(2.0, 2.0, 2.0, 3)
@@ -136,26 +125,18 @@ def test_poisson_weights_have_the_distribution_of_poisson() -> None:
 
 
 def loop(numerators: list[float], denominators: list[float], chosen: list[int]) -> float:
-    """The ratio of two sums, each instance in turn."""
-    top = bottom = 0.0
-    for k in chosen:
-        if not (math.isnan(numerators[k]) or math.isnan(denominators[k])):
-            top += numerators[k]
-            bottom += denominators[k]
-    return top / bottom if bottom > 0 else math.nan
+    """The ratio of two sums over the instances of which both are known."""
+    pairs = [(numerators[k], denominators[k]) for k in chosen]
+    pairs = [pair for pair in pairs if not any(map(math.isnan, pair))]
+    bottom = sum(pair[1] for pair in pairs)
+    return sum(pair[0] for pair in pairs) / bottom if bottom > 0 else math.nan
 
 
-@pytest.fixture
-def pairs() -> tuple[np.ndarray, np.ndarray]:
+def test_ratios_equal_a_loop_in_every_resample() -> None:
     random = np.random.default_rng(4)
     numerators, denominators = random.random((30, 3)), random.integers(0, 9, (30, 3)).astype(float)
     numerators[3, 0] = denominators[8, 1] = np.nan
     denominators[:, 2] = 0.0
-    return numerators, denominators
-
-
-def test_equal_a_loop_in_every_resample(pairs: tuple[np.ndarray, np.ndarray]) -> None:
-    numerators, denominators = pairs
     held, drawn = resampled_ratios(numerators, denominators, resamples=25, seed=7)
     random = np.random.default_rng(7)
     rows = [random.integers(0, 30, 30).tolist() for _ in range(25)]
@@ -165,3 +146,45 @@ def test_equal_a_loop_in_every_resample(pairs: tuple[np.ndarray, np.ndarray]) ->
         expected = [loop(*own, chosen) for chosen in rows]
         assert drawn[:, column] == pytest.approx(expected, nan_ok=True)
     assert np.isnan(held[2])
+
+
+def naive_f1(label: Integers, prediction: Integers, classes: int) -> float:
+    """Precision and recall of each class, counted one by one."""
+    found = []
+    for judged in [1] if classes == 2 else range(classes):
+        pairs = [(int(y), int(p)) for y, p in zip(label, prediction, strict=True) if y >= 0]
+        hits = sum(y == p == judged for y, p in pairs)
+        true, called = (sum(pair[k] == judged for pair in pairs) for k in (0, 1))
+        if hits:
+            precision, recall = hits / called, hits / true
+            found.append(2 * precision * recall / (precision + recall))
+        elif true or called:
+            found.append(0.0)
+    return float(np.mean(found)) if found else float("nan")
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_f1_equals_a_loop_in_every_resample(classes: int) -> None:
+    random = np.random.default_rng(3)
+    label = random.integers(0, classes, 40)
+    guesses = random.integers(0, classes, (5, 40))
+    runs = np.where(random.random((5, 40)) < 0.7, label, guesses)
+    label[5] = runs[0, 2] = -1  # texts without a label, and not measured
+    held, drawn = resampled_f1(runs, label, classes, resamples=60, seed=8)
+    expected = [naive_f1(label, run, classes) for run in runs]
+    np.testing.assert_allclose(held, expected, rtol=1e-12)
+    random = np.random.default_rng(8)
+    assert len(drawn) == 60
+    for found in drawn:
+        rows = random.integers(0, 40, 40)
+        expected = [naive_f1(label[rows], run[rows], classes) for run in runs]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_class_that_is_nowhere_has_no_f1() -> None:
+    label, runs = np.array([0, 0, 2]), np.array([[0, 0, 2], [0, 2, 2], [0, 1, 2]])
+    # By hand: 1 and 1; 2/3 and 2/3; 2/3, 0 and 1.
+    expected = [1.0, 2 / 3, 5 / 9]
+    np.testing.assert_allclose(resampled_f1(runs, label, 3, resamples=1)[0], expected)
+    nothing = resampled_f1(np.array([[0, 0]]), np.array([0, -1]), 2, resamples=1)[0]
+    assert np.isnan(nothing).all()

@@ -33,15 +33,12 @@ def least_squares(x: np.ndarray, y: np.ndarray, *columns: np.ndarray) -> float:
 
 def brute(x: np.ndarray, y: np.ndarray, shape: str, steps: int = 4_000) -> float:
     """Least RSS over a fine grid of places that leave three points on either side."""
-    ascending = np.sort(x)
-    first, last = ascending[2], ascending[-3]
+    ascending, values = np.sort(x), np.unique(x)
+    tried = np.linspace(ascending[2], ascending[-3], steps)
     if shape == "jump":
-        values = np.unique(x)
-        tried = (values[1:] + values[:-1]) / 2
-        kept = [t for t in tried if (x < t).sum() >= 3 and (x > t).sum() >= 3]
-        return min(least_squares(x, y, BENDS["jump"](x, t)) for t in kept)
-    tried = np.linspace(first, last, steps)
-    return min(least_squares(x, y, BENDS["kink"](x, t)) for t in tried)
+        between = (values[1:] + values[:-1]) / 2
+        tried = between[[(x < t).sum() >= 3 and (x > t).sum() >= 3 for t in between]]
+    return min(least_squares(x, y, BENDS[shape](x, t)) for t in tried)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -71,33 +68,32 @@ def test_fits_say_what_they_are(seed: int) -> None:
     assert math.isnan(found.line.place)
 
 
+CHANGES = {"kink": 1.5, "jump": 0.25}
+
+
 def planted(shape: str, noise: float, seed: int = 0, n: int = 40) -> Segments:
     random = np.random.default_rng(seed)
     x = random.uniform(0, 0.6, n)
     y = 0.22 + 0.1 * x + noise * random.normal(size=n)
-    if shape == "kink":
-        y += 1.5 * BENDS["kink"](x, 0.33)
-    if shape == "jump":
-        y += 0.25 * BENDS["jump"](x, 0.33)
+    if shape in CHANGES:
+        y += CHANGES[shape] * BENDS[shape](x, 0.33)
     return fit_segments(x, y)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
-@pytest.mark.parametrize("shape", ["kink", "jump"])
+@pytest.mark.parametrize("shape", CHANGES)
 def test_what_is_planted_is_found(shape: str, noise: float) -> None:
     found = planted(shape, noise)
     assert found.preferred.shape == shape
     assert found.margin > 10
     assert found.over_line >= found.margin
     assert found.safe_point == found.preferred.place == pytest.approx(0.33, abs=0.03)
-    assert found.preferred.change == pytest.approx(1.5 if shape == "kink" else 0.25, rel=0.2)
+    assert found.preferred.change == pytest.approx(CHANGES[shape], rel=0.2)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 0.02, 1.0])
 def test_no_bend_is_named_on_a_line(noise: float) -> None:
-    for seed in range(25):
-        found = planted("line", noise, seed)
-        assert found.safe_point is None
+    assert all(planted("line", noise, seed).safe_point is None for seed in range(25))
     exact = planted("line", 0.0)
     assert exact.preferred.shape == "line"
     assert exact.over_line == 0.0

@@ -1,6 +1,7 @@
 """Paired comparisons against SciPy, naive restatements, hand-computed cases and known truths."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,21 +44,17 @@ class TestWilcoxon:
         assert found.p_value == pytest.approx(expected.pvalue, rel=1e-12)
         assert found.n == kept.sum()
 
-    def test_without_a_difference_p_is_one(self) -> None:
-        assert paired_wilcoxon([1.0, 2.0, NAN], [1.0, 2.0, 5.0]) == (0.0, 1.0, 2)
-
     @pytest.mark.filterwarnings("error")
     @pytest.mark.parametrize(
-        ("x", "y"), [([], []), ([NAN, 1.0], [1.0, NAN]), ([math.inf], [math.inf])]
+        ("x", "y", "expected"),
+        [
+            ([1.0, 2.0, NAN], [1.0, 2.0, 5.0], (0.0, 1.0, 2)),  # no difference
+            ([1.0], [0.0], (0.0, 1.0, 1)),  # one pair tells nothing
+            *((*xy, (NAN, NAN, 0)) for xy in (([], []), ([NAN, 1], [1, NAN]), ([math.inf],) * 2)),
+        ],
     )
-    def test_without_a_pair_it_is_undefined(self, x: list[float], y: list[float]) -> None:
-        found = paired_wilcoxon(x, y)
-        assert np.isnan([found.statistic, found.p_value]).all()
-        assert found.n == 0
-
-    @pytest.mark.filterwarnings("error")
-    def test_one_pair_tells_nothing(self) -> None:
-        assert paired_wilcoxon([1.0], [0.0]) == (0.0, 1.0, 1)
+    def test_of_few_pairs(self, x: Any, y: Any, expected: tuple[float, float, int]) -> None:
+        assert paired_wilcoxon(x, y) == pytest.approx(expected, nan_ok=True)
 
 
 class TestMcNemar:
@@ -150,9 +147,7 @@ class TestRatio:
         random = np.random.default_rng(9)
         draws = pairs[random.integers(0, len(pairs), (4_000, len(pairs)))].sum(axis=1)
         low, high = np.quantile(draws[:, 0] / draws[:, 1], [0.025, 0.975])
-        spread = (high - low) / 3.92
-        assert found.low == pytest.approx(low, abs=0.35 * spread)
-        assert found.high == pytest.approx(high, abs=0.35 * spread)
+        assert (found.low, found.high) == pytest.approx((low, high), abs=0.35 * (high - low) / 3.92)
 
     @pytest.mark.filterwarnings("error")
     def test_may_be_infinite_or_undefined(self) -> None:
@@ -176,5 +171,4 @@ class TestRatio:
         parts = ratio_of_shares(first, second, np.arange(3_000))
         assert parts != whole
         assert parts.mean == whole.mean
-        assert parts.low == pytest.approx(whole.low, rel=0.05)
-        assert parts.high == pytest.approx(whole.high, rel=0.05)
+        assert parts[1:3] == pytest.approx(whole[1:3], rel=0.05)

@@ -1,7 +1,5 @@
 """One line of text per epoch of `fit`, for logs without a progress bar."""
 
-from __future__ import annotations
-
 import time
 
 import lightning.pytorch as pl

@@ -1,7 +1,5 @@
 """One epoch's record on every rank: its instances, its shards and their merging."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Write predictions with all that an external program needs to recompute the tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

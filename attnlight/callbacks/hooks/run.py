@@ -1,7 +1,5 @@
 """Write a run's configuration, and print the table at the end of a test."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns of a record that show texts: their tokens, and which of them are attended to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What tests ask of a Trainer."""
 
-from __future__ import annotations
-
 import tempfile
 import weakref
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check that a task's output has attention, and find the texts where it is not finite."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run in Weights & Biases: a few curves of each test, and all measures in a table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fnmatch import filter as matching

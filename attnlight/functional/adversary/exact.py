@@ -6,8 +6,6 @@ is `low` or `high`. Pairs are pruned by an upper bound that is a sum of one term
 an item is first compared with the best of all others; logarithms are taken for the remaining pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Jain and Wallace's gradient search for different attention with the same prediction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

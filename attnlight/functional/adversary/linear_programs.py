@@ -15,8 +15,6 @@ The bounds are exact at the attention they are constructed at and the Jensen-Sha
 convex, so a sequence of programs that maximise its linearisation does not decrease it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

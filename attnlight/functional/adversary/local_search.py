@@ -7,8 +7,6 @@ has a price, so that each program has a solution. A step that improves JS less t
 and doubles the radius; any other divides it by 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Worst-case attention of readouts that are not affine: a search for a lower bound of the JS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

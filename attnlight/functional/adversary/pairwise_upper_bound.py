@@ -1,7 +1,5 @@
 """An upper bound on JS for several classes, from the log ratio of each pair of classes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

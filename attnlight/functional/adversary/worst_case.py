@@ -5,8 +5,6 @@ logits, which is exact. All results are float64: rounding an adversary to float3
 prediction.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

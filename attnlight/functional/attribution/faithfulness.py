@@ -1,7 +1,5 @@
 """Comprehensiveness and sufficiency of rankings, and of a random ranking (DeYoung et al., 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

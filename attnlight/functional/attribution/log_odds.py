@@ -1,7 +1,5 @@
 """Log odds of a class: what attributions explain, for two classes and many alike."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

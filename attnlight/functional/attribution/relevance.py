@@ -5,8 +5,6 @@ cell is `c_t = carry_t c_{t-1} + drive_t u_t + feedback_t W h_{t-1}` and its sta
 `h_t = readout_t c_t`. Everything is (N, B, H), tokens first.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

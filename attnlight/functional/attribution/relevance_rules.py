@@ -5,8 +5,6 @@ gradient times input wherever operations are linear (Ancona et al., 2018). Other
 replaced by linear ones of the same value: `tanh(z)` by `z (tanh(z) / z)`, the quotient held fixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -93,7 +91,7 @@ class RelevanceRules(TorchFunctionMode):
         result = func(*args, **options)
         for value in result if isinstance(result, tuple | list) else [result]:
             if isinstance(value, Tensor) and value.requires_grad and name not in _AFFINE:
-                _on_gradient(value, partial(_fail, self._refusal(name)))
+                value.register_hook(partial(_fail, self._refusal(name)))  # type: ignore[no-untyped-call]
         return result
 
 
@@ -112,11 +110,6 @@ class _Operation(NamedTuple):
     def __call__(self) -> Any:  # noqa: ANN401
         """The result of the operation as it is."""
         return self.function(*self.arguments, **self.options)
-
-
-def _on_gradient(values: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
-    """Call a hook with the gradient of some values; what it returns replaces the gradient."""
-    values.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _fail(error: Exception, _: Tensor) -> None:
@@ -143,7 +136,7 @@ def _sum(operation: _Operation) -> tuple[Any, Any]:
         return sums, ()
     if held is None:
         held = kept_share(sums.detach(), operation.epsilon)
-        _on_gradient(sums, held.mul)
+        sums.register_hook(held.mul)  # what it returns replaces the gradient
         return sums, held
     return sums * held, held
 

@@ -1,7 +1,5 @@
 """Gradient of the prediction with respect to attention weights, in closed form."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from attnlight.functional.readout.affine import read

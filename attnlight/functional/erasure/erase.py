@@ -5,8 +5,6 @@ stays accurate where one item has nearly all of the attention. Erasing an item r
 head; a head with no remaining item has a zero context, whose logits are its share of the bias.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

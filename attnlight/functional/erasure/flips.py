@@ -3,8 +3,6 @@
 The decision is the class of the highest logit; ties go to the lower class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Logits of any attention from weights and item logits, without the encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

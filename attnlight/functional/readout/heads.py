@@ -4,8 +4,6 @@ For an affine readout the other heads' logits are added to the item logits, whic
 otherwise the readout is evaluated on all heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Mapping from output rows to texts: a classifier has one row per text, a tagger several."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ attention, evaluated by one call of the readout per item. A readout maps candida
 (B, H, K, N) to logits (B, K, C).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,6 +1,7 @@
 """What tests and predictions say of a model that attends to sentences."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,7 @@ class SentenceTask(pl.LightningModule):
     def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
         return {"loss": torch.zeros(()), "output": self.model(batch)}
 
-    def predict_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return {"output": self.model(batch)}
+    predict_step = test_step
 
 
 def corpus(length: int | None = LENGTH, batch_size: int = 16) -> PlantedEvidence:
@@ -78,6 +78,19 @@ def corpus(length: int | None = LENGTH, batch_size: int = 16) -> PlantedEvidence
 def task_of(data: PlantedEvidence) -> SentenceTask:
     torch.manual_seed(0)
     return SentenceTask(data.vocab_size)
+
+
+def texts_of(
+    data: PlantedEvidence, model: nn.Module
+) -> Iterator[tuple[int, TextBatch, AttentionOutput, list[bool]]]:
+    """The place of each text of the test split, its batch and output alone, and its evidence."""
+    texts = data.dataset("test")
+    for row in range(len(texts)):
+        batch = texts[[row]]
+        with torch.no_grad():
+            output = model(batch)
+        signs = batch.extras["evidence"][0][: int(output.mask.sum())]
+        yield row, batch, output, [bool((item > 0).any()) for item in signs]
 
 
 def predicted(folder: Path, data: PlantedEvidence) -> list[dict[str, Any]]:

@@ -1,13 +1,15 @@
-"""Adversaries of opaque readouts among mixtures of few items: against exact answers and fine grids.
+"""Adversaries of opaque readouts: mixtures of few items against exact answers and fine grids.
 
-The search by gradients is tested in `test_local_search`.
+The search by gradients against a plain search by Adam.
 """
 
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from attnlight.errors import InputError
 from attnlight.functional import (
     opaque_adversary,
     read,
@@ -17,6 +19,12 @@ from attnlight.functional import (
 )
 from attnlight.functional.readout.opaque import ReadoutFunction
 from tests.functional.adversaries import KINDS, case, jensen_shannon, require_kept
+from tests.functional.adversary.opaque_decoders import (
+    EPSILON,
+    adversaries,
+    by_adam,
+    decoders,
+)
 
 
 def affine(logits: Tensor) -> ReadoutFunction:
@@ -93,7 +101,75 @@ def test_finds_some_attention_for_several_classes(classes: int) -> None:
     assert (joined[1] > found[1] + 1e-6).any()
 
 
-def test_epsilon_must_be_above_0() -> None:
-    weights, logits, mask = case("random", 2, 3)
-    with pytest.raises(InputError, match=r"epsilon is 0.0, but must be above 0"):
-        opaque_adversary(weights, affine(logits), mask, 0.0)
+@pytest.mark.parametrize(
+    ("items", "classes", "hidden"), [(12, 6, 16), (12, 2, 16), (20, 6, 32), (3, 5, 16)]
+)
+def test_reaches_what_64_starts_of_adam_reach(items: int, classes: int, hidden: int) -> None:
+    model = decoders(6, items, classes, hidden)
+    found, few = adversaries(model), adversaries(model, programs=False)
+    check_kept(model.weights, model.read, torch.ones(6, items, dtype=torch.bool), found)
+    assert (found[1] >= few[1] - 1e-9).all()
+    gaps = by_adam(model) - found[1]
+    assert gaps.mean() < 0.005
+    assert gaps.max() < 0.03
+    if classes == 6:
+        assert (found[1] - few[1]).mean() > 0.3
+
+
+@pytest.mark.parametrize("evaluations", [3, 50, 400, 2000])
+@pytest.mark.parametrize("programs", [False, True])
+def test_keeps_its_budget(evaluations: int, programs: bool) -> None:
+    """One row at a time: forward passes of the readout, and two more for each with a gradient."""
+    model, spent, all_js = decoders(5, 20, 4), 0, []
+
+    def counted(given: Tensor, row: slice) -> Tensor:
+        nonlocal spent
+        logits = model.part(row).read(given)
+        spent += given.shape[2]
+        if logits.requires_grad:
+            logits.register_hook(lambda _: count(2 * given.shape[2]))
+        return logits
+
+    def count(more: int) -> None:
+        nonlocal spent
+        spent += more
+
+    for number in range(5):
+        spent, row = 0, slice(number, number + 1)
+        readout, mask = partial(counted, row=row), torch.ones(1, 20, dtype=torch.bool)
+        _, js = opaque_adversary(
+            model.weights[row], readout, mask, EPSILON, programs=programs, evaluations=evaluations
+        )
+        assert 0 < spent <= evaluations
+        all_js.append(float(js))
+    if (evaluations, programs) == (2000, True):
+        assert spent > 300
+        few = adversaries(model, programs=False)[1]
+        assert np.mean(all_js) > few.mean() + 0.05
+
+
+def test_takes_what_has_no_gradient() -> None:
+    """Without gradients, and in inference mode, mixtures of few items are left."""
+    model = decoders(4, 8, 3)
+    few = adversaries(model, programs=False)
+    readout, mask = torch.no_grad()(model.read), torch.ones(4, 8, dtype=torch.bool)
+    found = opaque_adversary(model.weights, readout, mask, EPSILON)
+    torch.testing.assert_close(found[1], few[1], rtol=0, atol=1e-12)
+    with torch.inference_mode():
+        torch.testing.assert_close(adversaries(model)[1], few[1], rtol=0, atol=1e-12)
+    assert (adversaries(model)[1] > few[1] + 1e-3).any()
+
+
+@pytest.mark.parametrize("kind", ["sharp", "zeros", "equal logits", "extreme", "few values"])
+def test_odd_rows(kind: str) -> None:
+    """Rows of one item, weights of 0 and logits of thousands."""
+    weights, logits, mask = case(kind, 8, 4, classes=5)
+
+    def squash(given: Tensor) -> Tensor:
+        return torch.tanh(given.squeeze(1) @ logits) * 3
+
+    few = opaque_adversary(weights, squash, mask, EPSILON, programs=False)[1]
+    found = opaque_adversary(weights, squash, mask, EPSILON)
+    check_kept(weights, squash, mask, found)
+    assert (found[1] >= few - 1e-9).all()
+    assert (found[1][mask.sum(-1) == 1] < 1e-12).all()

@@ -1,7 +1,5 @@
 """Shares, sets and their means against counting, and choices of rows."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnlight.functional import (
-    erase_ranking,
-    first_flip,
-    masked_softmax,
-    minimal_flip_set,
-    read,
-)
+from attnlight.functional import erase_ranking, first_flip, masked_softmax, minimal_flip_set, read
 from attnlight.functional.erasure import flips as flips_module
 
 

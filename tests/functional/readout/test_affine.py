@@ -9,37 +9,34 @@ from attnlight.functional import (
     permuted_weights,
     read,
 )
+from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits, head_readout
+from tests.functional.erasure.test_erase import Case
 
 
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
-class Case:
-    """Rows of several lengths, padded at the end, with items that attention may not reach."""
+class Keyed(Case):
+    """Rows with keys, one of which has an item that attention may not reach."""
 
-    def __init__(self, heads: int, lengths: tuple[int, ...] = (1, 2, 9, 5, 9)) -> None:
-        size, count = max(lengths) + 2, len(lengths)
-        places = torch.arange(size)
-        self.mask = (places >= 1) & (places <= torch.tensor(lengths)[:, None])
-        self.mask[2, 4] = False
-        self.weights = masked_softmax(random(count, heads, size), self.mask)
-        self.item_logits = random(count, heads, size, 3, seed=1)
-        self.rows = torch.stack([torch.arange(count) * 7, torch.arange(count) % 2], dim=1)
+    def __init__(self, heads: int, rows: int = 30) -> None:
+        super().__init__(heads, rows=rows)
+        self.mask[4, 3] = False
+        self.weights = masked_softmax(random(rows, heads, 9), self.mask)
+        self.rows = torch.stack([torch.arange(rows) * 7, torch.arange(rows) % 2], dim=1)
 
-    def naive_weights(self, draws: int, seed: int) -> Tensor:
-        shuffled = torch.zeros(*self.weights.shape[:2], draws, self.weights.shape[2])
-        shuffled = shuffled.double()
+    def shuffled(self, draws: int, seed: int) -> Tensor:
+        """Weights (R, H, K, N), an item at a time."""
+        found = torch.zeros(*self.weights.shape[:2], draws, self.weights.shape[2]).double()
         for row in range(len(self.mask)):
-            items = [n for n in range(self.mask.shape[1]) if self.mask[row, n]]
-            orders = permutations(
-                torch.tensor([len(items)]), self.rows[row : row + 1], draws, seed
-            )[0]
+            items, keys = self.items(row), self.rows[row : row + 1]
+            orders = permutations(torch.tensor([len(items)]), keys, draws, seed)[0]
             for draw in range(draws):
                 for place, item in enumerate(orders[draw].tolist()):
-                    own = self.weights[row, :, items[item]]
-                    shuffled[row, :, draw, items[place]] = own
-        return shuffled
+                    found[row, :, draw, items[place]] = self.weights[row, :, items[item]]
+        return found
 
 
 @pytest.mark.parametrize(
@@ -62,8 +59,8 @@ def test_read_is_the_sum_over_heads_and_items(
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_shuffles_equal_a_naive_loop(heads: int) -> None:
-    case = Case(heads)
-    expected = case.naive_weights(draws=8, seed=3)
+    case = Keyed(heads)
+    expected = case.shuffled(draws=8, seed=3)
     weights = permuted_weights(case.weights, case.mask, case.rows, draws=8, seed=3)
     assert torch.equal(weights, expected)
     logits = permuted_logits(case.weights, case.item_logits, case.mask, case.rows, draws=8, seed=3)
@@ -74,7 +71,7 @@ def test_shuffles_equal_a_naive_loop(heads: int) -> None:
 
 @pytest.mark.parametrize("gradients", [False, True])
 def test_blocks_change_nothing(gradients: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(heads=1, lengths=tuple(range(1, 40)))
+    case = Keyed(heads=1, rows=40)
     arguments = (case.weights, case.item_logits, case.mask, case.rows)
     with torch.set_grad_enabled(gradients):
         one_block = permuted_logits(*arguments, draws=10, seed=0)
@@ -105,11 +102,33 @@ def test_gradients_reach_weights_and_items_through_shuffles_of_several_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("attnlight.functional.readout.affine._CPU_KEYS", 50)
-    case = Case(2)
+    case = Keyed(2)
     given = [case.weights.clone().requires_grad_(), case.item_logits.clone().requires_grad_()]
     logits = permuted_logits(*given, case.mask, case.rows, draws=5, seed=3)
     of_weights, of_items = torch.autograd.grad(logits.sum(), given)
     off = ~case.mask[:, None]
     expected = 5 * case.item_logits.sum(-1).masked_fill(off, 0.0).sum(-1)
     torch.testing.assert_close(of_weights.masked_fill(off, 0.0).sum(-1), expected)
-    torch.testing.assert_close(of_items.sum((1, 2, 3)), torch.full((5,), 5.0 * 2 * 3).double())
+    torch.testing.assert_close(of_items.sum((1, 2, 3)), torch.full((30,), 5.0 * 2 * 3).double())
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_one_head_changed_beside_the_others(heads: int) -> None:
+    mask = torch.arange(5) < 1 + torch.arange(6)[:, None] % 5
+    weights, logits = masked_softmax(random(6, heads, 5), mask), random(6, heads, 5, 4, seed=1)
+    logits[~mask.unsqueeze(1).expand(-1, heads, -1)] = torch.nan
+    finite = logits.nan_to_num()
+    others = masked_softmax(random(6, heads, 2, 5, seed=2), mask)
+    own, reach = flatten_heads(weights, mask)
+    torch.testing.assert_close(own.reshape(weights.shape), weights)
+    assert torch.equal(reach.reshape(weights.shape), mask.unsqueeze(1).expand_as(weights))
+    folded = read(others.flatten(0, 1), flatten_item_logits(own, logits, reach))
+    asked = head_readout(lambda given: read(given, finite), weights)(others.flatten(0, 1))
+    for head in range(heads):
+        for candidate in range(2):
+            changed = weights.clone()
+            changed[:, head] = others[:, head, candidate]
+            expected = read(changed, finite)
+            for found in (folded, asked):
+                one = found.reshape(6, heads, 2, 4)[:, head, candidate]
+                torch.testing.assert_close(one, expected)
