@@ -1,7 +1,8 @@
 """Figures of the pages, recomputed from the archived records by loops, scipy, seqeval and torchmetrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -141,56 +142,48 @@ class TestRuns:
             assert stored["label"].tolist() == texts.labels.tolist()
 
 
-def rows_of_means() -> Iterator[tuple[str, str, tuple[str, ...], str, str, str]]:
-    """Table, heading, words of the row, experiment, test and column of mean cells."""
-    tau, shuffled, worst = (
-        "importance_correlation",
-        "attention_permutation",
-        "adversarial_attention",
-    )
-    for name, labels in importance.MODELS.items():
-        words = (*labels.values(),)
-        yield from (("tau", heading, words, name, tau, column) for heading, column in TAUS)
-        for heading, column in (("worst JS", "worst_js"), ("JS of the search", "search_js")):
-            yield "adversary", heading, (*words, "all"), name, worst, column
-    for name, model in pairs.MODELS.items():
-        words = (*map(str, model.words.values()),)
-        if not (name in pairs.RESIZED or name.startswith(AS_RELEASED)):
-            yield "pairs", "median TVD", words, name, shuffled, "median_tvd"
-        if name in pairs.BABI:
-            yield "pairs_evidence", "AUPRC", (*words, "all"), name, "evidence_mass", "auprc"
-    for name, words in (predictions.TEXT | planted.MODELS).items():
-        yield "permutation", "flip rate", (words,), name, shuffled, "flip_rate"
-        if name != "imdb_bilstm":
-            yield "permutation", "maximum attention", (words,), name, shuffled, "max_attention"
-    for name, words in minilm.MODELS.items():
-        for heading, column in TAUS:
-            yield "minilm_jain_wallace", heading, (words,), name, tau, column
-    for ablation in ("uniform", "shuffled", "off"):
-        for part in ("last", "all"):
-            heading = f"TVD, {part} layer{'s' * (part == 'all')}"
-            column = f"tvd_{part}_{ablation}"
-            yield "minilm_control", heading, (ablation,), "minilm_last", "head_ablation", column
-    for name in ("saliency-sst_bilstm", "saliency-planted_none", "saliency-hatexplain_bilstm"):
-        for label in ("attention", "integrated_gradients"):
-            words = (*map(str, saliency.MODELS[name].words.values()), saliency.METHODS[label])
-            measure = "comprehensiveness"
-            column = f"excess_{measure}_{label}"
-            yield "saliency_faithfulness", measure, words, name, "faithfulness", column
-    for name in pruthi.DECEIVED:
-        if name.startswith(("pruthi_pronoun", "pruthi_occupation")):
-            words = (*pruthi.MODELS[name].words.values(),)
-            yield "pruthi", "deleted", words, name, "impermissible_mass", "accuracy_delete"
+def means() -> Iterator[tuple[str, Mapping[str, tuple[str, ...]], str, dict[str, str]]]:
+    """Tables with cells of means: words of the row of each experiment, the test, and columns."""
+    tau, shuffled = "importance_correlation", "attention_permutation"
+    models = {name: (*words.values(),) for name, words in importance.MODELS.items()}
+    yield "tau", models, tau, dict(TAUS)
+    worst = {"worst JS": "worst_js", "JS of the search": "search_js"}
+    models = {name: (*words, "all") for name, words in models.items()}
+    yield "adversary", models, "adversarial_attention", worst
+    models = {name: (*map(str, model.words.values()),) for name, model in pairs.MODELS.items()}
+    babi = {name: (*models[name], "all") for name in pairs.BABI}
+    yield "pairs_evidence", babi, "evidence_mass", {"AUPRC": "auprc"}
+    for name in (*pairs.RESIZED, *(name for name in models if name.startswith(AS_RELEASED))):
+        models.pop(name)
+    yield "pairs", models, shuffled, {"median TVD": "median_tvd"}
+    texts = {name: (words,) for name, words in (predictions.TEXT | planted.MODELS).items()}
+    yield "permutation", texts, shuffled, {"flip rate": "flip_rate"}
+    texts.pop("imdb_bilstm")
+    yield "permutation", texts, shuffled, {"maximum attention": "max_attention"}
+    models = {name: (words,) for name, words in minilm.MODELS.items()}
+    yield "minilm_jain_wallace", models, tau, dict(TAUS)
+    for x in ("uniform", "shuffled", "off"):
+        found = {"TVD, last layer": f"tvd_last_{x}", "TVD, all layers": f"tvd_all_{x}"}
+        yield "minilm_control", {"minilm_last": (x,)}, "head_ablation", found
+    for label in ("attention", "integrated_gradients"):
+        names = (f"saliency-{x}" for x in ("sst_bilstm", "planted_none", "hatexplain_bilstm"))
+        words = {x: (*saliency.MODELS[x].words.values(), saliency.METHODS[label]) for x in names}
+        found = {"comprehensiveness": f"excess_comprehensiveness_{label}"}
+        yield "saliency_faithfulness", words, "faithfulness", found
+    names = (x for x in pruthi.DECEIVED if x.startswith(("pruthi_pronoun", "pruthi_occupation")))
+    models = {name: (*pruthi.MODELS[name].words.values(),) for name in names}
+    yield "pruthi", models, "impermissible_mass", {"deleted": "accuracy_delete"}
 
 
 def test_cells_are_means_over_texts_and_seeds() -> None:
     """A mean over seeds of each seed's mean over the texts that it defines."""
-    for table, heading, words, name, test, column in rows_of_means():
-        means = [np.nanmean(columns(run, test)[column]) for run in runs(name)]
-        cell = TABLES.cell(table, heading, *words)
-        # Two decimals or three; clusters of rows weigh alike to a digit.
-        step = 0.51 * 10.0 ** -len(cell.number.partition(".")[2])
-        assert cell.value == pytest.approx(np.mean(means), abs=step + 2e-4), (table, words, heading)
+    for table, models, test, headings in means():
+        for (name, words), (heading, column) in product(models.items(), headings.items()):
+            by_seed = [np.nanmean(columns(run, test)[column]) for run in runs(name)]
+            cell = TABLES.cell(table, heading, *words)
+            # Two decimals or three; clusters of rows weigh alike to a digit.
+            step = 0.51 * 10.0 ** -len(cell.number.partition(".")[2])
+            assert cell.value == pytest.approx(np.mean(by_seed), abs=step + 2e-4), (table, words)
 
 
 def test_a_row_of_taus_has_the_interval_of_its_seeds() -> None:

@@ -42,12 +42,6 @@ def measured(experiment: Experiment, measure: str) -> Resampled:
     return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)
 
 
-def epochs(runs: Experiment) -> str:
-    """The epoch chosen of each seed, of all its epochs."""
-    ends = zip(runs.chosen, runs.curves.groupby("seed").size(), strict=True)
-    return " / ".join(f"{epoch + 1} of {count}" for epoch, count in ends)
-
-
 def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 3) -> str:
     """Mean of columns (S, n) over seeds and texts; a dash where it is lacking or undefined."""
     values = found.get(column, np.array([[np.nan]])).astype(np.float64)
@@ -59,7 +53,10 @@ def mean_of(found: Mapping[str, NDArray[Any]], column: str, places: int = 3) -> 
 FORMS: dict[str, Callable[..., object]] = {
     "seeds": lambda runs: len(runs.seeds),
     "texts": lambda runs, test: len(columns(runs, test)["index"]),
-    "epochs": epochs,
+    "epochs": lambda runs: " / ".join(
+        f"{epoch + 1} of {count}"
+        for epoch, count in zip(runs.chosen, runs.curves.groupby("seed").size(), strict=True)
+    ),
     "chosen": lambda runs: " / ".join(str(epoch + 1) for epoch in runs.chosen),
     "validation accuracy": lambda runs: "{:.3f} ± {:.3f}".format(
         *runs.curves["accuracy"].groupby("seed").max().agg(["mean", "std"])

@@ -103,35 +103,29 @@ def against_best(values: list[Values], clusters: NDArray[np.int64], sign: int) -
     return holm(p_values)
 
 
-def _by_method(archive: Archive, test: str, measure: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Heading of each model, label of each method, its values and the columns of the test."""
+def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
+    """A measure of each method by corpus and encoder; of AUPRC, against known evidence, also chance."""
+    cells: dict[str, Row] = {}
+    chance: Row = {"method": "chance"}
     for name, row, columns in tested(archive, test):
-        if test != "plausibility" or name in _KNOWN:
-            heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
-            for label, values in recorded(columns, measure).items():
-                yield heading, label, values, columns
+        if test == "plausibility" and name not in _KNOWN:
+            continue
+        heading = f"{row['corpus']}, {row['encoder']}; {row['seeds']} seeds"
+        chosen: Any = slice(None)
+        if "batch" in columns:  # a value for each batch
+            _, chosen = np.unique(columns["batch"][0], return_index=True)
+        bounds = UNIT if measure == "auprc" else (0, np.inf)
+        for label, values in recorded(columns, measure).items():
+            cell = cells.setdefault(label, {"method": METHODS[label]})
+            cell[heading] = seeds_then_instances(values[:, chosen], bounds=bounds)
+        if measure == "auprc":
+            chance[heading] = number(float(np.nanmean(columns["chance_auprc"])), 2)
+    yield from (*cells.values(), *([chance] if measure == "auprc" else []))
 
 
-def truth(archive: Archive) -> Iterator[Row]:
-    """AUPRC of each method against the known evidence, by corpus and encoder."""
-    cells: dict[str, dict[str, object]] = {}
-    for heading, label, values, columns in _by_method(archive, "plausibility", "auprc"):
-        cell = cells.setdefault(label, {"method": METHODS[label]})
-        cell[heading] = seeds_then_instances(values, bounds=UNIT)
-        chance = number(float(np.nanmean(columns["chance_auprc"])), 2)
-        cells.setdefault("chance", {"method": "chance"})[heading] = chance
-    last = cells.pop("chance")
-    yield from (*cells.values(), last)
-
-
-def cost(archive: Archive) -> Iterator[Row]:
-    """Time of each method as a multiple of a forward pass, by corpus and encoder."""
-    cells: dict[str, dict[str, object]] = {}
-    for heading, label, values, columns in _by_method(archive, "attribution_cost", "cost"):
-        _, first = np.unique(columns["batch"][0], return_index=True)  # a value for each batch
-        cell = cells.setdefault(label, {"method": METHODS[label]})
-        cell[heading] = seeds_then_instances(values[:, first], bounds=(0, np.inf))
-    yield from cells.values()
+truth = partial(by_method, test="plausibility", measure="auprc")
+# The time of each method as a multiple of a forward pass.
+cost = partial(by_method, test="attribution_cost", measure="cost")
 
 
 def right_and_faithful(archive: Archive) -> Iterator[Row]:

@@ -6,7 +6,7 @@ study.parquet, so that `attnlight report` can read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from results_page.tables import DASH, Row
 FOLDER = "studies"  # below docs/results
 _NAMES = NAMES["studies"]
 CURVES: list[str] = _NAMES["curves"]
-Answers = Mapping[str, Sequence[str]]
 
 
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
@@ -37,34 +36,30 @@ def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         InputError: The files of a study are missing or damaged.
     """
-    blocks: dict[str, str] = {}
-    for name, tables, answers in _reports(folder, published):
-        place = name.replace("-", "_")
-        for stem, table in tables.items():
-            note = f"\n{table.note}\n" if table.note else ""
-            blocks[f"{place}_{stem}"] = markdown_table(table.head, table.rows) + note
-        verdict = (f"* **{question}** {' '.join(answer)}\n" for question, answer in answers.items())
-        blocks[f"{place}_verdict"] = "".join(verdict)
-    return blocks
-
-
-def _reports(
-    folder: Path, published: Mapping[str, Any]
-) -> Iterator[tuple[str, Mapping[str, Table], Answers]]:
-    """Name, tables and answers of each study, and of the conditions of one together."""
+    # Name, tables and answers of each study, and of the conditions of one together.
+    reports: list[tuple[str, Mapping[str, Table], Mapping[str, Sequence[str]]]] = []
     compared: dict[str, dict[str, Path]] = {}
     for path in sorted(path.parent for path in folder.glob("*/study.json")):
         study = read_study(path)
         if (condition := study.facts["options"]) is None:
             estimates = Estimates(study)
             tables = with_published(study, study_tables(estimates), published)
-            yield path.name, tables, verdicts(estimates)
+            reports.append((path.name, tables, verdicts(estimates)))
         else:
             compared.setdefault(path.name.removesuffix(f"-{condition}"), {})[condition] = path
     for name, folders in compared.items():
         found = conditions.read_conditions(folders)
         answers = conditions.exclusivity_verdicts(found)
-        yield name, conditions.exclusivity_tables(found), answers
+        reports.append((name, conditions.exclusivity_tables(found), answers))
+    blocks: dict[str, str] = {}
+    for name, shown, given in reports:
+        place = name.replace("-", "_")
+        for stem, table in shown.items():
+            note = f"\n{table.note}\n" if table.note else ""
+            blocks[f"{place}_{stem}"] = markdown_table(table.head, table.rows) + note
+        verdict = (f"* **{question}** {' '.join(answer)}\n" for question, answer in given.items())
+        blocks[f"{place}_verdict"] = "".join(verdict)
+    return blocks
 
 
 def with_published(
