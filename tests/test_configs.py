@@ -65,27 +65,18 @@ LONG = {f"babi_{task}_bilstm" for task in (2, 3)}  # whose stories take long
 QUICK = {file for file in (*FIRST_OF_CORPUS, *FIRST_OF_MODEL) if file.stem not in LONG}
 
 
-def named_by_experiments(kind: str) -> set[Path]:
-    """The files that experiments give as `model` or `data`."""
-    return {(file.parent / read(file)[kind]).resolve() for file in EXPERIMENTS}
-
-
 def left_over(kind: str, folder: str) -> list[Path]:
-    """Files of a folder that no experiment names."""
-    return sorted(set((CONFIGS / folder).glob("*.yaml")) - named_by_experiments(kind))
-
-
-def name(file: Path) -> str:
-    return file.stem
+    """Files of a folder that no experiment gives as `model` or `data`."""
+    named = {(file.parent / read(file)[kind]).resolve() for file in EXPERIMENTS}
+    return sorted(set((CONFIGS / folder).glob("*.yaml")) - named)
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in; `fast_dev_run` puts records into a temporary one below it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    return tmp_path
+    (here / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(here / "temporary"))
+    return here
 
 
 @pytest.fixture
@@ -200,15 +191,7 @@ def runs() -> Iterator[Any]:
 
 def beside(model: Path, data: Path, *options: str) -> Any:
     """The same of a model and a corpus that no experiment joins."""
-    command = [
-        "-c",
-        f"{CONFIGS}/trainer.yaml",
-        "--model",
-        str(model),
-        "--data",
-        str(data),
-        *options,
-    ]
+    command = ["-c", f"{CONFIGS}/trainer.yaml", f"--model={model}", f"--data={data}", *options]
     return pytest.param(command, model, data, "short_corpora", id=f"{model.stem}-{data.stem}")
 
 
@@ -229,7 +212,7 @@ def test_experiment_runs(
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
 
-@pytest.mark.parametrize("file", TESTS, ids=name)
+@pytest.mark.parametrize("file", TESTS, ids=lambda file: file.stem)
 def test_test_runs(
     here: Path, sources: Callable[..., None], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,8 +226,7 @@ def test_test_runs(
     command = ["fit", *experiment("planted_none"), *SMALL]
     if file.stem == "evidence_swap":  # class names must be words of the texts
         sources(CONFIGS / "data/babi_1.yaml")
-        command = ["fit", "-c", f"{CONFIGS}/trainer.yaml", "--data=babi_1"]
-        command += ["--model=pair_average_additive"]
+        command = ["fit", "--data=babi_1", "--model=pair_average_additive"]
     if file.stem == "counterfactual_use":  # originals and edits
         sources(CONFIGS / "data/counterfactual_imdb.yaml")
         command = ["fit", *experiment("counterfactual_imdb_none")]

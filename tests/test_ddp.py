@@ -11,14 +11,13 @@ import pytest
 
 from attnlight.records import read_record
 from tests.commands import (
-    CONFIGS,
     CPU,
     QUIET,
     TWO,
+    attached,
     attnlight,
     attnlight_here,
-    attnlight_on_one,
-    attnlight_on_two,
+    attnlight_on,
     experiment,
     finish,
     free_port,
@@ -26,18 +25,10 @@ from tests.commands import (
 )
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
-CHEAP = ["-c", f"{CONFIGS}/tests/cheap.yaml"]
-ALL = ["-c", f"{CONFIGS}/tests/all.yaml"]
-EVIDENCE = ["-c", f"{CONFIGS}/tests/predictions.yaml"]
-EVIDENCE += ["-c", f"{CONFIGS}/tests/importance_correlation.yaml"]
-EVIDENCE += ["-c", f"{CONFIGS}/tests/evidence_swap.yaml"]
-CHEAP_TESTS = (
-    "predictions",
-    "attention_permutation",
-    "adversarial_attention",
-    "single_erasure",
-    "decision_flip",
-)
+CHEAP, ALL = attached("cheap"), attached("all")
+EVIDENCE = attached("predictions", "importance_correlation", "evidence_swap")
+CHEAP_TESTS = ("predictions", "attention_permutation", "adversarial_attention", "single_erasure")
+CHEAP_TESTS += ("decision_flip",)
 # Neither counts nor what follows from an order or a search.
 CONTINUOUS = ("index", "position", "probabilities", "max_attention", "attention_entropy", "length")
 CONTINUOUS += ("median_tvd", "median_js")
@@ -79,12 +70,10 @@ def evaluated(run: Path, verb: str, devices: list[str], tests: Sequence[str] = A
         config = ["-c", f"{run}/fit.yaml", f"--ckpt_path={copy}/best.ckpt"]
         attached = tests if verb == "test" else []
         command = [verb, *config, *attached, *QUIET, *logger]
-        if devices == CPU:
-            attnlight_on_one(*command, cwd=copy, ATTNLIGHT_DATA="")
-        elif verb == "test" and tests is ALL:
+        if devices == TWO and verb == "test" and tests is ALL:
             attnlight(*command, *TWO, cwd=copy)
         else:
-            attnlight_on_two(*command, cwd=copy, ATTNLIGHT_DATA="")
+            attnlight_on(1 + (devices == TWO), *command, cwd=copy, ATTNLIGHT_DATA="")
     return copy
 
 
@@ -103,42 +92,39 @@ def compare(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("corpus", "rows", "tests"),
+    ("corpus", "files", "tests"),
     [
-        ("planted", 203, TESTS),
-        ("stories", 203, ("predictions", "importance_correlation", "evidence_mass")),
+        ("planted", ALL, TESTS),
+        ("stories", EVIDENCE, ("predictions", "importance_correlation", "evidence_mass")),
     ],
 )
 def test_records_of_two_devices_are_those_of_one(
-    corpus: str, rows: int, tests: Sequence[str], request: pytest.FixtureRequest
+    corpus: str, files: list[str], tests: Sequence[str], request: pytest.FixtureRequest
 ) -> None:
     run: Path = request.getfixturevalue(corpus)
-    attached = ALL if tests is TESTS else EVIDENCE
-    one, two = (evaluated(run, "test", devices, attached) for devices in (CPU, TWO))
+    one, two = (evaluated(run, "test", devices, files) for devices in (CPU, TWO))
     for test in tests:
         records = [read_record(folder / f"records/test/{test}.parquet") for folder in (one, two)]
         index = records[0].columns["index"]
-        assert len(index) == len(np.unique(index)) == rows
+        assert len(index) == len(np.unique(index)) == 203
         assert records[1].metadata["partial"] is False
         compare(records[0].columns, records[1].columns)
-    assert_logs_agree(one, two)
+    logged, other = scalars(one, "logs"), scalars(two, "logs")
+    assert logged == pytest.approx(other, abs=1e-5, nan_ok=True)
 
 
 def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Path) -> None:
     """A fit that changes no weight: its validation, padded on two devices, equals `validate`."""
-    frozen = [
-        "--model.optimizer.learning_rate=0",
-        "--model.optimizer.weight_decay=0",
-        "--trainer.max_epochs=1",
-    ]
+    frozen = [f"--model.optimizer.{name}=0" for name in ("learning_rate", "weight_decay")]
+    frozen.append("--trainer.max_epochs=1")
     logger = ["--trainer.logger=lightning.pytorch.loggers.CSVLogger"]
     logger += [f"--trainer.logger.save_dir={tmp_path}"]
     logged = []
-    for name, call in (("one", attnlight_on_one), ("two", attnlight_on_two)):
+    for devices, name in ((1, "one"), (2, "two")):
         place = [f"--root={tmp_path}", "--experiment=e", f"--run={name}"]
         options = [*PLANTED, *frozen, *QUIET, *place, *logger]
-        options += [f"--trainer.logger.name=logs-{name}"]
-        said = call("fit", *experiment("planted_bilstm"), *CHEAP, *options, cwd=tmp_path)
+        options += [f"--trainer.logger.name=logs-{name}", *experiment("planted_bilstm"), *CHEAP]
+        said = attnlight_on(devices, "fit", *options, cwd=tmp_path)
         if said is not None:  # of both ranks: one line for the epoch, and little else
             assert said.count("epoch 1/1: ") == 1
             assert "sync_dist" not in said
@@ -147,10 +133,9 @@ def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Pa
             record = read_record(tmp_path / "e" / name / f"records/val/{test}-0.parquet")
             assert len(record.columns["index"]) == 131
         logged.append(scalars(tmp_path, f"logs-{name}"))
-    shared = {name for name in logged[0] if name.startswith("val/")}
-    assert {"val/accuracy", "val/predictions/max_attention"} <= shared
-    for name in shared:
-        assert logged[0][name] == pytest.approx(logged[1][name], abs=1e-5, nan_ok=True), name
+    one, two = ({n: v for n, v in each.items() if n.startswith("val/")} for each in logged)
+    assert {"val/accuracy", "val/predictions/max_attention"} <= one.keys()
+    assert {name: two[name] for name in one} == pytest.approx(one, abs=1e-5, nan_ok=True)
 
 
 def test_predictions_of_two_devices_are_those_of_one(planted: Path) -> None:
@@ -184,13 +169,6 @@ def test_two_torchrun_agents_give_the_records_of_one_device(planted: Path, tmp_p
     for test in TESTS:
         records = [read_record(folder / f"records/test/{test}.parquet") for folder in (one, copy)]
         compare(records[0].columns, records[1].columns)
-
-
-def assert_logs_agree(one: Path, two: Path) -> None:
-    left, right = scalars(one, "logs"), scalars(two, "logs")
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        assert value == pytest.approx(right[name], abs=1e-5, nan_ok=True), name
 
 
 def scalars(folder: Path, logs: str) -> dict[str, float]:

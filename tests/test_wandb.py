@@ -55,36 +55,27 @@ def plain(items: Any) -> dict[str, Any]:
     return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
 
 
+def parts(path: Path, kind: str) -> list[Any]:
+    """What the records of one kind hold."""
+    return [getattr(r, kind) for r in records(path) if r.WhichOneof("record_type") == kind]
+
+
 def history(path: Path) -> list[dict[str, Any]]:
     """The rows of a run's history."""
-    kinds = ((record.WhichOneof("record_type"), record) for record in records(path))
-    return [plain(record.history.item) for kind, record in kinds if kind == "history"]
+    return [plain(part.item) for part in parts(path, "history")]
 
 
 def told(path: Path, name: str) -> dict[str, Any]:
     """What a run's configuration or summary, `config` or `summary`, holds in the end."""
-    values: dict[str, Any] = {}
-    for record in records(path):
-        kind = record.WhichOneof("record_type")
-        if kind == name:
-            values |= plain(getattr(record, name).update)
-        elif kind == "run" and name == "config":
-            values |= plain(record.run.config.update)
-    return values
-
-
-def run_record(path: Path) -> Any:
-    (found,) = (r.run for r in records(path) if r.WhichOneof("record_type") == "run")
-    return found
+    first = [run.config for run in parts(path, "run")] if name == "config" else []
+    updates = [plain(part.update) for part in (*first, *parts(path, name))]
+    return {key: value for update in updates for key, value in update.items()}
 
 
 def logged_as_csv(folder: Path, stage: str) -> list[dict[str, float]]:
     """What the CSV logger was given of a stage, one mapping for each epoch."""
-    (path,) = (
-        path
-        for path in folder.glob("logs/version_*/metrics.csv")
-        if f"{stage}/loss" in path.read_text()
-    )
+    files = folder.glob("logs/version_*/metrics.csv")
+    (path,) = (path for path in files if f"{stage}/loss" in path.read_text())
     with path.open() as file:
         rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
     return [row for row in rows if f"{stage}/loss" in row]
@@ -129,7 +120,7 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     assert list(path.parent.glob("files/media/images/attention_permutation/val_figure*.png"))
     whole = yaml.safe_load((folder / "fit.yaml").read_text())
     assert told(path, "config")["fit"] == json.loads(json.dumps(whole))
-    (best,) = (r.metric for r in records(path) if r.metric.name == "val/accuracy")
+    (best,) = (metric for metric in parts(path, "metric") if metric.name == "val/accuracy")
     assert best.summary.max
     assert best.step_metric == "trainer/global_step"
 
@@ -150,7 +141,7 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
         assert said[f"{name}_answer"] == line["answer"]
         assert said[f"{name}_text"] == line["text"]
         assert [said.get(f"{name}_{end}") for end in ENDS] == [line[end] for end in ENDS]
-    fitted, evaluated = run_record(path), run_record(tested)
+    (fitted,), (evaluated,) = parts(path, "run"), parts(tested, "run")
     assert fitted.run_id == evaluated.run_id == identity
     assert fitted.job_type == evaluated.job_type == "fit"
     assert list(fitted.tags) == ["fit", "PlantedEvidence"]
@@ -158,12 +149,8 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     steps = [row["_step"] for file in (path, tested) for row in history(file)]
     assert steps == sorted(set(steps))
     # The test stands where the curves have the epoch that was kept.
-    accuracies = {
-        row["trainer/global_step"]: row["val/accuracy"]
-        for row in history(path)
-        if "val/accuracy" in row
-    }
-    best_step = max(accuracies, key=lambda step: accuracies[step])
+    rows = [row for row in history(path) if "val/accuracy" in row]
+    best_step = max(rows, key=lambda row: row["val/accuracy"])["trainer/global_step"]
     assert {row["trainer/global_step"] for row in history(tested)} == {best_step}
 
 

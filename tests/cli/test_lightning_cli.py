@@ -2,9 +2,7 @@
 
 import csv
 import json
-import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from attnlight.__main__ import main
 from attnlight.batch import AttentionModel
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
-from tests.commands import experiment, without_figures
+from tests.commands import Printed, Refused, attached, content, experiment, without_figures
 
 SMALL = ["--data.train_size=300", "--data.validation_size=101", "--data.test_size=111"]
 SMALL += ["--model.net.embedding_size=16", "--model.net.hidden_size=8"]
@@ -36,7 +34,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_fit_leaves_a_whole_run(fitted: Path) -> None:
-    assert {"best.ckpt", "last.ckpt", "fit.yaml", "status.json"} <= set(os.listdir(fitted))
+    assert {"best.ckpt", "last.ckpt", "fit.yaml", "status.json"} <= content(fitted).keys()
     assert json.loads((fitted / "status.json").read_text())["state"] == "finished"
     for epoch in range(2):
         for test in ("predictions", "attention_permutation"):
@@ -53,15 +51,14 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
     assert config["model"]["init_args"]["net"]["encoder"] == "bilstm"
     assert config["data"]["init_args"]["train_size"] == 300
     assert config["trainer"]["max_epochs"] == 2
-    assert config["overwrite"] is False
-    assert config["ckpt_path"] is None
-    assert (config["experiment"], config["run"]) == ("e", "r")
+    expected = {"overwrite": False, "ckpt_path": None, "experiment": "e", "run": "r"}
+    assert expected.items() <= config.items()
     assert str(fitted) not in (fitted / "fit.yaml").read_text().replace(str(fitted.parents[1]), "")
 
 
-def test_test_validate_report(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluated(fitted, "predictions", "attention_permutation") == 0
-    assert "median_tvd" in capsys.readouterr().out
+def test_test_validate_report(fitted: Path, printed: Printed) -> None:
+    tests = attached("predictions", "attention_permutation")
+    assert "median_tvd" in printed("test", str(fitted), *tests)
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 111
     assert record.metadata["checkpoint"] == "best.ckpt"
@@ -91,16 +88,13 @@ def test_predictions_suffice_to_recompute_the_probabilities(fitted: Path) -> Non
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(2))
 
 
-def test_same_command_is_the_same_folder_and_is_refused(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_same_command_is_the_same_folder_and_is_refused(here: Path, refused: Refused) -> None:
     command = [*FIT, *SMALL, "--trainer.max_epochs=1"]
     assert main(command) == 0
     (run,) = (here / "checkpoints/planted_bilstm").iterdir()
     assert run.name.startswith("seed0-")
     before = (run / "last.ckpt").stat().st_mtime_ns
-    assert main(command) == 2
-    assert "--overwrite" in capsys.readouterr().err
+    refused(*command, names=["--overwrite"])
     assert (run / "last.ckpt").stat().st_mtime_ns == before
     assert main([*command, "--overwrite"]) == 0
     assert (run / "last.ckpt").stat().st_mtime_ns > before
@@ -111,14 +105,10 @@ def test_same_command_is_the_same_folder_and_is_refused(
 def test_later_test_configuration_replaces_the_earlier(fitted: Path) -> None:
     own = "--trainer.callbacks+=[{class_path: AttentionPermutation, init_args: {draws: 3, "
     own += "max_instances: 5, figures: false}}]"
-    assert evaluated(fitted, "attention_permutation", more=["--overwrite", own]) == 0
+    earlier = attached("attention_permutation")
+    assert main(["test", str(fitted), *earlier, "--overwrite", own]) == 0
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 5
-
-
-def evaluated(run: Path, *tests: str, more: Sequence[str] = ()) -> int:
-    """Exit status of a `test` with some files of configs/tests."""
-    return main(["test", str(run), *(f"--tests={name}" for name in tests), *more])
 
 
 @pytest.fixture
@@ -129,24 +119,21 @@ def run(fitted: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_fit_yaml_gives_test_no_tests(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluated(run) == 0
-    said = capsys.readouterr().out
+def test_fit_yaml_gives_test_no_tests(run: Path, printed: Printed) -> None:
+    said = printed("test", str(run))
     assert "No test is selected" in said
     assert "accuracy" in said
     assert not (run / "records").exists()
 
 
-def test_test_leaves_other_records_alone(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command that failed: a second `test` measured again, and more poorly, what was there."""
+def test_test_leaves_other_records_alone(run: Path, tmp_path: Path, refused: Refused) -> None:
+    """A second `test` does not measure again, more poorly, what is there."""
     frontier = tmp_path / "frontier.yaml"
     frontier.write_text(
         "trainer:\n  callbacks+:\n    - class_path: attnlight.callbacks.AdversarialAttention\n"
         "      init_args: {frontier: true, figures: false}\n"
     )
-    assert evaluated(run, more=["-c", str(frontier)]) == 0
+    assert main(["test", str(run), "-c", str(frontier)]) == 0
     record = run / "records/test/adversarial_attention.parquet"
     before = record.read_bytes()
     assert main(["test", str(run), *without_figures(run / "p.yaml", "predictions")]) == 0
@@ -156,20 +143,14 @@ def test_test_leaves_other_records_alone(
     again = ["test", "-c", f"{run}/test.yaml", f"--ckpt_path={run}/best.ckpt"]
     assert main(again) == 0
     assert read_record(record).metadata["settings"]["frontier"] is True
-    capsys.readouterr()
     own = "--trainer.callbacks+={class_path: AdversarialAttention, init_args: {figures: false}}"
     for more, told in (
         ([own], "frontier"),
         (["-c", str(frontier), "--trainer.limit_test_batches=1"], "limit_batches"),
     ):
-        before = record.read_bytes()
-        assert evaluated(run, more=more) == 2
-        error = capsys.readouterr().err
-        assert str(record) in error
-        assert told in error
-        assert "--overwrite" in error
-        assert record.read_bytes() == before
-    assert evaluated(run, more=[own, "--overwrite"]) == 0
+        names = (str(record), told, "--overwrite")
+        refused("test", str(run), *more, names=names, leaving=record.parent)
+    assert main(["test", str(run), own, "--overwrite"]) == 0
     assert read_record(record).metadata["settings"]["frontier"] is False
     assert (run / "records/test/predictions.parquet").is_file()
     assert (run / "last.ckpt").is_file()
@@ -186,7 +167,7 @@ def test_test_leaves_other_records_alone(
 )
 def test_what_leaves_the_configuration_alone(run: Path, option: str, status: int) -> None:
     (run / "test.yaml").write_text("mine")
-    assert evaluated(run, "importance_correlation", more=[option]) == status
+    assert main(["test", str(run), "--tests=importance_correlation", option]) == status
     assert (run / "test.yaml").read_text() == "mine"
 
 

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,13 @@ from attnlight.figures.tables import balanced
 from attnlight.report.run import stored_records
 from attnlight.report.summary import summarise
 from attnlight.report.verdict.card import verdict_of
+from tests.benchmarks.processes import modules_after
+from tests.commands import Printed
 from tests.report.fake import CONFIG, write_run
 
 VOID = {"br", "input", "meta"}
 TURNED = "\u202eevil\u2069\u202e"  # what the end of an isolate would let out
+NINE = [f"group{number}" for number in range(9)]
 ATTACK = "\"><img src=x onerror=y><script>alert('x')</script>&amp;"
 
 
@@ -81,15 +82,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 class TestFiles:
     def test_are_where_the_run_is_and_the_same_elsewhere(
-        self, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, tmp_path: Path, printed: Printed
     ) -> None:
         before = files(folder)
         main([str(folder), "--output", str(tmp_path / "out")])
         assert files(folder) == before
-        capsys.readouterr()
-        assert main([str(folder)]) == 0
-        printed = capsys.readouterr().out
-        assert printed == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
+        said = printed("report", str(folder))
+        assert said == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
         names = ["test/predictions", "test/attention_permutation", "val/curves-metrics"]
         names += ["val/curves-predictions", "val/curves-attention_permutation"]
         pictures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
@@ -100,12 +99,11 @@ class TestFiles:
         assert {name: own[name] for name in elsewhere} == elsewhere
 
     def test_of_several_runs(self, folder: Path, tmp_path: Path) -> None:
-        other = write_run(tmp_path / "checkpoints" / "sst" / "seed8", epochs=())
-        main([str(folder), str(other), "--output", str(tmp_path / "out")])
-        assert (tmp_path / "out/sst/seed7/index.html").is_file()
-        assert (tmp_path / "out/sst/seed8/index.html").is_file()
+        other, output = write_run(tmp_path / "a/sst/seed8", epochs=()), str(tmp_path / "out")
+        main([str(folder), str(other), "--output", output])
+        assert all((tmp_path / f"out/sst/seed{n}/index.html").is_file() for n in (7, 8))
         with pytest.raises(InputError, match="two runs would be written to one folder"):
-            main([str(folder), str(folder), "--output", str(tmp_path / "out")])
+            main([str(folder), str(folder), "--output", output])
 
 
 def page_of(folder: Path) -> Page:
@@ -152,10 +150,7 @@ class TestPage:
             ({"epochs": (), "partial": True}, ["Partial record: not the whole split."] * 2),
             ({"stages": ()}, ["Not tested yet: run `attnlight test`.", "While training"]),
             ({"epochs": (), "stages": ("val",)}, ["On the validation split"]),
-            (
-                {"epochs": (), "classes": [f"group{c}" for c in range(9)]},
-                ["By predicted class (9)", *["group8"] * 6],
-            ),
+            ({"epochs": (), "classes": NINE}, ["By predicted class (9)", *["group8"] * 6]),
         ],
     )
     def test_says_what_kind_of_run_it_is(
@@ -170,7 +165,7 @@ class TestPage:
     ) -> None:
         config = yaml.safe_load(CONFIG) | {"seed_everything": ATTACK}
         config["model"]["class_path"], config["data"]["init_args"]["path"] = ATTACK, TURNED
-        names = [f"{ATTACK}{TURNED}", *(f"group{c}" for c in range(1, classes))]
+        names = [f"{ATTACK}{TURNED}", *NINE[1:classes]]
         folder = write_run(tmp_path / f"<b>x{TURNED}" / "a&b;<i>", classes=names, epochs=())
         text = yaml.safe_dump(config, allow_unicode=True)
         (folder / "fit.yaml").write_text(f"# {ATTACK}\n{text}")
@@ -223,24 +218,9 @@ def test_what_is_missing_or_damaged_is_named(folder: Path, broken: str, message:
     assert not (folder / "report").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "absent"),
-    [
-        (["--help"], "torch matplotlib scipy"),
-        pytest.param(["RUN"], "lightning wandb", marks=pytest.mark.slow),
-    ],
-)
-def test_what_is_not_imported(folder: Path, arguments: list[str], absent: str) -> None:
-    given = [str(folder) if word == "RUN" else word for word in arguments]
-    program = (
-        "import sys\nfrom attnlight.__main__ import main\n"
-        f"try:\n    main(['report', *{given!r}])\nexcept SystemExit:\n    pass\n"
-        f"print('loaded:', *sorted(set({absent!r}.split()) & sys.modules.keys()))"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "loaded:"
+@pytest.mark.slow
+def test_what_is_not_imported(folder: Path) -> None:
+    assert not modules_after("report", str(folder)) & {"lightning", "wandb"}
 
 
 def test_a_record_kept_in_part_has_what_can_be_made_of_it(folder: Path, tmp_path: Path) -> None:
