@@ -260,15 +260,9 @@ def rewrite_split(
     change: Callable[[TokenDataset, range], Mapping[str, Any]],
     kinds: Mapping[str, pyarrow.DataType] | None = None,
 ) -> None:
-    """Replace columns of a split of a prepared corpus, or add some.
+    """Replace or add columns of a split of a prepared corpus; raises as `split_writer`.
 
-    Args:
-        folder: The split's folder.
-        change: The new columns of some of the texts, by their places.
-        kinds: Arrow types of the columns that are added.
-
-    Raises:
-        InputError: The disk is full or the folder cannot be written.
+    `change` returns the columns of texts at some places, `kinds` are the types of those it adds.
     """
     texts, new = TokenDataset(folder), folder.with_name("rewritten")
     stored = {field.name: field.type for field in texts.table.schema}

@@ -64,15 +64,11 @@ class RemovedWords:
         return asdict(self) | {"scores": digest}
 
     def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> list[NDArray[np.floating]]:
-        """Scores of the words of each text of a split, by which they are ranked.
-
-        Args:
-            split: The split.
-            corpus: Fingerprint of the corpus that must have been scored.
-            index: Dataset rows of the texts, (n,).
+        """Scores by which the words of each text of a split are ranked, by dataset rows (n,).
 
         Raises:
-            InputError: The record is missing, of another corpus, or lacks the method or a text.
+            InputError: The record is missing, lacks the method or a text, or is of another corpus than
+                the one of this fingerprint.
         """
         path, name = self.path(split), SCORES + self.method
         if self.method not in (known := kept_scores(path)):
@@ -98,13 +94,8 @@ def remove_words(
 ) -> None:
     """Remove words from each text of a prepared corpus, and what per-token columns say of them.
 
+    Each removal takes words from what the one before left, by scores of the corpus of its fingerprint.
     The vocabulary stays that of the complete texts.
-
-    Args:
-        folder: The prepared corpus.
-        corpus_name: Its name in messages.
-        removals: What to remove, each from what the one before left.
-        fingerprints: Fingerprint of the corpus that must have been scored for each.
 
     Raises:
         InputError: The texts are not words with one label, or scores do not fit them.

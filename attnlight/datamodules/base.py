@@ -199,9 +199,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         Raises:
             InputError: A source cannot be read.
         """
-        return self._hash(
-            self.removed_words, None if self.encoding is None else self.encoding.identity()
-        )
+        return self._hash(self.removed_words, self.encoding and self.encoding.identity())
 
     def _hash(self, removed_words: Sequence[RemovedWords], encoding: object = None) -> str:
         """The fingerprint with some of the words removed, encoded for some other model."""
@@ -237,9 +235,10 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.build(folder)
         if self.marks:
             mark_words(folder, self.corpus_name, self.marks)
-        removals = self.removed_words
-        scored = [self._hash(removals[:place]) for place in range(len(removals))]
-        remove_words(folder, self.corpus_name, removals, scored)
+        scored = [
+            self._hash(self.removed_words[:place]) for place in range(len(self.removed_words))
+        ]
+        remove_words(folder, self.corpus_name, self.removed_words, scored)
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.

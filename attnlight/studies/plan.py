@@ -32,8 +32,7 @@ class PlannedRun:
         lambda_: Weight of that term.
         head: The only uniform head.
         context: Context of a guided tagger, see `GuidedVariant`, or `query_key`.
-        removals: Steps that remove words from its corpus: run that scored it, method, and share of
-            the words.
+        removals: Steps that remove words from its corpus: run that scored it, method, and share.
         scored: Methods by which the run scores the words of all splits of its corpus.
         needs: The runs that must be done before.
         options: Options of `fit` beyond the experiment.
@@ -60,10 +59,7 @@ def plan(study: Study) -> list[PlannedRun]:
     first, grid = study.base.seeds[0], study.adversaries
     base = f"base-s{first}"
     scored = dict.fromkeys(study.roar.seeds, (*study.roar.methods, RANDOM))
-    runs = [
-        PlannedRun(f"base-s{seed}", "base", seed, scored=scored.get(seed, ()))
-        for seed in study.base.seeds
-    ]
+    runs = [PlannedRun(f"base-s{s}", "base", s, scored=scored.get(s, ())) for s in study.base.seeds]
     for head, seed in product((None, *study.uniform.heads), study.uniform.seeds):
         name = f"uniform-s{seed}" if head is None else f"uniform-h{head}-s{seed}"
         runs.append(PlannedRun(name, "uniform", seed, base, head=head))
@@ -111,16 +107,17 @@ def _without_words(study: Study) -> Iterator[PlannedRun]:
     roar = study.roar
     for method, seed in product((*roar.methods, RANDOM), roar.seeds):
         scorer, removals = f"base-s{seed}", tuple[tuple[str, str, float], ...]()
+        several = tuple(
+            dict.fromkeys(("attention", method, RANDOM))
+        )  # one alone cannot be compared
         for share in roar.shares:
-            name = f"roar-{method}-{100 * share:g}-s{seed}"
-            step = (scorer, method, share)
-            if not roar.recursive:
-                yield PlannedRun(name, "roar", seed, removals=(step,))
-                continue
-            scorer, removals = name, (*removals, step)
-            every = ("attention", method, RANDOM)  # the first, so that two can be compared
-            scored = tuple(dict.fromkeys(every)) if share < roar.shares[-1] else ()
-            yield PlannedRun(name, "roar", seed, removals=removals, scored=scored)
+            name, steps = (
+                f"roar-{method}-{100 * share:g}-s{seed}",
+                (*removals, (scorer, method, share)),
+            )
+            scored = several if roar.recursive and share < roar.shares[-1] else ()
+            yield PlannedRun(name, "roar", seed, removals=steps, scored=scored)
+            scorer, removals = (name, steps) if roar.recursive else (scorer, removals)
 
 
 def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:

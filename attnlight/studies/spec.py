@@ -86,8 +86,7 @@ class Adversaries(Configured):
 class Roar(Group):
     """Models trained without the words that each of `methods` ranks first, and without random ones.
 
-    The base of the same seed ranks all words or, if `recursive`, the model of the share before those
-    that it was trained on.
+    The base of the same seed ranks them or, if `recursive`, the model of the share before.
     """
 
     methods: tuple[Ranking, ...] = get_args(Ranking)
@@ -239,9 +238,8 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
             base_options = condition.base.options if key == "base" else ()
             options = file.options + condition.options + group.options + base_options
             settings[key] = replace(group, options=options)
-    # They are trained as the bases are.
-    options = settings["base"].options + file.roar.options
-    settings["roar"] = replace(file.roar, options=options)
+    as_bases = settings["base"].options + file.roar.options
+    settings["roar"] = replace(file.roar, options=as_bases)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
     setup = read_experiment(file.experiment, settings["base"].options)
@@ -297,7 +295,7 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         f"{RELEASED} is the loss of target tokens, but that of the corpus is {target}": (
             released and target != "tokens"
         ),
-        f"roar is for models that classify texts; that of {study.experiment} classifies tokens": (
+        f"roar needs a model that classifies texts, which that of {study.experiment} does not": (
             roar.seeds and not of_texts
         ),
         "roar: shares must be above 0 and below 1": not all(0 < s < 1 for s in roar.shares),

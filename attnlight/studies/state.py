@@ -68,8 +68,8 @@ class StudyFolder:
         """
         with suppress(RecordError):
             known = [read_metadata(p) for p in self.records(run)] if self.fitted(run) else []
-            scored = (about["methods"] for about in known if about.get("test") == RECORD)
-            if known and all({*run.scored} <= {*methods} for methods in scored):
+            scored = [about["methods"] for about in known if about.get("test") == RECORD]
+            if known and all(method in methods for methods in scored for method in run.scored):
                 return "finished"
         return "failed" if self.job_result(run).get("state") == "failed" else "missing"
 

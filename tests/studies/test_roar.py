@@ -71,7 +71,10 @@ def test_each_model_is_a_base_without_words(lab: Lab, recursive: bool) -> None:
         ({"roar": ROAR | {"shares": [0]}}, "roar: shares must be above 0 and below 1"),
         ({"roar": ROAR | {"methods": ["gradeint"]}}, "(did you mean 'gradient'?)"),
         ({"roar": ROAR | {"share": [0.5]}}, "unknown key 'share' (did you mean 'shares'?)"),
-        ({"experiment": TAGGER["experiment"], "options": {}, "roar": ROAR}, "classifies tokens"),
+        (
+            {"experiment": TAGGER["experiment"], "options": {}, "roar": ROAR},
+            "roar needs a model that classifies texts",
+        ),
     ],
 )
 def test_what_is_refused(

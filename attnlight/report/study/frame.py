@@ -57,7 +57,8 @@ class Study:
         bases: The bases; runs that need a single base use the first.
         runs: One row per planned run, by name: `role`, `seed`, `base` (for a base its own name),
             `guide`, `context`, `head`, `term`, `lam`, `method` and `share` (of removed words), `state`,
-            `epoch` (from 0), `epochs`, `ignorant` (entropy of the labels in nats: the loss of predicting class frequencies),
+            `epoch` (from 0), `epochs`, `ignorant` (entropy of the labels in nats: the loss of
+            predicting class frequencies),
             `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
             for: its guide if that is a run, else itself), `validation_attention_js`,
             `validation_nll_base`, `collapsed` (the loss is not finite or above `threshold`), and for a
