@@ -213,6 +213,8 @@ MISTAKES = [
     in_corpus("empty-test-split", "empty.yaml", ("test",)),
     in_corpus("one-class", "one-class.yaml", ("test", "one class")),
     in_corpus("batch-size", "corpus.yaml", ("batch_size", "0"), "--data.batch_size=0"),
+    in_corpus("erased-share", "corpus.yaml", ("erased_words.share", "1.0", "between 0 and 1"), "--data.erased_words.share=1"),
+    in_corpus("erased-key", "corpus.yaml", ("erased_words", "did you mean 'share'"), "--data.erased_words={shar: 0.5}"),
     in_corpus("null", "corpus.yaml", ("net.dropout", "null"), "--model.net.dropout=null"),
     in_corpus("constructor", "corpus.yaml", ("hidden_size", "greater"), "--model.net.hidden_size=-3"),
     in_corpus("hub-offline", "corpus.yaml", ("nobody/nothing",), "--data.path=nobody/nothing"),

@@ -212,9 +212,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         )
         for method in self.methods.values():
             method.split = around.dataset
-        parts: list[Any] = [self, *self.methods.values()]
-        for part in (part for part in parts if getattr(part, "replacement", None) == "resample"):
-            part.word_sampler = around.word_sampler
+        for part in [self, *self.methods.values()]:
+            if vars(part).get("replacement") == "resample":
+                vars(part)["word_sampler"] = around.word_sampler
 
     def record(self, batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> None:
         """Measure a batch, and record the rows of the chosen texts."""

@@ -9,11 +9,13 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.digests import digests
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.models.weights_digest import weights_digest
+from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import TrainedModel
 
 Stage = Literal["val", "test", "predict"]
@@ -93,14 +95,14 @@ class Surroundings:
         """The words of the training texts or, where there are none, of the texts that are read.
 
         Raises:
-            InputError: The texts or their tokenizer are not known, or they hold one word alone.
+            InputError: Neither they nor their tokenizer are known, or they hold one word alone.
         """
         if isinstance(self.corpus, CorpusDataModule) and "train" in self.corpus.splits:
             return self.corpus.word_sampler
-        tokenizer = getattr(getattr(self.owner, "raw", None), "tokenizer", None)
-        if not tokenizer or not hasattr(self.dataset, "token_counts"):
+        if not isinstance(self.dataset, TokenDataset | GivenTexts):
             raise InputError("replacement resample needs a corpus or texts, whose words it draws.")
-        return WordSampler(tokenizer, self.dataset)
+        reader = TrainedModel.of(self.owner).raw
+        return WordSampler(reader.parsed_tokenizer.to_str(), self.dataset)
 
     def weights(self) -> str | None:
         """Digest of the weights of a network that was read from no checkpoint; None in `fit`."""

@@ -63,6 +63,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
         (["--model.net.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
         (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
         (["--data.lowercase=false"], ("data.lowercase", "true", "false")),
+        (["--data.erased_words={}"], ("data.erased_words.texts", "null", "0.5")),
         (["--data.batch_size=16"], ("32", "16", "--data.batch_size 32")),
         (["--trainer.devices=2"], ("64", "2 devices", "--data.batch_size 16")),
         (["--seed_everything=1"], ("seed_everything", "0", "1")),
