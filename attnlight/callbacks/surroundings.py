@@ -11,11 +11,13 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.digests import digests
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.models.weights_digest import weights_digest
+from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import TrainedModel
 
 Stage = Literal["val", "test", "predict"]
@@ -97,10 +99,13 @@ class Surroundings:
         Raises:
             InputError: The texts or their tokenizer are not known, or they hold one word alone.
         """
-        if isinstance(self.corpus, CorpusDataModule) and "train" in self.corpus.splits:
-            return self.corpus.word_sampler
-        tokenizer = getattr(getattr(self.owner, "raw", None), "tokenizer", None)
-        if not tokenizer or not hasattr(self.dataset, "token_counts"):
+        corpus = self.corpus if isinstance(self.corpus, CorpusDataModule) else None
+        if corpus is not None and "train" in corpus.splits:
+            return corpus.word_sampler
+        tokenizer = None if corpus is None else corpus.tokenizer_json
+        if isinstance(self.owner, TrainedModel) and self.owner.raw is not None:
+            tokenizer = tokenizer or self.owner.raw.tokenizer
+        if not tokenizer or not isinstance(self.dataset, TokenDataset | GivenTexts):
             raise InputError("replacement resample needs a corpus or texts, whose words it draws.")
         return WordSampler(tokenizer, self.dataset)
 

@@ -57,8 +57,7 @@ class WholeWords:
     @property
     def continuing(self) -> NDArray[np.bool_]:
         """Whether each id is a piece that continues a word, by its form alone, (V,)."""
-        begins: NDArray[np.int8] = self._ends[0]
-        return begins == _LETTER
+        return np.asarray(self._ends[0] == _LETTER, dtype=np.bool_)
 
     def sizes(self, ids: NDArray[np.integer] | list[int]) -> NDArray[np.int64]:
         """Number of tokens of each word of a text, (W,), from its ids (N,)."""

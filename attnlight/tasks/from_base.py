@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.models.build import with_defaults
 from attnlight.problems import problem_class
@@ -94,15 +95,16 @@ class FromBase(AttentionTask):
     @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            erased = getattr(self.trainer.datamodule, "erased_words", None)  # type: ignore[attr-defined]
-            if erased is not None and self._frozen is not None:
+            data = self.trainer.datamodule  # type: ignore[attr-defined]
+            erased = isinstance(data, CorpusDataModule) and data.erased_words is not None
+            if erased and self._frozen is not None:
                 raise InputError(
                     f"{type(self).__name__} is trained on a frozen model's outputs for complete texts: "
                     "leave erased_words out of `data`."
                 )
             for reference in {self.reference, self._frozen or self.reference}:
                 reference.require_unchanged()
-                reference.require_corpus(self.trainer.datamodule)  # type: ignore[attr-defined]
+                reference.require_corpus(data)
         super().setup(stage)
 
     # Missing outputs are computed here, before any rank is inside a collective.
