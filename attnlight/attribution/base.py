@@ -44,6 +44,7 @@ class Attribution(ABC):
 
     label: str = ""
     by_size: bool = False
+    replacement = ""  # of words, of a method that replaces some; no option
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -76,6 +76,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     needs_gradients: ClassVar[bool] = False
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
+    replacement: str = ""  # of words, of a test that replaces some
     # Plain values that a reader of the record's columns needs, such as a tolerance.
     metadata: Mapping[str, Any] = MappingProxyType({})
 
@@ -212,9 +213,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         )
         for method in self.methods.values():
             method.split = around.dataset
-        for part in [self, *self.methods.values()]:
-            if vars(part).get("replacement") == "resample":
-                vars(part)["word_sampler"] = around.word_sampler
+        parts: list[InterpretabilityTest | Attribution] = [self, *self.methods.values()]
+        for part in parts:
+            if part.replacement == "resample":
+                part.word_sampler = around.word_sampler
 
     def record(self, batch: TextBatch, output: AttentionOutput, model: AttentionModel) -> None:
         """Measure a batch, and record the rows of the chosen texts."""

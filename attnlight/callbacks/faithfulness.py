@@ -120,7 +120,7 @@ class Faithfulness(InterpretabilityTest):
                 f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
             )
         self.shares = list(shares)
-        self.replacement = replacement
+        self.replacement: Replacement | Literal["attention", "resample"] = replacement
         self.normalized, self.resampled = normalized, resampled
         self.draws = draws
         self.budget, self.resamples = budget, resamples

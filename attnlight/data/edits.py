@@ -97,7 +97,7 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
 def _is_set(column: pandas.Series[object]) -> NDArray[np.bool_]:
     """Whether each value of a column of flags or words says that a text is edited, (rows,)."""
     words = column.astype("string").fillna("").str.strip().str.lower()
-    return (~words.isin(_NO)).to_numpy(bool)
+    return np.asarray(~words.isin(_NO), dtype=np.bool_)
 
 
 def pair_edits(

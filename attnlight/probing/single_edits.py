@@ -34,18 +34,9 @@ def aligned_blocks(first: TextBatch, second: TextBatch) -> Blocks:
 
 
 def _items(batch: TextBatch) -> list[list[Hashable]]:
-    """The items of each text: ids of tokens, or of the tokens of a sentence."""
-    texts = zip(batch.tokens.tolist(), batch.mask.tolist(), strict=True)
-    if batch.tokens.ndim == 2:
-        return [[token for token, real in zip(*text, strict=True) if real] for text in texts]
-    return [
-        [
-            tuple(t for t, real in zip(tokens, mask, strict=True) if real)
-            for tokens, mask in zip(*text, strict=True)
-            if any(mask)
-        ]
-        for text in texts
-    ]
+    """The items of each text: ids of a token, or of all tokens of a sentence."""
+    texts = (batch.tokens * batch.mask).reshape(*batch.tokens.shape[:2], -1).tolist()
+    return [[tuple(filter(None, item)) for item in text if any(item)] for text in texts]
 
 
 @torch.no_grad()
