@@ -138,6 +138,7 @@ def test_removed_tokens_leave_a_corpus_without_them(truncate: int | None, tmp_pa
     assert removed.tokenizer_json == plain.tokenizer_json
     assert removed.dataset("train").table.equals(plain.dataset("train").table)
     assert removed.dataset("test").table["words"].to_pylist() == less
+    assert removed.dataset("test").words(0) == ["[BOS]", *less[0], "[EOS]"]
     assert removed.dataset("test").extras == ["n"]
     assert removed.recipe().keys() - plain.recipe().keys() == {"remove"}
 
