@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from attnlight.data.removed_words import RECORD
 from attnlight.studies.plan import RANDOM, PlannedRun
@@ -91,7 +91,8 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
     run_folder, (splits, names) = folder / run.name, evaluations(study, run)
     # The study draws the figures of a tagger.
     shared: dict[str, bool] = {"figures": False} if study.setup.several_instances else {}
-    options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
+    options: dict[str, Any] = {PREDICTIONS: shared}
+    options[DIVERGENCE] = shared and shared | {"rankings": True}
     seeded = _METHODS | {RANDOM: {"seed": run.seed}}
     methods = [{"name": name, **seeded.get(name, {})} for name in run.scored]
     options[RECORD] = {"methods": methods, "keep_scores": True, "figures": False}
