@@ -107,17 +107,13 @@ def _without_words(study: Study) -> Iterator[PlannedRun]:
     roar = study.roar
     for method, seed in product((*roar.methods, RANDOM), roar.seeds):
         scorer, removals = f"base-s{seed}", tuple[tuple[str, str, float], ...]()
-        several = tuple(
-            dict.fromkeys(("attention", method, RANDOM))
-        )  # one alone cannot be compared
+        compared = tuple(dict.fromkeys(("attention", method, RANDOM)))  # at least two
         for share in roar.shares:
-            name, steps = (
-                f"roar-{method}-{100 * share:g}-s{seed}",
-                (*removals, (scorer, method, share)),
-            )
-            scored = several if roar.recursive and share < roar.shares[-1] else ()
-            yield PlannedRun(name, "roar", seed, removals=steps, scored=scored)
-            scorer, removals = (name, steps) if roar.recursive else (scorer, removals)
+            name, step = f"roar-{method}-{100 * share:g}-s{seed}", (scorer, method, share)
+            removals = (*(removals if roar.recursive else ()), step)
+            scored = compared if roar.recursive and share < roar.shares[-1] else ()
+            yield PlannedRun(name, "roar", seed, removals=removals, scored=scored)
+            scorer = name if roar.recursive else scorer
 
 
 def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
