@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.data.columns import require_columns
 from attnlight.data.duplicates import Keys
@@ -17,7 +16,6 @@ from attnlight.data.sources import Source
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas
     from datasets import Dataset
 
 _NO = ("", "original", "false", "no", "0", "0.0")  # of an original, in a column of strings
@@ -32,7 +30,7 @@ class EditColumns:
             value has neither. They are never divided by `subset` or the fractions of training texts.
         edited: Column that is false, 0, empty or `original` in originals, and anything else in edits.
             Null: of two texts that share a value of `edit_of`, the first is the original.
-        edits_in: Splits that keep edits; the others have originals alone. Null: validation and test.
+        edits_in: Splits that keep edits; the others have originals alone.
 
     Raises:
         InputError: `edited` without `edit_of`.
@@ -40,12 +38,7 @@ class EditColumns:
 
     edit_of: str | None = None
     edited: str | None = None
-    edits_in: list[Literal["train", "validation", "test"]] | None = None
-
-    @property
-    def splits(self) -> list[str]:
-        """Names of the splits that keep edits."""
-        return ["validation", "test"] if self.edits_in is None else list(self.edits_in)
+    edits_in: tuple[Literal["train", "validation", "test"], ...] = ("validation", "test")
 
     def __post_init__(self) -> None:
         if self.edited is not None and self.edit_of is None:
@@ -81,7 +74,8 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
                 "column that tells edits from their original"
             )
     else:
-        edited = _is_set(table[columns.edited])
+        words = table[columns.edited].astype("string").fillna("").str.strip().str.lower()
+        edited = np.asarray(~words.isin(_NO), dtype=np.bool_)
     originals = shared[joined & ~edited]
     if (twice := originals.duplicated()).any():
         value = originals[twice].iloc[0]
@@ -92,12 +86,6 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
     rows_by_value = {value: row for row, value in originals.items()}
     found = shared.map(rows_by_value).to_numpy(np.float64, na_value=-1.0).astype(np.int64)
     return np.where(edited, np.where(found < 0, -1 - own, found), own)
-
-
-def _is_set(column: pandas.Series[object]) -> NDArray[np.bool_]:
-    """Whether each value of a column of flags or words says that a text is edited, (rows,)."""
-    words = column.astype("string").fillna("").str.strip().str.lower()
-    return np.asarray(~words.isin(_NO), dtype=np.bool_)
 
 
 def pair_edits(
@@ -146,5 +134,5 @@ def require_pairs(counts: Iterable[Mapping[str, int]], columns: EditColumns) -> 
         left_out = "".join(f", {count:,} {words}" for words, count in total.items())
         raise InputError(
             f"edit_of: {columns.edit_of} joins no text to an edit of it in the splits "
-            f"{', '.join(columns.splits)}{left_out}: name the column that both share, or other edits_in"
+            f"{', '.join(columns.edits_in)}{left_out}: name the column that both share, or other edits_in"
         )

@@ -166,9 +166,9 @@ def select_splits(
         parts, keys = {**parts, **moved}, keys | dict.fromkeys(moved, keys["train"])
     parts = {split: parts[split] for split in MISSING_SPLIT_ADVICE if split in parts}
     for split, part in parts.items():
-        if edits and part.originals is not None and split not in edits.splits:
+        if edits and part.originals is not None and split not in edits.edits_in:
             unedited = part.rows[part.originals[part.rows] == part.rows]
-            part.keep(unedited, "edits_in", edits.splits)
+            part.keep(unedited, "edits_in", edits.edits_in)
     selection.apply_subsets(parts, complete)
     counts = also_in({split: keys[split][part.rows] for split, part in parts.items()})
     for split, part in parts.items():

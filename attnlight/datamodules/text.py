@@ -193,7 +193,7 @@ class TextDataModule(CorpusDataModule):
         if self.columns.remove is not None:
             recipe["remove"] = self.columns.remove
         if self.edits.edit_of is not None:
-            recipe["edits"] = [self.edits.edit_of, self.edits.edited, self.edits.splits]
+            recipe["edits"] = list(vars(self.edits).values())
         if self.sentence_rules is not None:
             # Nested and flat batches are read from the same prepared corpus.
             recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}

@@ -23,19 +23,16 @@ def turned_pairs(rows: Rows) -> Rows:
     return chosen | {"index": chosen["original"].astype(np.int64)}
 
 
-def methods_of(rows: Rows) -> dict[str, str]:
-    """Methods of the record in words, by label."""
-    found = recorded_methods(rows, "rank")
-    return {label: words for label, words in found.items() if f"auprc_{label}" in rows}
-
-
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Means with intervals over originals, and by predicted class; None where no prediction turns."""
     rows = turned_pairs(rows)
     if np.isnan(rows["chance_auprc"]).all():
         return None
     panels = {
-        label: {words: rows[f"{measure}_{name}"] for name, words in methods_of(rows).items()}
+        label: {
+            words: rows[f"{measure}_{name}"]
+            for name, words in recorded_methods(rows, "rank").items()
+        }
         for measure, label in _PANELS.items()
     }
     half = np.where(np.isnan(rows["chance_auprc"]), np.nan, 0.5)
@@ -50,7 +47,7 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     attention = nothing if attention is None else attention
     lines = {
         words: [rows[f"{x}_{label}"] for x in ("auprc", "rank", "mass", "auprc_used")]
-        for label, words in methods_of(rows).items()
+        for label, words in recorded_methods(rows, "rank").items()
     }
     half = np.where(np.isnan(chance), np.nan, 0.5)
     lines["chance"] = [chance, half, rows["edit_share"], nothing]

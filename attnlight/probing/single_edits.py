@@ -22,14 +22,11 @@ def aligned_blocks(first: TextBatch, second: TextBatch) -> Blocks:
     """Blocks of P texts and of P others, by `align`; sentences are items as a whole."""
     pairs = zip(_items(first), _items(second), strict=True)
     found = [align(one, other) for one, other in pairs]
-    parts = zip(*found, strict=True)
-
-    def padded(lists: tuple[list[int], ...], size: int) -> Tensor:
-        rows = [row + [-1] * (size - len(row)) for row in lists]
-        return torch.tensor(rows, device=first.tokens.device)
-
     sizes = first.tokens.shape[1], second.tokens.shape[1], max(len(x.edited) for x in found)
-    one, other, edited = (padded(lists, n) for lists, n in zip(parts, sizes, strict=True))
+    one, other, edited = (
+        torch.tensor([row + [-1] * (size - len(row)) for row in rows], device=first.tokens.device)
+        for rows, size in zip(zip(*found, strict=True), sizes, strict=True)
+    )
     return one, other, edited == 1
 
 
@@ -83,13 +80,11 @@ def single_edit_logits(
 
 def _beside(first: TextBatch, second: TextBatch) -> TextBatch:
     """The first texts, followed in each by the items of the second one."""
-
-    def joined(one: Tensor, other: Tensor) -> Tensor:
-        if one.ndim > 2:
-            size = max(one.shape[2], other.shape[2])
-            one, other = (pad(x, (0, size - x.shape[2])) for x in (one, other))
-        return torch.cat([one, other], dim=1)
-
-    extras = {name: joined(values, second.extras[name]) for name, values in first.extras.items()}
-    tokens, mask = joined(first.tokens, second.tokens), joined(first.mask, second.mask)
-    return replace(first, tokens=tokens, mask=mask, extras=extras)
+    size = max(first.tokens.shape[-1], second.tokens.shape[-1])
+    columns = [{"tokens": x.tokens, "mask": x.mask, **x.extras} for x in (first, second)]
+    joined = {}
+    for name, one in columns[0].items():
+        parts = one, columns[1][name]
+        wide = [pad(x, (0, size - x.shape[2])) if x.ndim > 2 else x for x in parts]
+        joined[name] = torch.cat(wide, dim=1)
+    return replace(first, tokens=joined.pop("tokens"), mask=joined.pop("mask"), extras=joined)
