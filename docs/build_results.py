@@ -60,7 +60,7 @@ HERE = Path(__file__).parent
 RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
-    *("saliency", "pruthi", "planted", "minilm", "commands"),
+    *("saliency", "real_text", "pruthi", "planted", "minilm", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)

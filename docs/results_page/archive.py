@@ -8,8 +8,10 @@ that `attnlight report` can read it: fit.yaml, logs/, records/test/, and the nec
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,16 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten 
 
 
 def planned(study: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name of each condition of a study with what its file gives, the study's base included."""
+    """The name of each condition of a study with what its file gives, the study's base included.
+
+    Of a grid, what an earlier list gives hides what a later one does.
+    """
     content = yaml.safe_load((PLANS / f"{study}.yaml").read_text(encoding="utf-8"))
-    for name, given in content["conditions"].items():
-        yield name, given | {"base": content["base"] | given.get("base", {})}
+    axes = content.get("grid") or [content["conditions"]]
+    for cell in product(*(axis.items() for axis in axes)):
+        names, parts = zip(*cell, strict=True)
+        given = dict(ChainMap(*parts))
+        yield "-".join(names), given | {"base": content.get("base", {}) | given.get("base", {})}
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ def table(rows: Iterable[Row], left: int = 1) -> str:
             have the same heading.
         left: Number of columns aligned left.
     """
-    rows = [*rows]
+    rows = [*rows] or [{"runs": "none is archived yet"}]
     head = list(dict.fromkeys(heading for row in rows for heading in row))
     cells = [[_text(row.get(heading, "")) for heading in head] for row in rows]
     titles = [heading.partition("#")[0] for heading in head]

@@ -27,6 +27,7 @@ from tests.tasks.tagged import task_of, written
 REFUSED = {
     "attention_sinks": "needs a model with layers of self-attention",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
+    "counterfactual_use": "needs a corpus of texts and edits of them: set edit_of",
     "evidence_mass": "needs a corpus with a column `evidence`",
     "evidence_swap": "takes the names of classes from a corpus.* run `attnlight test`",
     "head_ablation": "needs a model with layers of self-attention",
@@ -34,6 +35,7 @@ REFUSED = {
     "known_answers": "only PlantedEvidence without sentences has: run `attnlight test`",
     "measured_use": "only PlantedEvidence without sentences has: run `attnlight test`",
     "plausibility": "needs a corpus with a column `rationale` or `evidence`",
+    "real_text_evidence": "needs a corpus with a column `rationale` or `evidence`",
     "saliency_documents": "needs a corpus with a column `rationale` or `evidence`",
     "saliency_plausibility": "needs a corpus with a column `rationale` or `evidence`",
 }
