@@ -10,6 +10,7 @@ from attnlight.data.selection import choose
 from attnlight.datamodules import PairDataModule, TextDataModule
 from attnlight.errors import InputError
 from tests.data.local import write_corpus
+from tests.datamodules.reading import parsed
 
 PAIRS = 30
 LABELS = [(n, label) for n in range(PAIRS) for label in (n % 2, 1 - n % 2)]
@@ -153,3 +154,32 @@ def test_a_choice_of_groups() -> None:
     for found in chosen:
         whole = np.isin(groups, groups[found])
         assert whole.sum() == len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "pairs"),
+    [
+        ("counterfactual_imdb", ["text"], 244),
+        ("snli_counterfactual", ["text", "query_text"], 799),
+    ],
+)
+def test_pairs_of_the_real_corpora_are_not_trained_on(
+    real: Path, name: str, columns: list[str], pairs: int
+) -> None:
+    data = parsed(name)
+    train, test = (data.dataset(split) for split in ("train", "test"))
+    assert train.edit_of is None or (train.edit_of < 0).all()
+    found = pairs_of(data, "test")
+    assert len(found) == pairs
+    texts, trained = (
+        list(zip(*(table[column].to_pylist() for column in columns), strict=True))
+        for table in (test.table, train.table)
+    )
+    places = {row: place for place, row in enumerate(test.index.tolist())}
+    tested = [texts[places[row]] for pair in found.items() for row in pair]
+    assert not set(tested) & set(trained)
+    labels = test.labels
+    assert labels is not None
+    for edit, original in found.items():
+        assert labels[places[edit]] != labels[places[original]]
+        assert texts[places[edit]] != texts[places[original]]

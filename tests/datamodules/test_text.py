@@ -254,6 +254,7 @@ def test_every_data_config_is_tested_here() -> None:
     forms = ("sentences", "flat")
     assert elsewhere == {f"{name}_{form}" for name in [*IN_SENTENCES, "yahoo"] for form in forms}
     elsewhere |= {stem for stem in texts if stem.startswith("deceptive_")}  # tests/test_configs.py
+    elsewhere |= {"counterfactual_imdb"}  # test_edits.py
     elsewhere |= {"sst_minilm"}  # tests/data/test_pieces.py
     elsewhere |= {"sst_phrases"}  # as sst but for the name of a split
     assert texts - elsewhere == {"sst", *REAL, *RATIONALES}
