@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ def test_each_model_is_a_base_without_words(lab: Lab, recursive: bool) -> None:
     removed = STEPS if recursive else [STEPS[0] | {"share": 0.7}]
     assert f"--data.removed_words={json.dumps(removed)}" in fit_command(
         study, last, Path("r/t"), None
+    )
+    assert '"name": "occlusion", "by_size": true, "replacement": "delete"' in " ".join(
+        evaluation_commands(study, replace(first, scored=("occlusion_by_size",)), Path("r"))[0]
     )
     scoring = [name for name, run in runs.items() if run.scored]
     assert scoring == ["base-s0", *([first.name, "roar-random-30-s0"] if recursive else [])]
@@ -146,5 +150,6 @@ def test_every_method_has_a_name_of_the_package() -> None:
     from attnlight.attribution.base import ATTRIBUTIONS
     from attnlight.figures.methods import METHODS
 
-    assert {*get_args(Ranking)} <= ATTRIBUTIONS.keys() & METHODS.keys()
+    names = {name.removesuffix("_by_size") for name in get_args(Ranking)}
+    assert names <= ATTRIBUTIONS.keys() & METHODS.keys()
     assert (CONFIGS / "studies/roar.yaml").is_file()
