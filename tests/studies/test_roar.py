@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -15,7 +15,7 @@ from attnlight.records import read_record
 from attnlight.studies import cli
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.plan import digests
-from attnlight.studies.spec import Ranking, get_args
+from attnlight.studies.spec import Ranking
 from tests.commands import CONFIGS
 from tests.studies.conftest import MINIMAL, TAGGER, Lab
 from tests.studies.fake import Here
@@ -108,8 +108,8 @@ def test_whole_study(
         *(("roar", method, share) for method in ("gradient", "random") for share in (0.3, 0.7)),
     }
     # What is left of a text is what the steps left one after the other.
-    folders = {json.dumps(name): None for name in runs}
-    lengths = {}
+    folders: dict[str, Any] = {}
+    lengths: dict[str, Any] = {}
     for name in runs:
         record = read_record(lab.root / f"tiny/{name}/records/test/predictions.parquet")
         lengths[name] = record.columns["length"]
