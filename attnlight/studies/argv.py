@@ -19,6 +19,7 @@ CALLBACKS = {
     DIVERGENCE: "attnlight.callbacks.BaseDivergence",
 }
 _VERBS = {"val": "validate", "predict-train": "predict"}
+_BY_SIZE = "_by_size"
 _METHODS = {"occlusion": {"replacement": "delete"}}
 VARIANTS = {"uniform": "Uniform", "seed": "Seed", "guide": "Guided", "adversary": "Adversarial"}
 BEST = "best.ckpt"
@@ -93,7 +94,8 @@ def evaluation_commands(study: Study, run: PlannedRun, folder: Path) -> list[lis
     shared: dict[str, Any] = {"figures": False} if study.setup.several_instances else {}
     options = {PREDICTIONS: shared, DIVERGENCE: shared and shared | {"rankings": True}}
     seeded = _METHODS | {RANDOM: {"seed": run.seed}}
-    methods = [{"name": name, **seeded.get(name, {})} for name in run.scored]
+    split = [(name.removesuffix(_BY_SIZE), name.endswith(_BY_SIZE)) for name in run.scored]
+    methods = [{"name": name, "by_size": sizes, **seeded.get(name, {})} for name, sizes in split]
     options[RECORD] = {"methods": methods, "keep_scores": True, "figures": False}
     attached = [{"class_path": CALLBACKS[name], "init_args": options[name]} for name in names]
     return [

@@ -20,7 +20,9 @@ from attnlight.studies.values import Options, Seeds, Weights, read_value
 Term = Literal["kl", "js", "tvd", "released"]
 Guide = Literal["uniform", "learned", "base", "shuffled", "adversary", "other"]
 Context = Literal["full", "tokens", "query_key"]
-Ranking = Literal["attention", "gradient", "input_gradient", "integrated_gradients", "occlusion"]
+Signed = Literal["input_gradient", "integrated_gradients", "occlusion"]
+BySize = Literal["input_gradient_by_size", "integrated_gradients_by_size", "occlusion_by_size"]
+Ranking = Literal["attention", "gradient", Signed, BySize]
 RELEASED = "released"
 
 
@@ -89,7 +91,7 @@ class Roar(Group):
     The base of the same seed ranks them or, if `recursive`, the model of the share before.
     """
 
-    methods: tuple[Ranking, ...] = get_args(Ranking)
+    methods: tuple[Ranking, ...] = ("attention", "gradient", *get_args(BySize))
     shares: Weights = ()
     recursive: bool = False
 

@@ -116,7 +116,7 @@ def test_the_first_words_are_removed(
 
 def test_a_model_scores_each_text_as_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And removes the same words whatever the sizes of batches, also those of a random order."""
-    tokens = dict[tuple[str, int], Any]()
+    tokens = dict[tuple[str, float], Any]()
     for size in (1, 8):
         monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", 3 * size)
         data = Planted(cache_dir=str(tmp_path / f"cache{size}"), eval_batch_size=size)
@@ -138,14 +138,14 @@ def test_a_model_scores_each_text_as_alone(tmp_path: Path, monkeypatch: pytest.M
             for label, method in test.methods.items():
                 alone = method(task.model, batch, output, output.logits.argmax(-1))[0].detach()
                 np.testing.assert_allclose(found[f"scores_{label}"][place], alone, atol=1e-9)
-        for method, share in (("occlusion", 0.5), ("random", 0.5), ("random", 0.9), ("other", 0.5)):
-            removal = RemovedWords(share=share, method=method, scores=str(run))
+        for name, share in (("occlusion", 0.5), ("random", 0.5), ("random", 0.9), ("other", 0.5)):
+            removal = RemovedWords(share=share, method=name, scores=str(run))
             shortened = Planted(cache_dir=str(tmp_path / "cache"), removed_words=[removal])
             left = shortened.dataset("train").lengths
             counts = [len(kept(n, share, [0.0] * n, "", list(range(n)))) for n in texts.lengths]
             assert left.tolist() == counts
             ids = shortened.dataset("train").table["tokens"].to_pylist()
-            assert tokens.setdefault((method, share), ids) == ids
+            assert tokens.setdefault((name, share), ids) == ids
     assert tokens["random", 0.5] != tokens["other", 0.5], "of another seed"
 
 
@@ -170,7 +170,7 @@ def test_scores_that_do_not_fit_are_refused(case: str, tmp_path: Path) -> None:
         about = {"corpus": data.fingerprint}
     for split in given.get("splits", SIZES):
         write_scores(tmp_path / "run", scored, split, **about)
-    options = {"share": 0.5, "method": "size", "scores": str(tmp_path / "run")}
+    options: dict[str, Any] = {"share": 0.5, "method": "size", "scores": str(tmp_path / "run")}
     options |= {name: given[name] for name in options if name in given}
     with pytest.raises(InputError, match=sentence) as caught:
         corpus("classifier", "words", tmp_path, removed_words=[RemovedWords(**options)]).prepare()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -14,7 +15,7 @@ from attnlight.records import read_record
 from attnlight.studies import cli
 from attnlight.studies.argv import evaluation_commands, fit_command
 from attnlight.studies.plan import digests
-from attnlight.studies.spec import Ranking, get_args
+from attnlight.studies.spec import Ranking
 from tests.commands import CONFIGS
 from tests.studies.conftest import MINIMAL, TAGGER, Lab
 from tests.studies.fake import Here
@@ -45,6 +46,9 @@ def test_each_model_is_a_base_without_words(lab: Lab, recursive: bool) -> None:
     removed = STEPS if recursive else [STEPS[0] | {"share": 0.7}]
     assert f"--data.removed_words={json.dumps(removed)}" in fit_command(
         study, last, Path("r/t"), None
+    )
+    assert '"name": "occlusion", "by_size": true, "replacement": "delete"' in " ".join(
+        evaluation_commands(study, replace(first, scored=("occlusion_by_size",)), Path("r"))[0]
     )
     scoring = [name for name, run in runs.items() if run.scored]
     assert scoring == ["base-s0", *([first.name, "roar-random-30-s0"] if recursive else [])]
@@ -104,8 +108,8 @@ def test_whole_study(
         *(("roar", method, share) for method in ("gradient", "random") for share in (0.3, 0.7)),
     }
     # What is left of a text is what the steps left one after the other.
-    folders = {json.dumps(name): None for name in runs}
-    lengths = {}
+    folders: dict[str, Any] = {}
+    lengths: dict[str, Any] = {}
     for name in runs:
         record = read_record(lab.root / f"tiny/{name}/records/test/predictions.parquet")
         lengths[name] = record.columns["length"]
@@ -146,5 +150,6 @@ def test_every_method_has_a_name_of_the_package() -> None:
     from attnlight.attribution.base import ATTRIBUTIONS
     from attnlight.figures.methods import METHODS
 
-    assert {*get_args(Ranking)} <= ATTRIBUTIONS.keys() & METHODS.keys()
+    names = {name.removesuffix("_by_size") for name in get_args(Ranking)}
+    assert names <= ATTRIBUTIONS.keys() & METHODS.keys()
     assert (CONFIGS / "studies/roar.yaml").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,7 +193,7 @@ def draw_guides(estimates: Estimates) -> Figure | None:
 
 def draw_removals(estimates: Estimates, curves: Mapping[str, Mapping[float, Runs]]) -> Figure:
     """Accuracy by share of removed words, with a curve of each method."""
-    styles = zip(PALETTE, "osD^vP", strict=True)
+    styles = zip(cycle(PALETTE), "osD^vPX<>", strict=False)
     with series.panels(3.6, 1, names=2) as (figure, (axes,)):
         for (method, path), (color, marker) in zip(curves.items(), styles, strict=False):
             x = [100 * share for share in path]

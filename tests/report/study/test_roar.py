@@ -1,6 +1,7 @@
 """Accuracy without the words that methods rank first, against loops over the fake's own rows."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,12 @@ def removed() -> FakeTexts:
         for share, right in zip(SHARES, rights, strict=True):
             for seed in SEEDS:
                 lacks = (method, share, seed) == ("attention", 0.9, 2)
-                entry = {"method": method, "share": share, "seed": seed, "base": None}
+                entry: dict[str, Any] = {
+                    "method": method,
+                    "share": share,
+                    "seed": seed,
+                    "base": None,
+                }
                 name, state = f"roar-{method}-{100 * share:g}-s{seed}", "failed" if lacks else ""
                 study.add(name, "roar", right, state=state or "finished", **entry)
     return study
