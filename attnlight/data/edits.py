@@ -33,7 +33,7 @@ class EditColumns:
         edits_in: Splits that keep edits; the others have originals alone.
 
     Raises:
-        InputError: `edited` without `edit_of`.
+        InputError: `edited` without `edit_of`, or no split has edits.
     """
 
     edit_of: str | None = None
@@ -46,6 +46,8 @@ class EditColumns:
                 f"edited is {self.edited}, which needs edit_of: the column that joins an original "
                 "and its edits"
             )
+        if not self.edits_in:
+            raise InputError(f"edits_in is {self.edits_in}; it must name at least one split")
 
 
 def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows | None:

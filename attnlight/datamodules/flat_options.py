@@ -6,7 +6,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from functools import wraps
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from attnlight.errors import InputError
 
 Constructor = Callable[..., None]
 
@@ -22,6 +25,9 @@ def flat_options(constructor: Constructor) -> Constructor:
     Args:
         constructor: The `__init__` of a class. No two options and arguments have the same
             name.
+
+    Raises:
+        InputError: When it is called, for null in place of a value.
     """
     own, hints = inspect.signature(constructor).parameters.values(), get_type_hints(constructor)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -36,11 +42,18 @@ def flat_options(constructor: Constructor) -> Constructor:
             field.replace(kind=argument.kind, annotation=types.get(field.name)) for field in fields
         )
     signature = inspect.Signature(options)
+    required = {
+        option.name
+        for option in options
+        if not {NoneType, Any, option.empty} & {*get_args(option.annotation), option.annotation}
+    }
 
     @wraps(constructor)
     def construct(self: object, *args: Any, **given: Any) -> None:  # noqa: ANN401
         whole = {name: given.pop(name) for name in groups if name in given}
         found = signature.bind_partial(self, *args, **given).arguments
+        if missing := [key for key in required if found.get(key, "") is None]:
+            raise InputError(f"{missing[0]} is null; give it a value, or leave it out")
         for name, kind in groups.items():
             changes = {key: found.pop(key) for key in names[name] if key in found}
             found[name] = replace(whole[name], **changes) if name in whole else kind(**changes)

@@ -136,3 +136,10 @@ OUT_OF_RANGE: dict[type, list[tuple[dict[str, Any], str]]] = {
 def test_values_out_of_range_are_refused(kind: Any, options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         kind(**options)
+
+
+@pytest.mark.parametrize("option", ["batch_size", "lowercase", "label", "edits_in", "split_seed"])
+def test_null_is_no_value_of_an_option_that_needs_one(option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} is null"):
+        TextDataModule("a/b", **{option: None})
+    assert TextDataModule("a/b", marks=None, min_tokens=None).marks == {}
