@@ -7,7 +7,6 @@ context favour class 0, so that erasing all items always changes the decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +79,12 @@ def loader(answer: KnownAnswer) -> DataLoader[Any]:
         evidence.append((signal & (answer.signals > 0)).long()[order])
     tokens, marked = (pad_sequence(values, batch_first=True) for values in (ids, evidence))
 
-    def collate(texts: Sequence[Sequence[torch.Tensor]]) -> TextBatch:
-        index, tokens, mask, labels, marks = map(torch.stack, zip(*texts, strict=True))
-        return TextBatch(index, tokens, mask, labels, extras={EVIDENCE: marks})
-
-    columns = torch.arange(TEXTS), tokens, tokens != PAD, labels, marked
-    return DataLoader(TensorDataset(*columns), batch_size=64, collate_fn=collate)
+    texts = TextBatch(torch.arange(TEXTS), tokens, tokens != PAD, labels, extras={EVIDENCE: marked})
+    return DataLoader(
+        TensorDataset(texts.index),
+        batch_size=64,
+        collate_fn=lambda rows: texts.select(torch.stack([index for (index,) in rows])),
+    )
 
 
 class KnownTask(pl.LightningModule):

@@ -13,6 +13,7 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
@@ -124,11 +125,7 @@ class CounterfactualUse(InterpretabilityTest):
                 "TextDataModule or PairDataModule to the column that joins an original and its "
                 "edits, as configs/data/counterfactual_imdb.yaml does."
             )
-
-    @override
-    def begin(self, around: Surroundings) -> None:
-        super().begin(around)
-        self._split = around.dataset
+        self._split = tested_split(around)
 
     @override
     def measure(

@@ -90,10 +90,6 @@ class Run:
         name = f"predictions{suffix}.parquet" if stage == "predict" else name
         return self._texts.setdefault(name, RecordFile(self.folder / name))
 
-    def of_split(self, stage: str, corpus: str) -> dict[str, StoredRecord]:
-        """Records outside fit of a split of a corpus, by test."""
-        return {r.test: r for r in self.records if (r.stage, r.corpus) == (stage, corpus)}
-
 
 def load_run(folder: Path) -> Run:
     """Read a run folder without the contents of its records.

@@ -142,11 +142,13 @@ def _write(table: pa.Table, target: Path) -> None:
         pq.write_table(table.slice(0, 1), temporary)
         schema = pq.ParquetFile(temporary).schema
         leaves = [schema.column(place) for place in range(len(schema))]
-        floats = [
-            leaf.path
-            for leaf in leaves
-            if leaf.physical_type == "FLOAT" and _many_values(table, leaf.path)
-        ]
+        floats = []
+        for leaf in (leaf for leaf in leaves if leaf.physical_type == "FLOAT"):
+            values = table[leaf.path.partition(".list.")[0]]
+            while pa.types.is_nested(values.type):
+                values = pc.list_flatten(values)
+            if pc.count_distinct(values).as_py() > _DISTINCT:  # too many for a dictionary
+                floats.append(leaf.path)
         encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
         with open_writer(
             temporary,
@@ -159,11 +161,3 @@ def _write(table: pa.Table, target: Path) -> None:
             column_encoding=encoding,
         ) as writer:
             writer.write_table(table, row_group_size=len(table))
-
-
-def _many_values(table: pa.Table, path: str) -> bool:
-    """Whether the values of a leaf are too many for a dictionary."""
-    values = table[path.partition(".list.")[0]]
-    while pa.types.is_nested(values.type):
-        values = pc.list_flatten(values)
-    return bool(pc.count_distinct(values).as_py() > _DISTINCT)

@@ -76,6 +76,27 @@ def conditions(study: str) -> Iterator[tuple[str, Condition]]:
         yield f"{study}-{name}", Condition(words, seeds, int(size or _SIZES[corpus]))
 
 
+def named_conditions(
+    study: str, pattern: str, *names: Mapping[str, str]
+) -> Iterator[tuple[str, Condition]]:
+    """The conditions of a study, by the name of the folder of their runs.
+
+    Args:
+        study: The study.
+        pattern: What their names match; its groups are columns of their words.
+        names: Words of the first groups on the page; of others themselves.
+    """
+    for name, given in planned(study):
+        parts = re.fullmatch(pattern, name)
+        assert parts is not None, name
+        words: Row = dict(parts.groupdict())
+        for column, of_page in zip(parts.groupdict(), names, strict=False):
+            words[column] = of_page[parts[column]]
+        data = given.get("options", {}).get("data", {})
+        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
+        yield f"{study}-{name}", Condition(words, len(given["base"]["seeds"]), size)
+
+
 MODELS, TEXT_MODELS = (dict(conditions(study)) for study in (STUDY, TEXTS))
 # Conditions that differ from another in the number of its training texts alone.
 RESIZED = [name for name, model in MODELS.items() if model.size not in _SIZES.values()]

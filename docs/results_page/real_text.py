@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -16,14 +15,13 @@ from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import percentile_interval, resampled_counts
 from attnlight.statistics.seed_bootstrap import SeedInterval
 from results_page import NAMES, pairs
-from results_page.archive import Archive, Experiment, planned
+from results_page.archive import Archive, Experiment
 from results_page.tables import DASH, Row, column_mean, interval
 
 Values = NDArray[np.float64]
 STUDY = "real_text"
-_NAME = re.compile(r"(.+)_(none|cnn|bilstm)-(whole|erased)")
+_NAME = r"(?P<corpus>.+)_(?P<encoder>none|cnn|bilstm)-(?P<training>whole|erased)"
 _NAMES = NAMES[STUDY]
-_CORPORA: dict[str, str] = _NAMES["corpora"]
 METHODS: list[str] = _NAMES["methods"]  # without random, of which the excess is 0
 # Training of the models, and the measure of faithfulness.
 ERASURES: dict[str, list[str]] = _NAMES["erasures"]
@@ -31,19 +29,7 @@ TRUTHS: dict[str, list[str]] = _NAMES["truths"]  # test with the AUPRC, and its 
 ANSWERS = {1: "yes", -1: "no", 0: "open"}
 
 
-def conditions() -> Iterator[tuple[str, pairs.Condition]]:
-    """The conditions of the study, with the name of the folder of their runs."""
-    for name, given in planned(STUDY):
-        parts = _NAME.fullmatch(name)
-        assert parts is not None, name
-        data = given.get("options", {}).get("data", {})
-        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
-        words = {"corpus": _CORPORA[parts[1]], "encoder": _NAMES["encoders"][parts[2]]}
-        row = words | {"training texts": parts[3]}
-        yield f"{STUDY}-{name}", pairs.Condition(row, len(given["base"]["seeds"]), size)
-
-
-MODELS = dict(conditions())
+MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
 spent = partial(pairs.spent, models=MODELS)
 
 
@@ -155,7 +141,7 @@ def agreement(archive: Archive) -> Iterator[Row]:
                 columns = found[training].test("faithfulness", partial=True)
                 excess = np.stack([np.nanmean(columns[f"{measure}_{x}"], 1) for x in METHODS], 1)
                 for faith, auprc in zip(excess, of_auprc, strict=True):
-                    taus[erasure].append(_tau(faith, np.nanmean(auprc, 1)))
+                    taus[erasure].append(kendalltau(faith, np.nanmean(auprc, 1)).statistic)
                     replicates[erasure].append(_resampled_taus(faith, auprc, clusters))
         for erasure, each in taus.items():
             if each:
@@ -180,15 +166,10 @@ def _auprc(runs: Experiment, test: str) -> tuple[Values, NDArray[np.int64]]:
     return values, columns["original" if test == "counterfactual_use" else "index"]
 
 
-def _tau(faith: Values, auprc: Values) -> float:
-    """Kendall's tau-b of two values of each method, (M,)."""
-    return float(kendalltau(faith, auprc).statistic)
-
-
 def _resampled_taus(faith: Values, auprc: Values, clusters: NDArray[np.int64]) -> Values:
     """Tau of faithfulness (M,) and AUPRC (M, n) in resamples of the clusters, (B,)."""
     _, cluster = np.unique(clusters, return_inverse=True)
     counts = resampled_counts(cluster.max() + 1)[:, cluster].astype(np.float64)
     known = ~np.isnan(auprc)
     means = (counts @ np.where(known, auprc, 0.0).T) / (counts @ known.T)  # (B, M)
-    return np.array([_tau(faith, found) for found in means])
+    return np.array([kendalltau(faith, found).statistic for found in means])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -18,13 +17,13 @@ from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
 from results_page import NAMES, pairs
-from results_page.archive import Archive, planned
+from results_page.archive import Archive
 from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
 SANITY = "records/test/sanity.parquet"
-_NAME = re.compile(r"(.+?)_(bilstm|cnn|average|none|han)(?:_affine)?")
+_NAME = r"(?P<corpus>.+?)_(?P<encoder>bilstm|cnn|average|none|han)(?:_affine)?"
 _NAMES = NAMES["saliency"]
 _EVIDENCE = ("planted", "planted_negation", "babi_1")  # the truth is known and nobody marked it
 METHODS = {label: words for label, words in methods.METHODS.items() if label != "external"}
@@ -35,18 +34,7 @@ FAITHFUL = {"comprehensiveness": 1, "sufficiency": -1}  # and whether higher or 
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
 
 
-def conditions() -> Iterator[tuple[str, pairs.Condition]]:
-    """The conditions of the study, with the name of the folder of their runs."""
-    for name, given in planned(STUDY):
-        parts = _NAME.fullmatch(name)
-        assert parts is not None, name
-        data = given.get("options", {}).get("data", {})
-        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
-        words = {"corpus": _NAMES["corpora"][parts[1]], "encoder": _NAMES["encoders"][parts[2]]}
-        yield f"{STUDY}-{name}", pairs.Condition(words, len(given["base"]["seeds"]), size)
-
-
-MODELS = dict(conditions())
+MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
 _KNOWN = [x for x in MODELS if x.startswith(tuple(f"{STUDY}-{corpus}_" for corpus in _EVIDENCE))]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
 

@@ -8,6 +8,7 @@ from results_page.findings import Cell, Cells, Places, Sentences, Tables
 from results_page.tables import DASH
 
 Rows = list[dict[str, str]]
+_IMDB = "IMDb, 7 to 399 words"
 
 
 def grouped(rows: Rows, *columns: str) -> Iterator[Rows]:
@@ -23,12 +24,6 @@ def near(rows: Iterable[Mapping[str, str]], ours: str, theirs: str, most: float)
     return sum(abs(Cell(row[ours]).value - Cell(row[theirs]).value) <= most for row in rows)
 
 
-def published_medians(t: Tables) -> list[str]:
-    """Jain & Wallace's medians on IMDb by class and largest weight."""
-    found = (row["Jain & Wallace"] for row in t.rows("bins", "IMDb, 7 to 399 words"))
-    return sorted(x for x in found if x != DASH)
-
-
 def answers(t: Tables) -> Sentences:
     """The six answers of the front page."""
     c = Cells(t, "answers")
@@ -36,7 +31,7 @@ def answers(t: Tables) -> Sentences:
     random, vectors = c["itself"]
     holds = random.open and vectors.above and not c["gradient"][-1].low > c.low.high
     yield c.say("seeds", holds)
-    published = published_medians(t)
+    published = sorted({row["Jain & Wallace"] for row in t.rows("bins", _IMDB)} - {DASH})
     holds = c.sst.high < 0.05 and c.imdb.range[1] < min(0.1, c.planted.low) and c.babi.low > 0.6
     yield c.say("shuffled", holds, published=(published[0], published[-1]))
     values = [100 * x.value for x in c["shares"]]
@@ -138,8 +133,9 @@ def reasons(t: Tables) -> Sentences:
     c = Cells(t, "reasons")
     yield c.say("other_seeds", c.itself.low < c.gradient.low)
     yield c.say("scale")
-    medians = published_medians(t)
-    yield c.say("medians", above=sum(float(x) > 0.1 for x in medians), count=len(medians))
+    found = (row["Jain & Wallace"] for row in t.rows("bins", _IMDB))
+    medians = [float(x) for x in found if x != DASH]
+    yield c.say("medians", above=sum(x > 0.1 for x in medians), count=len(medians))
     yield c.say("search")
     rows = t.rows("serrano_sooner")
     same = sorted(Cell(r["as soon"]).value for r in rows if r["claim: over half"] != DASH)

@@ -61,8 +61,9 @@ class Drafts:
     def __init__(self, run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> None:
         run = trained_run(run) if isinstance(run, Path) else run
         self.folder, self.corpus = from_here(run.folder), corpus
-        self.records = {t: record.file for t, record in run.of_split("test", corpus).items()}
-        self._validated = run.of_split("val", corpus)
+        stored = [record for record in run.records if record.corpus == corpus]
+        self.records = {record.test: record.file for record in stored if record.stage == "test"}
+        self._validated = {record.test: record for record in stored if record.stage == "val"}
         require_one_run([*self.records.values()])
         self.metadata = {test: file.metadata for test, file in self.records.items()}
         whole = [test for test, entry in self.metadata.items() if not entry.get("partial")]
