@@ -35,7 +35,7 @@ from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
 from results_page import NAMES
 from results_page.known_answers import Checkpoints, archive_checkpoints, deciders, planned
-from results_page.known_answers_cards import archive_cards, by_kind, shares
+from results_page.known_answers_cards import archive_cards, card_blocks
 from results_page.known_answers_tables import draw_scores, trained_blocks
 from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
@@ -190,9 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         draw_scores(points, FIGURE)
     elif stale:
         print(f"{DECIDERS.name} differs from its checkpoints")
-    content = {**blocks(measure_all()), **trained_blocks(points, total)}
-    cards = pd.read_parquet(CARDS)
-    content |= {"cards": table(shares(cards), 2), "cards_settings": table(by_kind(cards))}
+    content = {**blocks(measure_all()), **trained_blocks(points, total), **card_blocks(CARDS)}
     return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 

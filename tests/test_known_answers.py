@@ -26,7 +26,7 @@ def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
     trained = build.trained_blocks(
         build.Checkpoints(pd.read_parquet(build.CHECKPOINTS)), build.planned()
     )
-    cards = {"cards": build.table(build.shares(pd.read_parquet(build.CARDS)), 2)}
+    cards = build.card_blocks(build.CARDS)
     return page("findings").Tables({**build.blocks(found), **trained, **cards})
 
 

@@ -17,7 +17,7 @@ from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
 from attnlight.statistics.bootstrap import defined_mean
 from results_page.known_answers import BOUNDS, KEYS, LABELS
-from results_page.tables import DASH, Row
+from results_page.tables import DASH, Row, table
 
 STUDY = "verdict_card"
 LINES = {"ranks": "ranks by importance", "smallest_set": "smallest set"}
@@ -112,3 +112,9 @@ def by_kind(cards: pd.DataFrame) -> Iterator[Row]:
                 cell = ", ".join(f"{count} {answer}" for answer, count in counts.items())
                 row[f"{title}: {name}"] = cell or DASH
         yield row
+
+
+def card_blocks(path: Path) -> dict[str, str]:
+    """The parts of the page, by the name of their place."""
+    cards = pd.read_parquet(path)
+    return {"cards": table(shares(cards), 2), "cards_settings": table(by_kind(cards))}
