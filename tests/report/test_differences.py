@@ -47,7 +47,8 @@ def test_a_pair_is_one_text_with_both(tmp_path: Path) -> None:
     found = shown_differences(record, chosen, texts)
     (pair,) = [pair for pairs in found.values() for pair in pairs]  # the other has no original
     name, value, words = pair
-    assert (name, value) == ("text 1", chosen.lowest[0][1])
+    values = dict([*chosen.lowest, *chosen.highest, *chosen.typical])
+    assert (name, value) == ("text 1", values[1, 0])
     sides = [(word, side) for word, side, _ in words]
     assert sides == [
         ("the", 0),
