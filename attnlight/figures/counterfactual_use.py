@@ -11,7 +11,7 @@ from attnlight.figures.methods import recorded_methods
 from attnlight.figures.plausibility import draw_methods
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
 
-_PANELS = {"auprc": "AUPRC of edited words", "auprc_used": "of used edits", "rank": "Rank"}
+_PANELS = {"auprc": "AUPRC", "auprc_used": "AUPRC, used edits", "rank": "Rank"}
 _POSITIONS = {"auprc_first": "left to right", "auprc_last": "right to left"}
 
 
