@@ -45,7 +45,6 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for path, copy in zip(build_results.PAGES, copies, strict=True):
         shutil.copyfile(path, copy)
     blocks = {name: text.rstrip("\n") + "\n" for name, text in BLOCKS.items()}
-    blocks["texts_findings"] = ""
     monkeypatch.setattr(build_results, "unpack", lambda records, root: None)
     monkeypatch.setattr(build_results, "blocks", lambda records, runs: blocks)
     monkeypatch.setattr(build_results, "draw_tables", lambda tables, folder: None)

@@ -133,7 +133,9 @@ def archive_run(run: Path, target: Path) -> None:
         texts = (table.schema.metadata or {}).items()
         marks = {key: text.replace(root, b"") for key, text in texts}
         table = table.replace_schema_metadata(marks or None)
-        _write(table, target / place, significant_bits(name, Path(place).stem))
+        # Of these studies pages read on which side of it a p-value is; of others they adjust them.
+        level = 0.05 if name.startswith("jain_wallace_") else None
+        _write(table, target / place, significant_bits(name, Path(place).stem), level)
     if _OF_STUDY.search(name):
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
@@ -154,18 +156,24 @@ def archive_study(study: Path, target: Path) -> None:
     write_text(target / "study.json", text)
 
 
-def _write(table: pa.Table, target: Path, bits: int) -> None:
-    """Write a table with each float, or list of them, of so many significant bits, half to even."""
+def _write(table: pa.Table, target: Path, bits: int, level: float | None = None) -> None:
+    """Write a table with each float, or list of them, of so many significant bits, half to even.
+
+    With a level, p-values, in columns that begin with `p_`, are rounded as `rounded` does with it.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    columns = [rounded(column.combine_chunks(), bits) for column in table.columns]
+    columns = [
+        rounded(column.combine_chunks(), bits, level if name.startswith("p_") else None)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
     table = pa.table(columns, table.column_names).replace_schema_metadata(table.schema.metadata)
     pq.write_table(table, target)
 
 
-def rounded(values: pa.Array, bits: int) -> pa.Array:
+def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array:
     """Floats, or floats in lists, rounded to so many significant bits; other values as they are.
 
-    A null is NaN in place of a float.
+    A null is NaN in place of a float. With a level, values have 3 bits and stay on their side of it.
     """
     kind = values.type
     if pa.types.is_fixed_size_list(kind):
@@ -176,5 +184,10 @@ def rounded(values: pa.Array, bits: int) -> pa.Array:
         return pa.ListArray.from_arrays(values.offsets, inner, mask=values.is_null())
     if not pa.types.is_floating(kind):
         return values
-    mantissa, exponent = np.frexp(np.array(values.fill_null(np.nan), np.float32))
-    return pa.array(np.ldexp(np.round(mantissa * 2**bits), exponent - bits), pa.float32())
+    floats = np.array(values.fill_null(np.nan), np.float32)
+    bits = bits if level is None else 3
+    mantissa, exponent = np.frexp(floats)
+    whole = np.round(scaled := mantissa * 2**bits)
+    if level is not None:
+        whole = np.where(floats <= level, np.floor(scaled), np.ceil(scaled))
+    return pa.array(np.ldexp(whole, exponent - bits), pa.float32())
