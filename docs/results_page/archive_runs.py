@@ -22,7 +22,7 @@ from results_page import importance, minilm, pairs, planted, read_data, saliency
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
 KEYS = ("index", "position", "prediction")
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
-_OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in minilm.STUDIES)]))
+OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in minilm.STUDIES)]))
 # Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
 # digit changes. In all others quantiles, ties or digits do.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
@@ -45,7 +45,7 @@ def significant_bits(name: str, record: str) -> int:
     ranked = name in pairs.BABI and record == "importance_correlation"
     if record in _COARSE and not ranked:
         return 10
-    return 12 if _OF_STUDY.search(name) or record == "study" else 24
+    return 12 if OF_STUDY.search(name) or record == "study" else 24
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -136,7 +136,7 @@ def archive_run(run: Path, target: Path) -> None:
         # Of these studies pages read on which side of it a p-value is; of others they adjust them.
         level = 0.05 if name.startswith("jain_wallace_") else None
         _write(table, target / place, significant_bits(name, Path(place).stem), level)
-    if _OF_STUDY.search(name):
+    if OF_STUDY.search(name):
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
 
