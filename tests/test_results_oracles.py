@@ -119,7 +119,10 @@ class TestRuns:
     def test_they_are_of_the_commands_configuration(self) -> None:
         """Otherwise the commands on the page would no longer give these records."""
         for run in runs():
-            if archive_runs.OF_STUDY.search(run.parent.name) and run.parent.name not in pairs.MODELS:
+            if (
+                archive_runs.OF_STUDY.search(run.parent.name)
+                and run.parent.name not in pairs.MODELS
+            ):
                 continue
             saved = yaml.safe_load((run / "fit.yaml").read_text())
             model, data, trainer = given_to(run.parent.name)

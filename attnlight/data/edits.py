@@ -56,13 +56,21 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
     It is -1 - row for an edit whose original the source lacks; None without `edit_of`.
 
     Raises:
-        InputError: A column is missing, two originals share a value, or nothing tells an original.
+        InputError: A column is missing or of lists, two originals share a value, or nothing tells an
+            original.
     """
+    from pyarrow.types import is_nested
+
     if columns.edit_of is None:
         return None
     options = {columns.edit_of: "edit_of"}
     options |= {columns.edited: "edited"} if columns.edited is not None else {}
     require_columns(rows, source, list(options), options)
+    for name, option in options.items():
+        if is_nested(kind := rows.features.arrow_schema.field(name).type):
+            raise InputError(
+                f"column {name} of {source} holds {kind}; {option} needs single values"
+            )
     table = rows.select_columns(list(options)).to_pandas()
     shared, own = table[columns.edit_of], np.arange(len(table))
     joined = shared.notna().to_numpy()

@@ -115,6 +115,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"edits_in": ["test"]},
         r"edit_of: id joins no text",
     ),
+    "lists": ({"id": [[n] for n in ROWS["id"]]}, {}, r"column id .*edit_of needs single values"),
     "no split": ({}, {"edits_in": ()}, "at least one split"),
     "edits of no column": ({}, {"edit_of": None, "edited": "edited"}, "needs edit_of"),
 }
