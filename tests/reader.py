@@ -159,8 +159,8 @@ class Reader:
             write_corpus(self.folder / "corpora" / name, **splits)
         columns = {"text": texts, "label": [1, 0] * 20, "revised": [False, True, True, False] * 10}
         edits = columns | {"batch_id": [row // 2 for row in range(40)]}
-        splits = dict.fromkeys(("train", "validation"), edits)
-        write_corpus(self.folder / "corpora/counterfactual_imdb", **splits)
+        test = edits | {"text": [f"{text} {row}" for row, text in enumerate(texts)]}
+        write_corpus(self.folder / "corpora/counterfactual_imdb", train=edits, validation=test)
 
     def write_study(self, path: Path, content: dict[str, Any]) -> None:
         """Write the base and one variant of a study of the planted corpus, all of it small."""
