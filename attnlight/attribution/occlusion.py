@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.errors import InputError, require_at_least
+from attnlight.data.word_sampler import word_replacements
+from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, left_out_logits
@@ -53,8 +54,6 @@ class Occlusion(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        if self.replacement == "resample" and self.word_sampler is None:
-            raise InputError("occlusion: replacement resample is for tests, which know its words.")
         if self.replacement == "delete":
             odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
         else:
@@ -75,9 +74,8 @@ class Occlusion(Attribution):
             items = items.index_copy(0, text, output.mask[rows, :size])
             first = torch.searchsorted(text, torch.arange(len(part), device=text.device))
             chunks = torch.split(items.nonzero(), max(1, tokens // max(part.mask[:1].numel(), 1)))
-            kinds: Any = [self.replacement]
-            if self.word_sampler is not None:
-                kinds = self.word_sampler.draw(part, self.resamples, self.seed)
+            drawn = self.replacement, self.word_sampler, part, self.resamples, self.seed
+            kinds = word_replacements(*drawn)
             for kind in kinds:
                 replaced = replaced_embeddings(model, part, kind)
                 for chosen_items in chunks:

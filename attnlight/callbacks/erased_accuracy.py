@@ -12,6 +12,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.predictions import row_labels
+from attnlight.data.word_sampler import word_replacements
 from attnlight.errors import InputError
 from attnlight.functional.ranking import first_items, random_rankings
 from attnlight.functional.readout.instances import other_items
@@ -70,12 +71,10 @@ class ErasedAccuracy(InterpretabilityTest):
         orders = random_rankings(items, output.rows, self.draws, self.seed)
         erased = items[:, None, None] & first_items(orders.unsqueeze(2), counts.unsqueeze(1))
         kept = output.mask.unsqueeze(1) & ~erased.flatten(1, 2)  # (R, D S, N)
-        kinds: Any = [self.replacement]
-        if self.word_sampler is not None:
-            kinds = self.word_sampler.draw(batch, self.resamples, self.seed)
+        drawn = self.replacement, self.word_sampler, batch, self.resamples, self.seed
         each = [
             subset_logits(readout.model, batch, output, rows, kept, kind, self.budget)
-            for kind in kinds
+            for kind in word_replacements(*drawn)
         ]
         right = (torch.stack(each).argmax(-1) == label[:, None]).double().mean(0)
         whole = (output.logits.argmax(-1) == label).double().unsqueeze(-1)

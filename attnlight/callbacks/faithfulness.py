@@ -12,6 +12,7 @@ from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.word_sampler import word_replacements
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import (
     EXACT,
@@ -238,13 +239,10 @@ class Faithfulness(InterpretabilityTest):
         if replacement == "attention":
             each = [readout.keep(rows, kept)]
         else:
-            kinds: Any = [replacement]
-            if replacement == "resample":
-                assert self.word_sampler is not None
-                kinds = self.word_sampler.draw(readout.batch, self.resamples, self.seed)
+            of_words = replacement, self.word_sampler, readout.batch, self.resamples, self.seed
             each = [
                 subset_logits(readout.model, readout.batch, output, rows, kept, kind, self.budget)
-                for kind in kinds
+                for kind in word_replacements(*of_words)
             ]
         drops = torch.stack([probability_drops(one, one[:, 0], target) for one in each]).mean(0)
 

@@ -68,6 +68,25 @@ class WordSampler:
         return drawn.transpose(0, 1).reshape(draws, *batch.tokens.shape)
 
 
+def word_replacements(
+    replacement: Any,  # noqa: ANN401
+    sampler: WordSampler | None,
+    batch: TextBatch,
+    draws: int,
+    seed: int,
+) -> list[Any]:
+    """What replaces the words of a batch: draws of tokens for `resample`, else the replacement itself.
+
+    Raises:
+        InputError: The words to draw from are not known.
+    """
+    if replacement != "resample":
+        return [replacement]
+    if sampler is None:
+        raise InputError("replacement resample is for tests, which know its words.")
+    return list(sampler.draw(batch, draws, seed))
+
+
 def _kinds_of_tokens(tokenizer: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Kind of each id, (V,), and whether it is special."""
     parsed = Tokenizer.from_str(tokenizer)

@@ -262,3 +262,15 @@ def test_resampled_measures_are_those_of_that_replacement(replacement: Any) -> N
             torch.testing.assert_close(both[other], values, equal_nan=True, rtol=0, atol=1e-9)
             torch.testing.assert_close(both[name], plain[name], equal_nan=True, rtol=0, atol=1e-9)
     assert sum("resampled" in name for name in both) == 16
+
+
+def test_opposing_items_are_told_by_the_replacement_where_others_are_resampled() -> None:
+    model, batch = SCENES["bilstm"]()
+    plain, both = (
+        Faithfulness(["attention"], replacement="unk", keep_opposing=True, draws=2, **more)  # type: ignore[arg-type]
+        for more in ({}, {"resampled": True, "resamples": RESAMPLES})
+    )
+    both.word_sampler = word_sampler()
+    expected, found = (columns_of(test, model, batch) for test in (plain, both))
+    for name, values in expected.items():
+        torch.testing.assert_close(found[name], values, equal_nan=True, rtol=0, atol=1e-9)
