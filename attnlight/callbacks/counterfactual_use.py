@@ -167,9 +167,9 @@ class CounterfactualUse(InterpretabilityTest):
         (own, _, edited), mask = blocks, text.output.mask
         items = edited.gather(1, own.clamp(min=0)) & mask
         effects, turned = self._effects(model, text, other, blocks)
-        largest = effects.nan_to_num(-torch.inf).amax(-1, keepdim=True)
+        largest = effects.nan_to_num(-torch.inf).amax(-1)
         by_item = effects.gather(1, own.clamp(min=0))
-        used = items & (by_item >= self.used * largest) & (by_item > 0)
+        used = items & (by_item >= self.used * largest[:, None]) & (by_item > 0)
         count, length = items.sum(-1), mask.sum(-1)
         places = torch.arange(mask.shape[1], device=mask.device).double().expand(mask.shape)
         found = {
@@ -187,9 +187,7 @@ class CounterfactualUse(InterpretabilityTest):
             found[f"auprc_used_{label}"] = average_precision(scores, used, mask)
         found = fill_undefined(found, count == 0)
         return found | {
-            "largest_effect": largest.squeeze(-1).masked_fill(
-                largest.isinf().squeeze(-1), torch.nan
-            ),
+            "largest_effect": largest.masked_fill(largest.isinf(), torch.nan),
             "turning_edits": turned.nanmean(-1),
             "moved_attention_turns": _moved_attention_turns(model, text, other, blocks),
         }
@@ -214,7 +212,7 @@ def _moved_attention_turns(
     """Whether a text's prediction turns with the attention of the other one, (P,) float64."""
     own, others = (
         of_items.masked_fill(~side.output.mask, -1)
-        for of_items, side in zip(blocks, (text, other), strict=False)
+        for of_items, side in zip(blocks[:2], (text, other), strict=True)
     )
     moved = move_weights(other.output.weights, others, own)
     lost = moved.isnan().flatten(1).any(-1)

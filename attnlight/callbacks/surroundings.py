@@ -95,7 +95,7 @@ class Surroundings:
         """The words of the training texts or, where there are none, of the texts that are read.
 
         Raises:
-            InputError: Neither they nor their tokenizer are known, or they hold one word alone.
+            InputError: The texts are not known, or contain only one word.
         """
         if isinstance(self.corpus, CorpusDataModule) and "train" in self.corpus.splits:
             return self.corpus.word_sampler

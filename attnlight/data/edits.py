@@ -33,7 +33,7 @@ class EditColumns:
         edits_in: Splits that keep edits; the others have originals alone.
 
     Raises:
-        InputError: `edited` without `edit_of`, or no split has edits.
+        InputError: `edited` is given without `edit_of`, or `edits_in` names no split.
     """
 
     edit_of: str | None = None

@@ -171,13 +171,12 @@ def select_splits(
             part.keep(unedited, "edits_in", edits.edits_in)
     selection.apply_subsets(parts, complete)
     counts = also_in({split: keys[split][part.rows] for split, part in parts.items()})
+    trained = keys["train"][parts["train"].rows] if "train" in parts else np.empty(0, np.uint64)
     for split, part in parts.items():
         if part.originals is not None:
-            trained = keys["train"][parts["train"].rows] if "train" in parts else keys[split][:0]
-            trained = trained if split != "train" else trained[:0]
-            part.edit_of, pairs = pair_edits(
-                part.rows, part.originals, part.labels, keys[split], trained
-            )
+            others = trained if split != "train" else trained[:0]
+            found = pair_edits(part.rows, part.originals, part.labels, keys[split], others)
+            part.edit_of, pairs = found
             counts[split] |= pairs
     if edits and edits.edit_of:
         require_pairs([split.get("pairs", {}) for split in counts.values()], edits)

@@ -31,7 +31,7 @@ SAVED = "expected a folder that `save_pretrained` wrote"
 def model_folder(path: str, *, offline: bool = False) -> Path:
     """The folder of a model: `path`, or the cached files of the model of that id on the hub.
 
-    The hub is not asked if `offline`, where nobody but a checkpoint names the model.
+    With `offline`, for a model that only a checkpoint names, the hub is not asked.
 
     Raises:
         InputError: There is no such folder and no such model, or the folder holds no model.

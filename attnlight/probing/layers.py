@@ -103,12 +103,13 @@ def output_maps(model: LayeredModel, batch: TextBatch) -> list[Tensor]:
         contexts = (one.weights @ one.values).transpose(1, 2).flatten(2).flatten(0, 1)
         nearly = 1e-5 * contexts.norm(dim=-1).amax()
         for place, (owner, states) in enumerate(inputs[start:], start):
-            if states.shape[-1] == contexts.shape[-1]:  # are they some of the contexts?
-                rows = states.flatten(0, -2).to(contexts)
-                distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
-                if (distances.amin(-1) <= nearly).all():
-                    start, module = place + 1, owner
-                    break
+            if states.shape[-1] != contexts.shape[-1]:
+                continue
+            rows = states.flatten(0, -2).to(contexts)
+            distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
+            if (distances.amin(-1) <= nearly).all():  # they are some of the contexts
+                start, module = place + 1, owner
+                break
         else:
             raise InputError(
                 f"{type(model).__name__} has no module that maps the contexts of layer {number}, so "

@@ -1,4 +1,4 @@
-"""Predictions from texts with one of the edits that turn them into others."""
+"""Predictions after each single edit of a text."""
 
 from __future__ import annotations
 
