@@ -14,6 +14,7 @@ from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
 from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
+from attnlight.callbacks.leave_one_out_agreement import LeaveOneOutAgreement
 from attnlight.callbacks.measured_use import MeasuredUse
 from attnlight.callbacks.plausibility import Plausibility
 from attnlight.callbacks.predictions import Predictions
@@ -39,6 +40,7 @@ __all__ = [
     "ImpermissibleMass",
     "ImportanceCorrelation",
     "InterpretabilityTest",
+    "LeaveOneOutAgreement",
     "MeasuredUse",
     "Plausibility",
     "Predictions",

@@ -9,8 +9,9 @@ from functools import cache
 UNIT = (0.0, 1.0)
 # Ranges by a word of the name; the first word below that a name has decides.
 _BOUNDS = {
-    "excess": (-math.inf, math.inf),  # a difference from chance, or a number of items
-    **dict.fromkeys(("tau", "spearman", "signed", "states"), (-1.0, 1.0)),
+    # A difference from chance, a number of items, or one of log odds.
+    **dict.fromkeys(("excess", "effect"), (-math.inf, math.inf)),
+    **dict.fromkeys(("tau", "spearman", "somers", "signed", "states"), (-1.0, 1.0)),
     **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
     "share": UNIT,
     "js": (0.0, math.log(2)),

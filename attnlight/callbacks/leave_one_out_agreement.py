@@ -1,0 +1,140 @@
+"""Does attention order the words as the prediction depends on each of them?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import build_attributions
+from attnlight.attribution.occlusion import Occlusion
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.selection import choose
+from attnlight.errors import InputError
+from attnlight.functional.attribution.log_odds import OPPOSING, opposing_items
+from attnlight.functional.correlation import somers_d
+from attnlight.functional.ranking import TIE
+from attnlight.functional.readout.instances import other_items
+from attnlight.models.readout import Readout
+
+
+class LeaveOneOutAgreement(InterpretabilityTest):
+    """Compare attention with how far the prediction moves when each item is deleted.
+
+    The effect of an item is the log odds of the predicted class of the complete text less those
+    after the item is deleted and the text is encoded and attended to again (leave-one-out). Columns:
+
+    * `somers_d_<method>`: over the pairs of items whose effects differ in size by more than `least`
+      of the text's largest, the share that the sizes of the method's scores order alike less the
+      share ordered the other way (Somers' D). From -1 to 1. Scores within 1e-5 of the row's largest
+      are ties. Undefined where no pair differs so, or the model does not define the method.
+    * `opposing_mass`: attention, mean over heads, on the items that speak against the prediction:
+      those whose deletion raises its log odds by more than a tenth of the largest effect
+      (`opposing_items`).
+    * `supporting`: number of items whose deletion lowers the log odds by more than a tenth of the
+      largest effect.
+    * `largest_effect`: size of the largest effect, in log odds.
+    * `resampled_somers_d_attention`, where `resampled_texts` is given: `somers_d_attention` where each
+      item is replaced by words of the corpus (`WordSampler`) in place of being deleted, on so many
+      texts; undefined on the others.
+
+    A tagger's row has no effect of its own token, which is left out. Texts of fewer than two items
+    are undefined.
+
+    Args:
+        methods: Names of methods, or mappings `{name: ..., option: value}`.
+        least: Difference of effects, as a share of the text's largest, above which a pair counts.
+        resampled_texts: Number of texts, chosen by a seeded hash, on which words are also resampled.
+        resamples: Draws of each word there, each of which costs as much as its deletion.
+        budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
+    """
+
+    needs_gradients = True
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = ("attention", "attention_value_norm"),
+        least: float = 0.1,
+        resampled_texts: int | None = None,
+        resamples: int = 2,
+        budget: int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**options)
+        self._require_at_least(1, budget=budget, resampled_texts=resampled_texts)
+        if not 0 <= least < 1:
+            raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
+        self.least, self.resampled_texts = least, resampled_texts
+        self.methods = build_attributions(methods, self.name)
+        self._deletion = Occlusion(replacement="delete", budget=budget)
+        self._resampling = Occlusion(
+            replacement="resample", budget=budget, resamples=resamples, seed=self.seed
+        )
+        self.measures = (
+            *(f"somers_d_{label}" for label in self.methods),
+            *(("resampled_somers_d_attention",) if resampled_texts else ()),
+            *("opposing_mass", "supporting", "largest_effect"),
+        )
+        self.metadata = {
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+            "target": "predicted class of the complete text",
+            "least": least,
+            "opposing": OPPOSING,
+            "tie": TIE,
+        }
+        self._resampled = torch.empty(0, dtype=torch.long)
+
+    @override
+    def begin(self, around: Surroundings) -> None:
+        super().begin(around)
+        assert self._recorder is not None
+        if self.resampled_texts:
+            self._resampling.word_sampler = around.word_sampler
+            chosen = choose(self._recorder.instances, self.resampled_texts, self.seed)
+            self._resampled = torch.from_numpy(chosen)
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        target, items = output.logits.argmax(-1), other_items(batch, output)
+        effects = self._deletion(readout.model, batch, output, target)
+        sizes = effects.abs().masked_fill(~items, 0.0)
+        largest = sizes.amax(-1, keepdim=True)
+        columns = {
+            f"somers_d_{label}": somers_d(scores, sizes, items, self.least)
+            for label, scores in self._scores(readout, target).items()
+        }
+        if self.resampled_texts:
+            columns["resampled_somers_d_attention"] = self._on_resampled(readout, target, items)
+        columns["opposing_mass"] = (readout.weights * opposing_items(effects, items)).sum(-1)
+        columns["supporting"] = (items & (effects > OPPOSING * largest)).sum(-1).double()
+        columns["largest_effect"] = largest.squeeze(-1)
+        undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
+        return fill_undefined(columns, undefined) | {"length": readout.lengths}
+
+    def _scores(self, readout: Readout, target: Tensor) -> dict[str, Tensor]:
+        """Sizes of the scores (R, N) of each method; NaN where the model does not define it."""
+        found = {}
+        for label, method in self.methods.items():
+            try:
+                scores = method(readout.model, readout.batch, readout.output, target).abs()
+            except InputError:  # such as of values, which not every model has
+                scores = torch.full_like(readout.weights, torch.nan)
+            found[label] = scores
+        return found
+
+    def _on_resampled(self, readout: Readout, target: Tensor, items: Tensor) -> Tensor:
+        """Somers' D (R,) of attention where items (R, N) are resampled; NaN in the other texts."""
+        found = torch.full_like(readout.weights[:, 0], torch.nan)
+        rows = torch.isin(readout.output.rows[:, 0], self._resampled.to(found.device))
+        if rows.any():
+            part = readout.select(rows)
+            effects = self._resampling(part.model, part.batch, part.output, target[rows])
+            weights = readout.weights[rows]
+            found[rows] = somers_d(weights, effects.abs(), items[rows], self.least)
+        return found
