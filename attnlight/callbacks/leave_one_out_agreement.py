@@ -39,7 +39,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
     * `largest_effect`: size of the largest effect, in log odds.
     * `resampled_somers_d_attention`, where `resampled_texts` is given: `somers_d_attention` where each
       item is replaced by words of the corpus (`WordSampler`) in place of being deleted, on so many
-      texts; undefined on the others.
+      texts; undefined on the others, and where the words of the corpus are not known.
 
     A tagger's row has no effect of its own token, which is left out. Texts of fewer than two items
     are undefined.
@@ -92,10 +92,14 @@ class LeaveOneOutAgreement(InterpretabilityTest):
     def begin(self, around: Surroundings) -> None:
         super().begin(around)
         assert self._recorder is not None
-        if self.resampled_texts:
+        if not self.resampled_texts:
+            return
+        chosen = choose(self._recorder.instances, self.resampled_texts, self.seed)
+        try:
             self._resampling.word_sampler = around.word_sampler
-            chosen = choose(self._recorder.instances, self.resampled_texts, self.seed)
-            self._resampled = torch.from_numpy(chosen)
+        except InputError:  # texts without a corpus or a tokenizer
+            chosen = chosen[:0]
+        self._resampled = torch.from_numpy(chosen)
 
     @override
     def measure(

@@ -22,8 +22,7 @@ from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
 from attnlight.report.verdict.card import Line, Verdict, verdict_of
-from attnlight.report.verdict.claims import rules
-from attnlight.report.verdict.drafts import NOT_APPLICABLE
+from attnlight.report.verdict.estimate import rules
 from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
@@ -110,21 +109,25 @@ def _cards(groups: Sequence[Group]) -> Table:
             cards[-1].append(verdict_of(run))
             for record in run.records:  # more than may be open at once
                 record.file.close()
-    rows = []
-    for number in range(len(cards[0][0].lines)):
-        lines = [[card.lines[number] for card in of_group] for of_group in cards]
-        questions = dict.fromkeys(line.question for of_group in lines for line in of_group)
-        rows.append([" / ".join(questions), *(", ".join(map(_answer, each)) for each in lines)])
+    sentences = (" / ".join(card.sentence for card in of_group) for of_group in cards)
+    rows = [[rules()["heading"], *sentences]]
+    named = [[{line.name: line for line in card.lines} for card in of_group] for of_group in cards]
+    questions = {line.name: line.question for of_group in cards for line in of_group[0].lines}
+    for name, question in questions.items():
+        answers = (", ".join(_answer(card.get(name)) for card in group) for group in named)
+        rows.append([question, *answers])
     names = [group.name for group in groups]
     scoped = zip(names, (of_group[0].scope for of_group in cards), strict=True)
     scopes = [f"{name}: {scope}" for name, scope in scoped if scope]
     return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
 
 
-def _answer(line: Line) -> str:
-    """The answer of a line with its number, if it has one that counts."""
-    known = line.value is not None and line.answer != NOT_APPLICABLE
-    return f"{line.answer} {line.value:.2f}" if known else line.answer
+def _answer(line: Line | None) -> str:
+    """The answer of a line with its number, if it has one."""
+    if line is None:
+        return "–"  # noqa: RUF001
+    known = line.value is not None
+    return f"{line.answer} {line.value:.2f}".strip() if known else line.answer
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

@@ -46,10 +46,9 @@ def ranking_verdict(checkpoint: Path, digest: str) -> str:
     path = checkpoint.parent / "report/verdict.json"
     try:
         card = json.loads(path.read_text("utf-8")) if path.is_file() else {"lines": []}
-        lines = {line["name"]: line for line in card["lines"]}
-        same = lines and digest.startswith(str(card["checkpoint"]))
-        if same and lines["ranks"]["answer"] != "not measured":
-            return f"On the test split: {lines['ranks']['text']}"
+        same = card["lines"] and digest.startswith(str(card["checkpoint"]))
+        if same and card["case"] != "unmeasured":
+            return f"On the test split: {card['sentence']}"
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(f"{path} is not a verdict card: `attnlight report` makes one.") from error
     said = "Whether its attention marks the words that matter was not measured"

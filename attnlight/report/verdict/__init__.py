@@ -1,1 +1,1 @@
-"""The card of a run: its claims, their evidence, and the rules that decide them."""
+"""The card of a run: its sentence, the lines under it, and the rules that decide."""

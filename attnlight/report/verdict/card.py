@@ -1,60 +1,29 @@
-"""The verdict card of a run: in five lines, may its attention be read as an explanation?
+"""The verdict card of a run: in one sentence, may its attention be read as an explanation?
 
-The rules and the words are in `verdict.yaml`.
+The rules and the words are in `verdict.yaml`, the kinds of models that may get a yes in
+`licences.yaml`.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from attnlight.report.run import Run
-from attnlight.report.verdict.claims import NOT_SHOWN, Claim, Draft, Estimate, rules, tested
-from attnlight.report.verdict.drafts import DECIDERS, Drafts
+from attnlight.report.verdict import lines as of
+from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.estimate import Estimate, rules
+from attnlight.report.verdict.lines import Alternative, Line
+from attnlight.report.verdict.ranks import ClassAgreement, agreements, case_of
 from attnlight.storage.files import write_text
 
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the card.
-
-    Attributes:
-        name: Its name in verdict.yaml.
-        question: The question.
-        answer: `yes`, `in part`, `no`, `noticed`, `not noticed`, `caution`, `not shown`, `not
-            applicable`, `not measured`, `not finite` or `not calibrated for this kind of model`.
-        says: What that rests on, in words; may be empty.
-        value: The number; None if there is none.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
-        p: p-value of the claim after Holm; None if the line makes none.
-        texts: Number of texts that the number rests on.
-        share: Their share of the split; None if its size is unknown.
-        missing: What was not measured; may be empty.
-        command: What would measure it, a command on each line; may be empty.
-    """
-
-    name: str
-    question: str
-    answer: str
-    says: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    texts: int = 0
-    share: float | None = None
-    missing: str = ""
-    command: str = ""
-
-    def __str__(self) -> str:
-        """The line as a paragraph."""
-        answer = self.answer[0].upper() + self.answer[1:]
-        return " ".join(filter(None, (self.question, f"{answer}.", self.says, self.missing)))
+_LEAVES_OPEN = ("unmeasured", "majority", "not_established")  # cases that decide nothing
 
 
 @dataclass(frozen=True)
@@ -63,15 +32,22 @@ class Verdict:
 
     Attributes:
         heading: Its question.
-        lines: Its lines.
+        sentence: Its answer.
+        case: Key of that in verdict.yaml.
+        case_if_licensed: The case if all kinds of models had a licence.
+        kind: Kind of model, a key of licences.yaml or `other`.
+        lines: Its lines; the first has the number that decides.
         note: How to read them.
         checkpoint: Hash of the checkpoint that was tested; None if unknown.
         scope: What the model says of the scope of its attention; "" if it says nothing.
-        caveat: What makes all lines worth little, such as a model at its majority class; "" if
-            nothing does.
+        caveat: That logits or attention are not finite; "" if all are.
     """
 
     heading: str
+    sentence: str
+    case: str
+    case_if_licensed: str
+    kind: str
     lines: tuple[Line, ...]
     note: str
     checkpoint: str | None = None
@@ -82,17 +58,25 @@ class Verdict:
         """The line of a name."""
         return {line.name: line for line in self.lines}[name]
 
+    @property
+    def decision(self) -> str:
+        """`yes`, `no`, `in part`, `undecided`, or `none` where nothing can be said."""
+        return str(rules()["decisions"].get(self.case, "none"))
+
     def __str__(self) -> str:
         """The card in 80 columns."""
-        parts = list(filter(None, (self.heading, self.scope, textwrap.fill(self.caveat, 80))))
+        above = (self.heading, self.sentence, self.scope, self.caveat)
+        parts = [textwrap.fill(text, 80) for text in above if text]
         for line in self.lines:
             text = textwrap.fill(str(line), 80, subsequent_indent="  ", break_on_hyphens=False)
             parts.append("\n  ".join([text, *line.command.splitlines()]))
         return "\n\n".join([*parts, textwrap.fill(self.note, 80)])
 
     def summary(self) -> dict[str, str | float]:
-        """Answers, numbers and texts of the lines by key, for loggers."""
-        found: dict[str, str | float] = {"verdict/caveat": self.caveat}
+        """Sentence, and answers, numbers and texts of the lines by key, for loggers."""
+        found: dict[str, str | float] = {
+            f"verdict/{name}": getattr(self, name) for name in ("sentence", "case", "caveat")
+        }
         for line in self.lines:
             numbers = {name: getattr(line, name) for name in ("value", "low", "high")}
             entries = {"answer": line.answer, "text": str(line), **numbers}
@@ -108,79 +92,86 @@ class Verdict:
         write_text(path, json.dumps(content, indent=1) + "\n")
 
 
-def verdict_of(run: Run | Path, corpus: str = "", deciders: Path = DECIDERS) -> Verdict:
+def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     """The card of a run, from the records of its test split.
 
     Args:
         run: The run, or its folder; it may have no records.
         corpus: Name of the corpus; "" is the corpus of training.
-        deciders: The file of measures that may be used with a threshold.
 
     Raises:
         InputError: The records are of several runs or checkpoints, or one is damaged.
     """
-    found = Drafts(run, corpus, deciders)
-    drafts = [found.ranks(), found.smallest_set(), found.uniqueness(), found.words()]
-    lines: list[Line] = []
-    for items in ("words", "states"):
-        each = [*drafts[:3], found.notices(items), drafts[3]]
-        claims = tested(each)
-        lines = [_line(found, draft, items, claims.get(draft.name)) for draft in each]
-        if lines[-1].answer == "yes":
-            break
-    hashes = [entry.get("checkpoint_hash") for entry in found.metadata.values()]
-    heading = " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}.")))
-    checkpoint, scope = next(filter(None, hashes), None), str(found.model.get("scope", ""))
-    # The record where the most rows were not measured.
-    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in found.metadata.values()]
-    broken, rows = max(counts, default=(0, 0))
-    says = str(rules()["all_non_finite" if broken == rows else "some_non_finite"])
-    non_finite = says.format(broken=f"{broken:,}", rows=f"{rows:,}") if broken else ""
-    caveat = " ".join(filter(None, (_majority(found), non_finite)))
-    return Verdict(heading, tuple(lines), rules()["note"], checkpoint, scope, caveat)
-
-
-def _line(of: Drafts, draft: Draft, items: str, claim: Claim | None) -> Line:
-    """The line of a draft on `words` or `states`; `claim` is None if it makes none."""
-    rule, found = rules()["lines"][draft.name], draft.estimate or Estimate(np.nan, np.empty(0), 0)
-    low, high = claim.interval if claim else found.interval(1 - rules()["level"])
-    answer, says = claim.answer if claim else draft.answer, rule.get(draft.says, "")
-    scale, digits = (100, 0) if "{value:.0%}" in says else (1, 2)
-    fields = draft.fields | {"items": items, "top": rules()["top"][items], "value": found.value}
-    fields["interval"] = f"[{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
-    says = says.format(**fields).replace("%", " %")
-    if draft.estimate and not found.texts:
-        answer, says = NOT_SHOWN, rules()["undefined"]
-    elif found.texts:
-        total = f" of {of.total:,}" if of.total else ""
-        says += f" Rests on {found.texts:,}{total} texts."
-    if not isinstance(answer, str):  # too few texts for a claim
-        answer, says = NOT_SHOWN, f"{says} Fewer than {rules()['least_texts']} show nothing."
-    question = rule["question"]
-    question = question[items] if isinstance(question, dict) else question.format(items=items)
-    unit = "sentence" if of.net.get("hierarchical") else "word"
-    numbers = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
-    return Line(
-        draft.name,
-        question.replace("word", unit),
-        answer,
-        says.replace("word", unit),
-        value=numbers[0],
-        low=numbers[1],
-        high=numbers[2],
-        p=claim.p if claim else None,
-        texts=found.texts,
-        share=found.texts / of.total if of.total else None,
-        missing=draft.missing.replace("word", unit),
-        command=draft.command,
+    records = CardRecords(run, corpus)
+    classes, best = agreements(records), of.alternative_of(records)
+    needed, words = of.needed(records), of.words(records)
+    made = (
+        of.ranks(records, classes),
+        of.finds(records, best, of.alternative_of(records, signed=False)),
+        needed,
+        words,
+        of.alternative(records, best),
+        of.smallest_set(records),
+        of.uniqueness(records),
+    )
+    majority = _majority(records)
+    case, speaks_of = case_of(classes, words.answer == "yes") if classes else ("unmeasured", None)
+    case = "majority" if majority else case
+    licensed = rules("licences").get(records.kind, {}).get("licensed", False)
+    given = case if licensed or case in _LEAVES_OPEN else "not_established"
+    sentence = majority or _sentence(records, given, classes, speaks_of, best)
+    if given not in _LEAVES_OPEN and needed.answer == "no":
+        sentence += f" {rules()['sentences']['uniform']}"
+    hashes = [entry.get("checkpoint_hash") for entry in records.metadata.values()]
+    return Verdict(
+        " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}."))),
+        sentence,
+        given,
+        case,
+        records.kind,
+        tuple(line for line in made if line is not None),
+        rules()["note"],
+        next(filter(None, hashes), None),
+        str(records.model.get("scope", "")),
+        _non_finite(records),
     )
 
 
-def _majority(of: Drafts) -> str:
-    """Whether the model is not shown to predict better than the most frequent label does."""
-    if not of.has("predictions", "label"):
+def _sentence(
+    records: CardRecords,
+    case: str,
+    classes: Sequence[ClassAgreement],
+    speaks_of: ClassAgreement | None,
+    best: Alternative | None,
+) -> str:
+    """The sentence of a case, in its worst class and of the method to read instead."""
+    words = rules()["sentences"]
+    fields: dict[str, Any] = {
+        "items": of.unit(records),
+        "kind": rules()["kind_words"][records.kind],
+    }
+    shown = best is not None and best.gain.interval()[0] > rules()["finds"]["least_effect"]
+    method = {"method": best.method, "passes": f"{best.passes:.0f}"} if best and shown else {}
+    for name in ("read", "elsewhere"):
+        fields[name] = words[name].format(**method) if method else ""
+    share = {"share": best.ratio.value} if best else {}
+    fields["ratio"] = words["ratio"].format(**method, **share) if method else ""
+    fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
+    if speaks_of is not None:
+        texts = sum(one.d.texts for one in classes)
+        enough = speaks_of.needed(texts)
+        fields |= {"class": speaks_of.name, "opposing": speaks_of.opposing.value, "texts": texts}
+        fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
+        fields["more"] = words["more"].format(needed=enough) if enough > texts else ""
+    return str(words[case].format(**fields)).replace("%", " %")
+
+
+def _majority(records: CardRecords) -> str:
+    """That the model is not shown to predict better than the most frequent label does, or ""."""
+    if not records.has("predictions", "label"):
         return ""
-    texts, (label, prediction) = of.columns(of.records["predictions"], "label", "prediction")
+    file = records.records["predictions"]
+    texts, (label, prediction) = records.columns(file, "label", "prediction")
     known = label >= 0
     if not known.any():
         return ""
@@ -189,14 +180,19 @@ def _majority(of: Drafts) -> str:
     largest = classes[counts.argmax()]
     right, constant = (1.0 * (label == answer) for answer in (prediction, largest))
     gain = Estimate.of(texts, right - constant)
-    low, high = gain.interval(1 - rules()["level"])
-    if low > 0 or gain.texts < rules()["least_texts"]:
+    if gain.interval()[0] > 0 or gain.texts < rules()["least_texts"]:
         return ""
-    return str(rules()["majority"]).format(
+    return str(rules()["sentences"]["majority"]).format(
         texts=f"{gain.texts:,}",
         accuracy=right.mean(),
         share=constant.mean(),
-        value=gain.value,
-        interval=f"[{low:.2f}, {high:.2f}]",
-        **{"class": of.class_name("predictions", int(largest))},
+        **{"class": records.class_name("predictions", int(largest))},
     )
+
+
+def _non_finite(records: CardRecords) -> str:
+    """That logits or attention are not finite, of the record where the most rows are so, or ""."""
+    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in records.metadata.values()]
+    broken, rows = max(counts, default=(0, 0))
+    says = str(rules()["all_non_finite" if broken == rows else "some_non_finite"])
+    return says.format(broken=f"{broken:,}", rows=f"{rows:,}") if broken else ""

@@ -1,0 +1,328 @@
+"""The lines of a verdict card, each a number with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnlight.figures.methods import method_words
+from attnlight.records import KEY
+from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.commands import adversary_commands
+from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
+from attnlight.report.verdict.ranks import TEST, ClassAgreement
+
+NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
+NOT_SHOWN = "not shown"
+_FAITHFULNESS, _GAIN = "faithfulness", "excess_comprehensiveness_"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the card.
+
+    Attributes:
+        name: Its name in verdict.yaml.
+        question: The question.
+        answer: `yes`, `in part`, `no`, `caution`, `not shown`, `not applicable`, `not measured` or
+            `not finite`; "" where the number decides nothing.
+        says: What the number is, in words; may be empty.
+        value: The number; None if there is none.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        texts: Number of texts that the number rests on.
+        share: Their share of the split; None if its size is unknown.
+        missing: What was not measured; may be empty.
+        command: What would measure it, a command on each line; may be empty.
+    """
+
+    name: str
+    question: str
+    answer: str
+    says: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    texts: int = 0
+    share: float | None = None
+    missing: str = ""
+    command: str = ""
+
+    def __str__(self) -> str:
+        """The line as a paragraph."""
+        answer = f"{self.answer[0].upper()}{self.answer[1:]}." if self.answer else ""
+        return " ".join(filter(None, (self.question, answer, self.says, self.missing)))
+
+
+class Alternative(NamedTuple):
+    """The method that takes most from the prediction beside attention.
+
+    Attributes:
+        method: Its name in words.
+        gain: Comprehensiveness less that of random deletion.
+        attention: That of attention.
+        ratio: Attention's over its.
+        passes: Forward passes that it costs a text; NaN if unknown.
+    """
+
+    method: str
+    gain: Estimate
+    attention: Estimate
+    ratio: Estimate
+    passes: float
+
+
+def line_of(
+    records: CardRecords,
+    name: str,
+    answer: str,
+    says: str = "",
+    found: Estimate | None = None,
+    interval: tuple[float, float] | None = None,
+    missing: str = "",
+    command: str = "",
+    **fields: Any,  # noqa: ANN401
+) -> Line:
+    """The line of a name; `says` is a key of its rule, which `fields` and the estimate fill."""
+    rule, found = rules()[name], found or Estimate(np.nan, np.empty(0), 0)
+    low, high = interval or found.interval()
+    text = rule.get(says, "")
+    fields = {**rule, "items": unit(records), **fields, "value": found.value}
+    text = text.format(interval=span((low, high), percent="{value:.0%}" in text), **fields)
+    if found.texts:
+        total = f" of {records.total:,}" if records.total else ""
+        text += f" Rests on {found.texts:,}{total} texts."
+    numbers = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
+    return Line(
+        name,
+        rule["question"].format(items=unit(records)),
+        answer,
+        text.replace("%", " %"),
+        *numbers,
+        texts=found.texts,
+        share=found.texts / records.total if records.total else None,
+        missing=missing,
+        command=command,
+    )
+
+
+def unit(records: CardRecords) -> str:
+    """What the items are called."""
+    return "sentences" if records.net.get("hierarchical") else "words"
+
+
+def span(interval: tuple[float, float], percent: bool = False) -> str:
+    """An interval in brackets."""
+    scale, digits = (100, 0) if percent else (1, 2)
+    return "[{:.{d}f}, {:.{d}f}]".format(*(scale * end for end in interval), d=digits)
+
+
+def unmeasured(records: CardRecords, name: str, test: str) -> Line:
+    """A line whose record is missing or has no finite row."""
+    if records.non_finite(test):
+        return line_of(records, name, NOT_FINITE)
+    return line_of(records, name, NOT_MEASURED, command=records.command(test))
+
+
+def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
+    """Somers' D in the worst predicted class."""
+    if not classes:
+        if not records.has(TEST, "somers_d_attention"):
+            return unmeasured(records, "ranks", TEST)
+        few = f"Fewer than {rules()['least_texts']} texts of a predicted class decide nothing."
+        return line_of(records, "ranks", NOT_SHOWN, missing=few)
+    worst, rule = classes[0], rules()["ranks"]
+    sides = {"between": "in part", "opposing": "no", "unseen": NOT_SHOWN, "undecided": NOT_SHOWN}
+    each = ", ".join(f"{one.name} {one.d.value:.2f} {span(one.interval)}" for one in classes)
+    further = {"norm": "somers_d_attention_value_norm", "resampled": "resampled_somers_d_attention"}
+    said = dict.fromkeys(further, "")
+    for key, column in further.items():
+        if records.has(TEST, column):
+            found = Estimate.of(*_column(records, TEST, column))
+            numbers = {"texts": found.texts, "interval": span(found.interval())}
+            filled = rule[key].format(
+                items=unit(records), **{key: found.value}, value=found.value, **numbers
+            )
+            said[key] = filled if found.texts else ""
+    return line_of(
+        records,
+        "ranks",
+        sides.get(worst.side, worst.side),
+        "says",
+        worst.d,
+        worst.interval,
+        **{"class": worst.name},
+        opposing=worst.opposing.value,
+        classes=rule["classes"].format(each=each) if len(classes) > 1 else "",
+        **said,
+    )
+
+
+def _column(records: CardRecords, test: str, name: str) -> tuple[Rows, Floats]:
+    texts, (values,) = records.columns(records.records[test], name)
+    return texts, values
+
+
+def _by_row(records: CardRecords, test: str, *names: str) -> tuple[Any, ...]:
+    """The rows of a record as pairs of text and position, and some of its columns."""
+    texts, (position, *columns) = records.columns(records.records[test], KEY[1], *names)
+    return [*zip(texts, position, strict=True)], *columns
+
+
+def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | None:
+    """The best of the methods of `finds`, signed or by size; None if they were not compared."""
+    entry = records.metadata.get(_FAITHFULNESS, {})
+    methods: dict[str, Any] = entry.get("methods") or {}
+    wanted = rules()["finds"]["methods"]
+    labels = {
+        method["name"]: label
+        for label, method in methods.items()
+        if method["name"] in wanted and bool(method.get("signed", True)) == signed
+    }
+    own = next((label for label, method in methods.items() if method["name"] == "attention"), "")
+    names = [f"{_GAIN}{label}" for label in (own, *labels.values())]
+    complete = own and labels.keys() == {*wanted} and entry.get("replacement") == "delete"
+    if not complete or not records.has(_FAITHFULNESS, *names):
+        return None
+    texts, columns = records.columns(records.records[_FAITHFULNESS], *names)
+    values = np.stack(columns, axis=1)
+    defined = ~np.isnan(values).any(axis=1)
+    if not defined.any():
+        return None
+    texts, values = texts[defined], values[defined]
+    best = 1 + int(values[:, 1:].mean(axis=0).argmax())
+    name = [*labels][best - 1]
+    return Alternative(
+        method_words(name),
+        Estimate.of(texts, values[:, best]),
+        Estimate.of(texts, values[:, 0]),
+        Estimate.of(texts, values[:, 0], values[:, 1:]),
+        _passes(records, name, labels[name]),
+    )
+
+
+def _passes(records: CardRecords, method: str, label: str) -> float:
+    """Forward passes that a method costs a text, a backward pass counted as two."""
+    counted = {
+        "integrated_gradients": (_FAITHFULNESS, f"steps_{label}"),
+        "occlusion": (TEST, "length"),
+    }
+    times = 1.0
+    if method in counted:
+        test, column = counted[method]
+        times = np.nan
+        if records.has(test, column):
+            times = float(np.nanmean(_column(records, test, column)[1]))
+    return float(rules()["alternative"]["passes"][method] * times)
+
+
+def finds(records: CardRecords, best: Alternative | None, by_size: Alternative | None) -> Line:
+    """What deleting its first words takes, over what the best other methods' take."""
+    if best is None or by_size is None:
+        return unmeasured(records, "finds", _FAITHFULNESS)
+    if not best.gain.interval()[0] > rules()["finds"]["least_effect"]:
+        return line_of(records, "finds", NOT_SHOWN, "no_effect", effect=best.gain.value)
+    unsigned = {
+        "unsigned": by_size.ratio.value,
+        "unsigned_interval": span(by_size.ratio.interval()),
+    }
+    return line_of(records, "finds", "", "says", best.ratio, **unsigned)
+
+
+def alternative(records: CardRecords, best: Alternative | None) -> Line:
+    """The method to read instead."""
+    if best is None:
+        return unmeasured(records, "alternative", _FAITHFULNESS)
+    fields = {"method": best.method.capitalize(), "attention": best.attention.value}
+    return line_of(
+        records, "alternative", "", "says", best.gain, passes=f"{best.passes:.0f}", **fields
+    )
+
+
+def needed(records: CardRecords) -> Line:
+    """How far predictions move with uniform and with shuffled attention."""
+    test, rule = "attention_permutation", rules()["needed"]
+    if not records.has(test, "uniform_tvd", "median_tvd"):
+        return unmeasured(records, "needed", test)
+    uniform = Estimate.of(*_column(records, test, "uniform_tvd"))
+    shuffled = Estimate.of(*_column(records, test, "median_tvd"))
+    low, high = uniform.interval()
+    answer = "yes" if low > rule["alike"] else "no" if high <= rule["alike"] else NOT_SHOWN
+    pairs, seeds = records.variants()["SeedVariant"], ""
+    if pairs:
+        js, tvd = (float(np.mean(column)) for column in zip(*pairs, strict=True))
+        seeds = rule["seeds"].format(seeds=len(pairs), js=js, tvd=tvd)
+    return line_of(records, "needed", answer, "says", uniform, shuffled=shuffled.value, seeds=seeds)
+
+
+def words(records: CardRecords) -> Line:
+    """Whether erasing a state does what deleting its word does."""
+    test, rule = "state_token_agreement", rules()["words"]
+    names = ("hidden_token_attribution", "tau_erasure_deletion")
+    if not records.has(test, *names):
+        return unmeasured(records, "words", test)
+    own, tau = (Estimate.of(*_column(records, test, name)) for name in names)
+    if own.value >= rule["own_word"]:
+        return line_of(records, "words", "yes", "alone", own)
+    low, high = tau.interval()
+    answer = "yes" if low >= rule["yes_from"] else "no" if high < rule["yes_from"] else NOT_SHOWN
+    return line_of(records, "words", answer, "says", tau)
+
+
+def uniqueness(records: CardRecords) -> Line:
+    """The largest divergence with the same prediction, and that of trained adversaries."""
+    test, rule = "adversarial_attention", rules()["uniqueness"]
+    epsilon = records.metadata.get(test, {}).get("epsilon")
+    if epsilon is None or not records.has(test, "worst_share"):
+        return unmeasured(records, "uniqueness", test)
+    bounds = ["worst_js", "upper_js"] if records.has(test, "worst_js", "upper_js") else []
+    texts, (share, *ends) = records.columns(records.records[test], "worst_share", *bounds)
+    defined = ~np.isnan(share)
+    if not defined.any():
+        return line_of(records, "uniqueness", NOT_APPLICABLE, "undefined")
+    exact = ends and np.allclose(ends[0][defined], ends[1][defined], atol=1e-6)
+    adversaries, missing, command = records.variants()["AdversarialVariant"], rule["untrained"], ""
+    if adversaries:
+        alike = [js for js, tvd in adversaries if tvd <= rule["alike"]]
+        furthest = f"{max(alike):.2f}" if alike else "–"  # noqa: RUF001
+        counts = {"adversaries": len(adversaries), "alike": len(alike) or "none", "js": furthest}
+        missing = rule["trained"].format(**counts, tolerance=rule["alike"])
+    elif (records.folder / "fit.yaml").is_file():
+        command = adversary_commands(records.folder)
+    fields = {"epsilon": epsilon, "least": "" if exact else "at least "}
+    found = Estimate.of(texts, share)
+    more = {"missing": missing, "command": command}
+    return line_of(records, "uniqueness", "caution", "says", found, **more, **fields)
+
+
+def smallest_set(records: CardRecords) -> Line | None:
+    """Share of the texts where attention's order needs little more than the smallest deciding set.
+
+    Of the texts whose smallest set is no larger than the evidence that deletion finds; None if these
+    are too few. Of several heads each is taken alone, since only then the minimum is exact.
+    """
+    test, rule = "decision_flip", rules()["smallest_set"]
+    names = ["minimal_count", "removed_count_attention"]
+    if records.has(test, *(by_head := [f"{name}_by_head" for name in names])):
+        names = by_head
+    if not records.has(test, *names) or not records.has(TEST, "supporting"):
+        return None
+    found = dict(zip(*_by_row(records, TEST, "supporting"), strict=True))
+    rows, least, removed = _by_row(records, test, *names)
+    evidence = np.array([found.get(row, np.nan) for row in rows])
+    texts, least, removed = (
+        np.array(rows)[:, 0],
+        *(x.reshape(len(rows), -1) for x in (least, removed)),
+    )
+    counted = least <= evidence[:, None]  # NaN where nothing flips
+    slack = np.maximum(rule["slack_items"], rule["slack_share"] * least)
+    share = np.where(counted, removed <= least + slack, np.nan)
+    known = counted.any(axis=1)
+    if len(np.unique(texts[known])) < rules()["least_texts"]:
+        return None
+    estimate = Estimate.of(texts[known], np.nanmean(share[known], axis=1))
+    heads = ", of each head alone," if names is by_head else ""
+    return line_of(records, "smallest_set", "", "says", estimate, heads=heads)

@@ -1,0 +1,122 @@
+"""Somers' D of attention and leave-one-out in each predicted class, the number that decides a card."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
+
+TEST = "leave_one_out_agreement"
+_COLUMNS = ("somers_d_attention", "opposing_mass", "largest_effect", "prediction")
+
+
+class ClassAgreement(NamedTuple):
+    """Agreement in the texts of a predicted class.
+
+    Attributes:
+        name: The class.
+        d: Somers' D.
+        interval: Of `d`.
+        opposing: Attention on words that speak against the prediction.
+        effect: Mean largest change of the log odds by a deletion.
+        side: `yes`, `between`, `no`, `opposing`, `unseen` or `undecided`.
+    """
+
+    name: str
+    d: Estimate
+    interval: tuple[float, float]
+    opposing: Estimate
+    effect: float
+    side: str
+
+    def needed(self, texts: int) -> int:
+        """About how many texts would decide, by the distance of D from the nearest bound."""
+        low, high = self.interval
+        rule = rules()["ranks"]
+        distance = min(abs(self.d.value - rule[bound]) for bound in ("no_below", "yes_from"))
+        needed = texts * ((high - low) / 2 / max(distance, 1e-3)) ** 2
+        digits = 10 ** max(0, math.floor(math.log10(max(needed, 1))) - 1)
+        return math.ceil(needed / digits) * digits
+
+
+def agreements(records: CardRecords) -> list[ClassAgreement]:
+    """Each predicted class of enough texts, the worst first; empty if there is none or no record."""
+    if not records.has(TEST, *_COLUMNS[:3]):
+        return []
+    texts, (d, opposing, effect, prediction) = records.columns(records.records[TEST], *_COLUMNS)
+    named = [
+        (one, prediction == one)
+        for one in np.unique(prediction)
+        if len(np.unique(texts[prediction == one])) >= rules()["least_texts"]
+    ]
+    effects = [float(np.nanmean(effect[rows])) for _, rows in named]
+    found = [
+        _agreement(
+            records.class_name(TEST, int(one)),
+            texts[rows],
+            (d[rows], opposing[rows]),
+            (own, max(effects)),
+            1 - rules()["level"] / len(named),
+        )
+        for (one, rows), own in zip(named, effects, strict=True)
+    ]
+    return sorted(found, key=lambda one: np.nan_to_num(one.d.value, nan=-np.inf))
+
+
+def _agreement(
+    name: str,
+    texts: Rows,
+    columns: tuple[Floats, Floats],
+    effects: tuple[float, float],
+    confidence: float,
+) -> ClassAgreement:
+    """The agreement of a class, from D and opposing mass (r,) of its texts (r,).
+
+    `effects` are its mean largest effect and that of the class with the largest.
+    """
+    rule = rules()["ranks"]
+    d, opposing = (Estimate.of(texts, values) for values in columns)
+    (low, high), (least, most) = d.interval(confidence), opposing.interval(confidence)
+    unseen = (
+        not effects[0] >= max(rule["least_effect"], rule["least_effect_share"] * effects[1])
+        or d.texts < rules()["least_texts"]
+    )
+    sides = {
+        "unseen": unseen,
+        "opposing": least > rule["most_opposing"],
+        "no": high < rule["no_below"],
+        "between": low >= rule["no_below"] and high < rule["yes_from"],
+        "yes": low >= rule["yes_from"] and most <= rule["most_opposing"],
+        "undecided": True,
+    }
+    side = next(side for side, holds in sides.items() if holds)
+    return ClassAgreement(name, d, (low, high), opposing, effects[0], side)
+
+
+def case_of(classes: Sequence[ClassAgreement], words: bool) -> tuple[str, ClassAgreement]:
+    """The case that the classes make, and the class that it speaks of.
+
+    Args:
+        classes: Those of `agreements`, at least one.
+        words: Whether states stand for their words.
+    """
+    by_side = {one.side: one for one in reversed(classes)}  # the worst of each side
+    against = by_side.get("opposing") or by_side.get("no")
+    if against is None:
+        for side, case in {"unseen": "unseen", "undecided": "not_decided"}.items():
+            if side in by_side:
+                return case, by_side[side]
+    if "yes" in by_side and by_side.keys() != {"yes"}:
+        return "some_classes", by_side["yes"]
+    if "opposing" in by_side:
+        return "opposing", by_side["opposing"]
+    if against is not None:
+        return "not_following", against
+    if "between" in by_side:
+        return "top_words", by_side["between"]
+    return ("yes" if words else "mixing"), classes[0]
