@@ -79,7 +79,7 @@ def test_commands_measure_what_was_not(here: Path, printed: Printed) -> None:
     """First all at once, then each line by itself once its record is gone."""
     before = verdict_of(Path(RUN))
     assert before["ranks"].command == f"attnlight test {RUN} --tests card"
-    assert {line.answer for line in before.lines if line.name != "notices"} == {"not measured"}
+    assert {line.answer for line in before.lines} == {"not measured"}
     _, *command = shlex.split(before["ranks"].command)
     terminal = printed(*command, *WITHOUT_TRAINING)
     card = verdict_of(Path(RUN))
@@ -87,8 +87,9 @@ def test_commands_measure_what_was_not(here: Path, printed: Printed) -> None:
     assert "not measured" not in {line.answer for line in card.lines}
     said = [text for text in str(card).splitlines() if not text.startswith("  attnlight")]
     assert max(map(len, said)) <= 80
-    each = {"ranks": "faithfulness", "smallest_set": "decision_flip"}
-    for name, test in (each | {"words": "state_token_agreement"}).items():
+    each = {"ranks": "leave_one_out_agreement", "finds": "faithfulness"}
+    each |= {"needed": "attention_permutation", "words": "state_token_agreement"}
+    for name, test in each.items():
         Path(RUN, f"records/test/{test}.parquet").unlink()
         missing = verdict_of(Path(RUN))[name]
         assert missing.answer == "not measured"
@@ -111,9 +112,9 @@ def test_the_same_words_everywhere(here: Path, printed: Printed) -> None:
     written = json.loads(Path(RUN, "report/verdict.json").read_text("utf-8"))
     assert [line["text"] for line in written["lines"]] == [str(line) for line in card.lines]
     assert attnlight.Results(Path(RUN)).verdict() == card
-    assert "no better than its majority class" in card.caveat, "after one epoch"
+    assert "no better than its majority class" in card.sentence, "after one epoch"
     above = words(html[: html.index('<ul class="card">')])
-    assert escape(card.caveat, quote=True).replace("&quot;", "&#34;") in above
+    assert escape(card.sentence, quote=True).replace("&quot;", "&#34;") in above
 
 
 def test_a_model_that_is_not_finite(here: Path) -> None:
@@ -121,8 +122,7 @@ def test_a_model_that_is_not_finite(here: Path) -> None:
     model = attnlight.load(RUN)
     torch.nn.init.constant_(model.model.decoder.bias, torch.nan)
     card = attnlight.run(model, [("filler3 filler5", "bad"), ("filler2", "good")]).verdict()
-    answers = {line.name: line.answer for line in card.lines if line.name != "notices"}
-    assert set(answers.values()) == {"not finite"}
+    assert {line.answer for line in card.lines} == {"not finite"}
     assert not any(line.command for line in card.lines)
     assert "logits or attention of all 2 instances are not finite" in str(card)
 
@@ -141,11 +141,11 @@ def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
         assert [x or 0 for x in found] == pytest.approx([x or 0 for x in expected], abs=1e-5)
 
 
-def test_explain_says_what_the_card_says_of_rankings(here: Path, printed: Printed) -> None:
+def test_explain_says_the_sentence_of_the_card(here: Path, printed: Printed) -> None:
     assert main(CARD) == 0
-    line = verdict_of(Path(RUN))["ranks"]
+    sentence = verdict_of(Path(RUN)).sentence
     (found,) = json.loads(printed("explain", RUN, "filler3 filler5", "--json"))
-    assert found["verdict"] == f"On the test split: {line}"
+    assert found["verdict"] == f"On the test split: {sentence}"
     (one,) = attnlight.explain(f"{RUN}/best.ckpt", ["filler3 filler5"])
     assert one.sentences()[-1] == found["verdict"]
     assert found["verdict"].split("(")[0] in one._repr_html_()

@@ -135,7 +135,7 @@ def test_a_run_and_its_tests_are_one_in_wandb(tmp_path: Path) -> None:
     assert list(tested.parent.glob("files/media/images/attention_permutation/test_figure*.png"))
     said = told(tested, "summary")
     card = json.loads((folder / "report/verdict.json").read_text(encoding="utf-8"))
-    assert [line["name"] for line in card["lines"]][1] == "smallest_set"
+    assert [line["name"] for line in card["lines"]][1] == "finds"
     for line in card["lines"]:
         name = f"verdict/{line['name']}"
         assert said[f"{name}_answer"] == line["answer"]

@@ -26,7 +26,7 @@ from attnlight.errors import InputError
 from attnlight.models import FlatClassifier
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict import card as verdict_card
-from attnlight.report.verdict.card import Line, Verdict, verdict_of
+from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.estimate import rules
 from tests.commands import ROOT
 from tests.kept import page
@@ -625,7 +625,3 @@ def test_cards_side_by_side(tmp_path: Path) -> None:
     assert sentences[1:] == [card.sentence for card in cards]
     values = [card["ranks"].value or 0.0 for card in cards]
     assert ranks[1:] == [f"no {values[0]:.2f}", f"yes {values[1]:.2f}"]
-
-
-def test_a_line_is_found_by_its_name(tmp_path: Path) -> None:
-    assert isinstance(verdict_of(tmp_path)["ranks"], Line)
