@@ -38,8 +38,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       largest effect.
     * `largest_effect`: size of the largest effect, in log odds.
     * `resampled_somers_d_attention`, where `resampled_texts` is given: `somers_d_attention` where each
-      item is replaced by words of the corpus (`WordSampler`) in place of being deleted, on so many
-      texts; undefined on the others, and where the words of the corpus are not known.
+      item is replaced by words of the texts that are read (`WordSampler`) in place of being deleted,
+      on so many texts; undefined on the others, and where the words of the corpus are not known.
 
     A tagger's row has no effect of its own token, which is left out. Texts of fewer than two items
     are undefined.
@@ -96,7 +96,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
             return
         chosen = choose(self._recorder.instances, self.resampled_texts, self.seed)
         try:
-            self._resampling.word_sampler = around.word_sampler
+            self._resampling.word_sampler = around.sampler_of_texts
         except InputError:  # texts without a corpus or a tokenizer
             chosen = chosen[:0]
         self._resampled = torch.from_numpy(chosen)

@@ -99,8 +99,15 @@ class Surroundings:
         """
         if isinstance(self.corpus, CorpusDataModule) and "train" in self.corpus.splits:
             return self.corpus.word_sampler
+        return self.sampler_of_texts
+
+    @cached_property
+    def sampler_of_texts(self) -> WordSampler:
+        """The words of the texts that are read; errors are those of `word_sampler`."""
         if not isinstance(self.dataset, TokenDataset | GivenTexts):
             raise InputError("replacement resample needs a corpus or texts, whose words it draws.")
+        if isinstance(self.corpus, CorpusDataModule):
+            return WordSampler(self.corpus.tokenizer_json, self.dataset)
         reader = TrainedModel.of(self.owner).raw
         return WordSampler(reader.parsed_tokenizer.to_str(), self.dataset)
 
