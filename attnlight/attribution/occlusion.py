@@ -15,7 +15,12 @@ from attnlight.data.word_sampler import word_replacements
 from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, left_out_logits
+from attnlight.probing.leave_one_out import (
+    ACCELERATOR_TOKENS,
+    CPU_TOKENS,
+    complete_logits,
+    left_out_logits,
+)
 from attnlight.probing.removal import replaced_embeddings
 from attnlight.probing.row_gradients import text_blocks
 
@@ -58,8 +63,8 @@ class Occlusion(Attribution):
             odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
         else:
             odds = self._replaced(model, batch, output, target)
-        # Not `output.logits`: under autocast they have another precision.
-        return log_odds(model(batch).logits, target).unsqueeze(-1) - odds, {}
+        complete = complete_logits(model, batch, output)
+        return log_odds(complete, target).unsqueeze(-1) - odds, {}
 
     def _replaced(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor

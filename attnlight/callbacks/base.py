@@ -24,8 +24,9 @@ from typing_extensions import override
 from attnlight.batch import AttentionModel, AttentionOutput, HasScope, TextBatch
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
-from attnlight.callbacks.hooks.validate_output import broken_rows, validate_output
+from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
 from attnlight.errors import InputError
@@ -116,11 +117,13 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             output: AttentionOutput,
             readout: Readout | AttentionModel,
         ) -> Mapping[str, Tensor]:
-            grad, detached = self.needs_gradients, output.apply(Tensor.detach)
-            model = readout.model if isinstance(readout, Readout) else readout
+            grad = self.needs_gradients
+            if not isinstance(readout, Readout):
+                output = output.apply(Tensor.detach)
+                readout = readout_of(batch, output, readout)
             # cuDNN's RNNs have no gradients in evaluation mode.
             with torch.set_grad_enabled(grad), torch.backends.cudnn.flags(enabled=not grad):
-                return measure(self, batch, detached, readout_of(batch, detached, model))
+                return measure(self, batch, output, readout)
 
         cls.measure = measured  # type: ignore[method-assign]
 
@@ -156,8 +159,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     ) -> Mapping[str, Tensor]:
         """Measure each row.
 
-        It may be called with a model or a readout. A subclass receives a detached output and its
-        readout. Gradients are enabled if it sets `needs_gradients`.
+        It may be called with a model, or with a readout of a detached output. A subclass receives a
+        detached output and its readout, which tests of the same texts share. Gradients are enabled if it sets `needs_gradients`.
 
         Args:
             batch: B texts.
@@ -223,22 +226,17 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         if self._recorder is None:
             return
         texts = self._recorder.recorded(batch.index)
-        if not texts.all():
-            rows = torch.isin(output.rows[:, 0], batch.index[texts])
-            batch, output = batch.select(texts), output.select(texts, rows)
-        broken = broken_rows(output)
-        if broken is not None:
-            excluded = output.rows[broken].cpu().numpy()
+        readout, excluded = shared_readout(batch, output, model, texts)
+        if len(excluded):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
-            texts = ~torch.isin(batch.index, output.rows[broken, 0])
-            batch, output = batch.select(texts), output.select(texts, ~broken)
+        output = readout.output
         if not len(output.rows):
             return
         columns = {
             "prediction": output.logits.argmax(dim=-1),
             "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
         }
-        columns |= self.measure(batch, output, model)  # type: ignore[arg-type]
+        columns |= self.measure(readout.batch, output, readout)
         self._recorder.add(output.rows, columns)
 
     def finish(self, tests: Sequence[InterpretabilityTest]) -> EpochRecorder | None:

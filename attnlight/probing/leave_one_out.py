@@ -9,6 +9,7 @@ from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, Tex
 from attnlight.functional._cpu import blocks
 from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 from attnlight.probing.removal import keep_items
+from attnlight.probing.shared_results import shared
 
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
 # larger batches are not faster; enough to fill an accelerator.
@@ -42,18 +43,18 @@ def leave_one_out(
     """
     with torch.no_grad():
         logits = left_out_logits(model, batch, output, budget)
-        # Not `output.logits`: under autocast they have another precision.
-        change = prediction_change(logits, model(batch).logits)
+        change = prediction_change(logits, complete_logits(model, batch, output))
     return change.masked_fill(~output.mask, 0.0)
 
 
+@shared
 @torch.no_grad()
 def left_out_logits(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
 ) -> Tensor:
     """Logits (R, N, C) after each item is deleted; NaN off the mask and where no row remains.
 
-    Arguments and errors are those of `leave_one_out`.
+    Tests of the same texts share them: do not write to them. Arguments and errors are those of `leave_one_out`.
     """
     if budget is None:
         on_cpu = output.mask.device.type == "cpu"
@@ -61,6 +62,17 @@ def left_out_logits(
     if isinstance(model, HasLeaveOneOut):
         return model.leave_one_out(batch, output, budget)
     return reencode(model, batch, output, budget)
+
+
+@shared
+@torch.no_grad()
+def complete_logits(model: AttentionModel, batch: TextBatch, output: AttentionOutput) -> Tensor:
+    """Logits (R, C) of the complete texts, read again; those of `output`, except under autocast.
+
+    There these have another precision than the logits of changed texts. Tests of the same texts
+    share them: do not write to them.
+    """
+    return model(batch).logits
 
 
 def prediction_change(logits: Tensor, original: Tensor) -> Tensor:

@@ -13,7 +13,17 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import AttentionPermutation, InterpretabilityTest, Predictions, base
+from attnlight.callbacks import (
+    AttentionPermutation,
+    Faithfulness,
+    ImportanceCorrelation,
+    InterpretabilityTest,
+    Predictions,
+    SaliencyAgreement,
+    StateTokenAgreement,
+    base,
+)
+from attnlight.callbacks.hooks import shared_readout
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
@@ -87,6 +97,52 @@ def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None
             assert low - 1e-6 <= mean <= high + 1e-6 or math.isnan(mean)
         drawn = list((tmp_path / "figures/test").glob(f"{test.name}.*"))
         assert bool(drawn) == affine, test.name
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_tests_of_the_same_texts_share_one_leave_one_out(tmp_path: Path, affine: bool) -> None:
+    torch.manual_seed(0)
+    task, texts = OutsideTask(affine), Texts()
+    occlusion = {"name": "occlusion", "replacement": "delete"}
+
+    def tests() -> list[InterpretabilityTest]:
+        return [
+            StateTokenAgreement(hidden_tokens="local"),
+            ImportanceCorrelation(gradients=[], keep_scores=True),
+            SaliencyAgreement(["attention", occlusion], keep_scores=True),
+            Faithfulness([occlusion], replacement="attention"),
+        ]
+
+    alone = {
+        test.name: recorded(tmp_path / test.name, test, task=task, texts=texts).columns
+        for test in tests()
+    }
+    read: list[int] = []
+    task.model.register_forward_hook(lambda _, args, __: read.append(len(args[0])))
+    run_test(tmp_path, *tests(), task=task, texts=texts)
+    lengths = [len(tokens) for tokens in texts.tokens]
+    deletions = sum(length for length in lengths if length > 1)
+    assert sum(read) == 2 * len(texts) + deletions  # the complete texts once by their test step
+    assert not shared_readout._READOUTS
+    for test in tests():
+        together = read_record(tmp_path / f"records/test/{test.name}.parquet").columns
+        assert together.keys() == alone[test.name].keys()
+        for name, column in alone[test.name].items():
+            for one, other in zip(column, together[name], strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def test_tests_of_other_texts_share_nothing(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    task, texts = OutsideTask(), Texts()
+    few, all_texts = StateTokenAgreement(max_instances=5), ImportanceCorrelation(gradients=[])
+    run_test(tmp_path, few, all_texts, task=task, texts=texts)
+    for test, expected in ((few, 5), (all_texts, len(texts))):
+        together = read_record(tmp_path / f"records/test/{test.name}.parquet").columns
+        alone = recorded(tmp_path / test.name, test, task=task, texts=texts).columns
+        assert len(together["index"]) == expected
+        for name in test.measures:
+            np.testing.assert_array_equal(together[name], alone[name])
 
 
 def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Results that several tests of a batch need, computed once."""
+
+from collections.abc import Callable, MutableMapping
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+
+_Options = ParamSpec("_Options")
+_OfBatch = Callable[Concatenate[AttentionModel, TextBatch, AttentionOutput, _Options], Tensor]
+_Shared = tuple[AttentionModel, TextBatch, dict[str, Tensor]]
+# By output; without references to it, so that results are freed with it.
+_SHARED: MutableMapping[AttentionOutput, _Shared] = WeakIdKeyDictionary()
+
+
+def share_results(model: AttentionModel, batch: TextBatch, output: AttentionOutput) -> None:
+    """Let `shared` functions compute their results for a batch once, as long as `output` exists.
+
+    The parameters of the model and the texts must stay as they are.
+    """
+    _SHARED[output] = model, batch, {}
+
+
+def shared(function: _OfBatch[_Options]) -> _OfBatch[_Options]:
+    """The function, computed once for a batch whose results are shared, see `share_results`.
+
+    Its further options may change no result, and nobody may write to the tensor that it returns.
+    """
+
+    @wraps(function)
+    def of_batch(
+        model: AttentionModel,
+        batch: TextBatch,
+        output: AttentionOutput,
+        /,
+        *args: _Options.args,
+        **kwargs: _Options.kwargs,
+    ) -> Tensor:
+        its_model, its_batch, results = _SHARED.get(output, (None, None, {}))
+        if its_model is not model or its_batch is not batch:
+            return function(model, batch, output, *args, **kwargs)
+        name = function.__qualname__
+        if name not in results:
+            results[name] = function(model, batch, output, *args, **kwargs)
+        return results[name]
+
+    return of_batch
