@@ -94,7 +94,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content |= claims.serrano_tables(serrano.read_models(archive), published)
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
-    content["cards"] = cards.card_table(records / cards.FOLDER)
+    content["cards"] = cards.card_table(records / "cards.parquet")
     content = {place: text for place, text in content.items() if place not in minilm.LEFT_OUT}
     return content | findings(content, PLACES)
 
@@ -145,12 +145,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the pages of results from their records.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
+    parser.add_argument("--cards", type=Path, metavar="RUNS", help="archive their cards first")
     parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="write the run folders, only")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="archive these folders, only")
     arguments = parser.parse_args(argv)
     if arguments.unpack is not None:
         unpack(RECORDS, arguments.unpack)
         return 0
+    if arguments.cards is not None:
+        cards.archive_cards(arguments.cards, RECORDS / "cards.parquet")
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
         if arguments.pack is not None:

@@ -1,40 +1,67 @@
-"""The verdict cards of several models side by side, from the `verdict.json` of their reports."""
+"""The verdict cards of several models side by side, of all their seeds."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from attnlight.errors import InputError
-from results_page import NAMES
-from results_page.tables import number, table
+import pandas as pd
 
-FOLDER = "cards"  # below docs/results, a file for each model
+from attnlight.report.verdict.card import verdict_of
+from results_page import NAMES
+from results_page.tables import DASH, Row, number, table
+
 MODELS: dict[str, str] = NAMES["cards"]["models"]
 LINES: dict[str, str] = NAMES["cards"]["lines"]
+KEYS = ("model", "seed")
 
 
-def card_table(folder: Path) -> str:
-    """The answer, number and interval of each line of each model's card; a sentence without cards.
+def archive_cards(runs: Path, target: Path) -> None:
+    """Write the cards of all runs `<model>/base-s<seed>` below a folder, a row for each."""
+    rows = []
+    for run in sorted(runs.glob("*/base-s*")):
+        card = verdict_of(run)
+        row: dict[str, object] = {"model": run.parent.name, "seed": int(run.name.partition("-s")[2])}
+        row |= {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
+        row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
+        for line in card.lines:
+            row |= {f"{line.name}_{end}": getattr(line, end) for end in ("value", "low", "high")}
+        rows.append(row)
+    frame = pd.DataFrame(rows).sort_values([*KEYS])
+    frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
+    frame.to_parquet(target, index=False, compression="zstd")
 
-    Raises:
-        InputError: A file is no card, or a card has other lines.
+
+def card_rows(cards: pd.DataFrame) -> Iterator[Row]:
+    """For each model what its card would say with a licence, and its numbers: range over seeds.
+
+    The sentence is that of the first seed; the cases of all seeds stand before it.
     """
-    rows = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            lines = {line["name"]: line for line in json.loads(path.read_text("utf-8"))["lines"]}
-            cells = {}
-            for line, heading in ((lines.pop(name), heading) for name, heading in LINES.items()):
-                figures = [number(line[x], 2) for x in ("value", "low", "high")]
-                ends = ": {} [{}, {}]".format(*figures) if line["value"] is not None else ""
-                cells[heading] = f"{line['answer']}{ends}"
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(
-                f"{path} is not a verdict card, as `attnlight report` writes it."
-            ) from error
-        if lines:
-            raise InputError(f"{path} has the lines {[*lines]}, too; expected {[*LINES]}.")
-        rows[path.stem] = {"model": MODELS.get(path.stem, path.stem.replace("_", " ")), **cells}
-    ordered = [rows.pop(name) for name in MODELS if name in rows] + [*rows.values()]
-    return table(ordered, len(LINES) + 1) if ordered else "No card is archived.\n"
+    names = [*MODELS, *(name for name in cards["model"].unique() if name not in MODELS)]
+    for name in names:
+        own = cards[cards["model"] == name]
+        if not len(own):
+            continue
+        counts = own["case_if_licensed"].value_counts(sort=True)
+        answers = ", ".join(f"{case.replace('_', ' ')} ({n})" for case, n in counts.items())
+        row: Row = {"model": MODELS.get(name, name.replace("_", " ")), "seeds": len(own)}
+        row |= {"answer by seed": answers, "sentence, first seed": own["sentence"].iloc[0]}
+        yield row | {heading: _cell(own, line) for line, heading in LINES.items()}
+
+
+def _cell(cards: pd.DataFrame, line: str) -> str:
+    """The number of a line: with its interval for one seed, else its range."""
+    values = cards[f"{line}_value"].dropna() if f"{line}_value" in cards else cards.iloc[:0]["seed"]
+    if not len(values):
+        return DASH
+    if len(cards) == 1:
+        return "{} [{}, {}]".format(
+            *(number(cards[f"{line}_{end}"].iloc[0], 2) for end in ("value", "low", "high"))
+        )
+    return f"{number(values.mean(), 2)} ({number(values.min(), 2)} to {number(values.max(), 2)})"
+
+
+def card_table(path: Path) -> str:
+    """The table of the cards of a file; a sentence without it."""
+    rows = [*card_rows(pd.read_parquet(path))] if path.is_file() else []
+    return table(rows, 4) if rows else "No card is archived.\n"
