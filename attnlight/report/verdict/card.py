@@ -18,7 +18,7 @@ import numpy as np
 from attnlight.report.run import Run
 from attnlight.report.verdict import lines as of
 from attnlight.report.verdict.card_records import CardRecords
-from attnlight.report.verdict.estimate import Estimate, rules
+from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import ClassAgreement, agreements, case_of
 from attnlight.storage.files import write_text
@@ -117,7 +117,8 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     majority = _majority(records)
     case, speaks_of = case_of(classes, words.answer == "yes") if classes else ("unmeasured", None)
     case = "majority" if majority else case
-    licensed = rules("licences").get(records.kind, {}).get("licensed", False)
+    licences = rules("licences")
+    licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
     given = case if licensed or case in _LEAVES_OPEN else "not_established"
     sentence = majority or _sentence(records, given, classes, speaks_of, best)
     if given not in _LEAVES_OPEN and needed.answer == "no":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,13 @@ Rows = NDArray[np.int64]
 def rules(name: str = "verdict") -> dict[str, Any]:
     """The content of verdict.yaml, or of another file beside it."""
     return read_yaml(Path(__file__).with_name(f"{name}.yaml"))
+
+
+def digest() -> str:
+    """A hash of the rules that decide, which verdict.yaml and licences.yaml name."""
+    deciding = ("version", "level", "least_texts", "ranks", "words", "decisions", "kinds")
+    text = json.dumps({name: rules()[name] for name in deciding}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Estimate(NamedTuple):
