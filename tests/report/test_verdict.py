@@ -27,7 +27,7 @@ from attnlight.models import FlatClassifier
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict import card as verdict_card
 from attnlight.report.verdict.card import Verdict, verdict_of
-from attnlight.report.verdict.estimate import rules
+from attnlight.report.verdict.estimate import digest, rules
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -183,7 +183,7 @@ def comprehensiveness(
 @pytest.fixture(autouse=True)
 def licences(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Licences of a test alone: models without an encoder have one."""
-    given = {"none": {"licensed": True}, "recurrent": {"licensed": False}}
+    given = {"rules": digest(), "none": {"licensed": True}, "recurrent": {"licensed": False}}
     read = verdict_card.rules
     monkeypatch.setattr(
         verdict_card, "rules", lambda name="verdict": given if name == "licences" else read(name)
@@ -261,6 +261,13 @@ class TestSentence:
             "order the sentences as"
             in card_of(tmp_path, agreement(0.9), **kinds["hierarchical"])["ranks"].question
         )
+
+    def test_a_licence_is_for_the_rules_that_were_judged(
+        self, tmp_path: Path, licences: dict[str, Any]
+    ) -> None:
+        assert card_of(tmp_path, agreement(0.9, 0.8)).case == "yes"
+        licences["rules"] = "others"
+        assert verdict_of(tmp_path).case == "not_established"
 
     def test_uniform_attention_that_predicts_the_same_is_said(self, tmp_path: Path) -> None:
         for tvd, said in ((0.01, True), (0.2, False)):
@@ -610,6 +617,12 @@ def test_the_guide_has_the_rules() -> None:
         f"{smallest['slack_items']} item or {100 * smallest['slack_share']:g} %",
     ):
         assert sentence in text
+
+
+def test_the_file_names_the_hash_of_its_rules() -> None:
+    assert RULES["digest"] == digest()
+    decided = set(RULES["decisions"]) | {"unmeasured", "majority", "not_established"}
+    assert decided <= set(RULES["sentences"])
 
 
 def test_cards_side_by_side(tmp_path: Path) -> None:
