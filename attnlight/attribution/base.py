@@ -107,6 +107,12 @@ class Attribution(ABC):
         """Scores and columns as `explain` returns them, arbitrary where that replaces them."""
 
     @property
+    def computation(self) -> str:
+        """Name and options without `label` and `by_size`: methods that share it differ in sign alone."""
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return repr((self.name, options | {"label": "", "by_size": False}))
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Name, sign, what is explained and options, for records."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -16,19 +16,22 @@ from attnlight.models.readout import Readout
 
 # Rows whose shuffles are compared at once, which fit the cache of a CPU.
 _ROWS = 64
+_SHUFFLED = ("median_tvd", "median_js", "flip_rate")
 
 
 class AttentionPermutation(InterpretabilityTest):
-    """Shuffle each text's attention over its items and measure the change of the prediction.
+    """Shuffle each text's attention over its items, or make it uniform, and measure the change.
 
     Columns: `median_tvd` and `median_js` (nats), the median over the shuffles of the total
     variation distance and Jensen-Shannon divergence between the predictions with shuffled and
     with original attention; `flip_rate`, the share of shuffles that change the predicted class. The
     shuffles are a function of seed, index and draw number alone, the same for all heads and, in a
-    tagger, for all tokens of a sentence. For a text of one item all three are 0, up to rounding.
+    tagger, for all tokens of a sentence. `uniform_tvd` is the total variation distance between the
+    predictions with uniform attention of all heads and with the original one. For a text of one item
+    all four are 0, up to rounding.
 
-    These shuffle all heads together. With several heads, `<column>_by_head` (R, H) is of each head
-    shuffled alone, the others fixed, by the first `head_draws` of the shuffles.
+    These shuffle all heads together. With several heads, `<column>_by_head` (R, H) of the first
+    three is of each head shuffled alone, the others fixed, by the first `head_draws` of the shuffles.
 
     Args:
         draws: Shuffles K per instance; the paper uses 100.
@@ -36,7 +39,7 @@ class AttentionPermutation(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    measures = ("median_tvd", "median_js", "flip_rate")
+    measures = (*_SHUFFLED, "uniform_tvd")
 
     def __init__(self, draws: int = 100, head_draws: int = 25, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
@@ -65,9 +68,14 @@ class AttentionPermutation(InterpretabilityTest):
                 medians = [sorted_keys(values)[..., window].mean(dim=-1) for values in moved]
                 parts.append((*medians, flipped.to(shuffled.dtype).mean(dim=-1)))
             measured.append([torch.cat(column) for column in zip(*parts, strict=True)])
-        columns = dict(zip(AttentionPermutation.measures, measured[0], strict=True))
+        columns = dict(zip(_SHUFFLED, measured[0], strict=True))
         if len(measured) > 1:
             by_head = (torch.stack(heads, dim=-1) for heads in zip(*measured[1:], strict=True))
-            named = zip(AttentionPermutation.measures, by_head, strict=True)
+            named = zip(_SHUFFLED, by_head, strict=True)
             columns |= {f"{name}_by_head": column for name, column in named}
-        return columns
+        equal = output.mask.to(output.weights.dtype) / readout.lengths.clamp(min=1).unsqueeze(-1)
+        uniform = equal[:, None, None].expand(-1, output.weights.shape[1], -1, -1)
+        distance = total_variation(
+            readout.candidates(uniform).softmax(-1), readout.logits.softmax(-1).unsqueeze(1)
+        ).squeeze(1)
+        return columns | {"uniform_tvd": distance.masked_fill(readout.lengths == 0, 0.0)}

@@ -11,12 +11,10 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.errors import InputError
-from attnlight.functional.attribution.log_odds import log_odds, opposing_items
-from attnlight.functional.ranking import TIE, random_rankings, ranking
+from attnlight.functional.ranking import TIE, random_rankings
 from attnlight.models.readout import SCORES, Gradient, Readout
 
 RANKINGS = (*SCORES, "random")
-UNOPPOSED = "attention_unopposed"
 _MEASURES = ("removed_count", "removed_fraction", "removed_mass", "needs_all", "never_flips")
 _MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]))
 
@@ -40,11 +38,6 @@ class DecisionFlip(InterpretabilityTest):
     is unknown and its columns are undefined. Ties in a ranking go to the item further left; rows
     without items are undefined.
 
-    With `unopposed` there is another ranking, `attention_unopposed`: by attention, without the items
-    that speak against the prediction (`functional.attribution.log_odds.opposing_items`, of erasing each
-    by itself). The smallest set does without them too, which attention cannot know, having no sign. It
-    never flips where it would have to erase them.
-
     With several heads an item is erased from all of them, rankings are by the mean of their scores,
     and the minimum is an upper bound, the best of the greedy orders. `<column>_by_head` (R, H) is of
     each head alone, ranked by its scores, the others fixed: the minimum is exact then, and `random`
@@ -55,7 +48,6 @@ class DecisionFlip(InterpretabilityTest):
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
         emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
             from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
-        unopposed: Also rank by attention without the items that speak against the prediction.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -70,7 +62,6 @@ class DecisionFlip(InterpretabilityTest):
         draws: int = 5,
         gradient: Gradient = "signed",
         emptied: Literal["bias", "uniform"] = "bias",
-        unopposed: bool = False,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -78,15 +69,10 @@ class DecisionFlip(InterpretabilityTest):
         self.draws = draws
         self.gradient = gradient
         self.emptied = emptied
-        self.unopposed = unopposed
-        if unopposed:
-            added = [f"{measure}_{UNOPPOSED}" for measure in (*_MEASURES[1:], "excess")]
-            self.measures = (*type(self).measures, *added)
         self.metadata = {
             "draws": draws,
             "gradient": gradient,
             "emptied": emptied,
-            "unopposed": unopposed,
             "tie": TIE,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
@@ -131,22 +117,9 @@ class DecisionFlip(InterpretabilityTest):
             order = (~members).byte().argsort(dim=-1, stable=True)
             removed = _removed(readout, order.unsqueeze(1), size.unsqueeze(1)).values()
             columns |= zip(_MINIMAL, (column.squeeze(1) for column in removed), strict=True)
-        if self.unopposed:
-            columns |= self._unopposed(readout)
-        for name in (*RANKINGS, *[UNOPPOSED] * self.unopposed):
+        for name in RANKINGS:
             columns[f"excess_{name}"] = columns[f"removed_count_{name}"] - columns["minimal_count"]
         return fill_undefined(columns, readout.undefined(fewest=1), output.logits.dtype)
-
-    def _unopposed(self, readout: Readout) -> dict[str, Tensor]:
-        """Columns of attention's order without the items that speak against the prediction."""
-        items, target = readout.output.mask, readout.logits.argmax(-1)
-        effects = log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
-        ranked = items & ~opposing_items(effects, items)
-        orders = ranking(readout.weights, ranked).unsqueeze(1)
-        counts = readout.first_flips(orders)
-        counts = counts.masked_fill(counts > ranked.sum(-1, keepdim=True), -1)
-        found = _removed(readout, orders, counts).items()
-        return {f"{measure}_{UNOPPOSED}": column.squeeze(1) for measure, column in found}
 
 
 def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tensor]:

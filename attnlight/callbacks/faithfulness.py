@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from typing_extensions import override
 
-from attnlight.attribution import DEFAULT_METHODS, build_attributions
+from attnlight.attribution import DEFAULT_METHODS, Explanation, build_attributions
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
@@ -22,10 +23,10 @@ from attnlight.functional.attribution.faithfulness import (
     random_sets,
     share_counts,
 )
-from attnlight.functional.attribution.log_odds import log_odds, opposing_items
 from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
+from attnlight.probing.leave_one_out import complete_logits, left_out_logits
 from attnlight.probing.subsets import Replacement, subset_logits
 
 RANDOM = "random"
@@ -38,6 +39,9 @@ MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
     "resampled_comprehensiveness": ("higher is better", (-1.0, 1.0)),
     "resampled_sufficiency": ("lower is better", (-1.0, 1.0)),
 }
+_Side = Literal["comprehensiveness", "sufficiency"]
+# Without the first items, and with these alone.
+_SIDES: tuple[_Side, ...] = ("comprehensiveness", "sufficiency")
 # Items of the sets that are treated at once (rows x sets x items).
 _ITEMS = 1 << 25
 
@@ -70,10 +74,8 @@ class Faithfulness(InterpretabilityTest):
     recorded as `<column>_<method>`. `length` is the number of items. A method is undefined in rows of
     several items whose scores it does not all know.
 
-    With `keep_opposing` the items that speak against p always remain and are none of the items that
-    are ranked, counted and drawn: those whose removal by itself raises the log odds of p by more than
-    a tenth of the text's largest effect of an item. A ranking without sign, such as attention, is
-    then not charged for items whose removal raises the probability of p.
+    Methods that differ in sign alone (`by_size`) are computed once, and equal sets of a text are read
+    once. Deletions of single items are not read again where `occlusion` by deletion is a method.
 
     Where rows are tokens (a tagger), a row's own token is not one of its items: it always remains.
     With `max_instances`, as many rows at most are measured: of that many sentences one token, of
@@ -90,7 +92,8 @@ class Faithfulness(InterpretabilityTest):
             removed words; `resample`, each of their tokens is replaced by words of the corpus
             (`WordSampler`), and probabilities are means over draws; `attention`, they are erased from
             attention alone, the rest renormalised.
-        keep_opposing: Rank all items but those that speak against the prediction.
+        measures: Which of the two measures to record, also normalised and resampled: each takes half
+            of the sets.
         normalized: Record the normalised measures too.
         draws: Random orders of rows of more than 7 items.
         resampled: Also record the measures with `resample` beside those with `replacement`.
@@ -109,7 +112,7 @@ class Faithfulness(InterpretabilityTest):
         normalized: bool = False,
         draws: int = 5,
         budget: int | None = None,
-        keep_opposing: bool = False,
+        measures: Sequence[_Side] = _SIDES,
         resampled: bool = False,
         resamples: int = 8,
         **options: Any,  # noqa: ANN401
@@ -120,17 +123,26 @@ class Faithfulness(InterpretabilityTest):
             raise InputError(
                 f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
             )
+        if not measures or not set(measures) <= set(_SIDES):
+            raise InputError(
+                f"measures of {self.name} are {list(measures)}; expected one or both of: "
+                f"{', '.join(_SIDES)}."
+            )
         self.shares = list(shares)
         self.replacement: Replacement | Literal["attention", "resample"] = replacement
         self.normalized, self.resampled = normalized, resampled
         self.draws = draws
         self.budget, self.resamples = budget, resamples
-        self.keep_opposing = keep_opposing
         named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
         self.methods = build_attributions([*named, RANDOM], self.name, least=2)
         del self.methods[RANDOM]  # its expectation is computed here
         left_out = {"normalized": not normalized, "resampled": not resampled}
-        self._names = [name for name in MEASURES if not left_out.get(name.partition("_")[0])]
+        self._sides = [name for name in _SIDES if name in measures]
+        self._names = [
+            name
+            for name in MEASURES
+            if name.rpartition("_")[2] in measures and not left_out.get(name.partition("_")[0])
+        ]
         self.measures = (
             *(f"{name}_{label}" for name in self._names for label in [*self.methods, RANDOM]),
             *(f"excess_{name}_{label}" for name in self._names for label in self.methods),
@@ -140,7 +152,6 @@ class Faithfulness(InterpretabilityTest):
             "target": "predicted class of the complete text",
             "shares": self.shares,
             "replacement": replacement,
-            "keep_opposing": keep_opposing,
             "random": f"exact expectation for at most {EXACT} items, else mean of {draws} draws",
             "tie": TIE,
             "direction": {name: MEASURES[name][0] for name in self._names},
@@ -159,24 +170,20 @@ class Faithfulness(InterpretabilityTest):
         chosen = torch.ones_like(target, dtype=torch.bool)
         if self._rows_of_text is not None and not rows_are_texts(batch, output):
             chosen = choose_rows(output.rows, self._rows_of_text, self.seed)
-        effects = None
-        if self.keep_opposing:
-            effects = self._effects(batch, output, readout, target)
-            items = items & ~opposing_items(effects, items)
+        explained: dict[str, Explanation] = {}
+        for method in sorted(self.methods.values(), key=lambda method: method.by_size):
+            if method.computation not in explained:
+                explanation = method.explain(readout.model, batch, output, target)
+                explained[method.computation] = explanation
         orders, unknown = [], []
         columns: dict[str, Tensor] = {}
         for label, method in self.methods.items():
-            more: dict[str, Tensor] = {}
-            occludes = isinstance(method, Occlusion) and method.replacement == self.replacement
-            occludes = occludes and self.replacement != "resample"  # whose draws may differ
-            if effects is not None and occludes:  # the same removals, which take most of the time
-                scores = effects
-            else:
-                scores, more = method.explain(readout.model, batch, output, target)
+            scores, more = explained[method.computation]
             signed = method.signed and not method.by_size
             orders.append(ranking(scores if signed else scores.abs(), items))
             unknown.append((scores.isnan() & items).any(-1) & (items.sum(-1) > 1))
             columns |= {f"{name}_{label}": values for name, values in more.items()}
+        known = self._known(readout)
         # (measures, methods and random, R, S)
         shape = len(self._names), len(self.methods) + 1, len(target), len(self.shares)
         values = torch.full(shape, torch.nan, dtype=torch.float64, device=target.device)
@@ -187,9 +194,9 @@ class Faithfulness(InterpretabilityTest):
             for rows in torch.split(defined, size) if len(defined) else ():
                 part = torch.stack([order[rows] for order in orders], dim=1)
                 part_of_rows = rows, items[rows], part, target[rows]
-                measured = self._measured(readout, *part_of_rows, self.replacement)
+                measured = self._measured(readout, *part_of_rows, self.replacement, known)
                 if self.resampled:
-                    again = self._measured(readout, *part_of_rows, "resample")[:2]
+                    again = self._measured(readout, *part_of_rows, "resample")[: len(self._sides)]
                     measured = torch.cat([measured, again])
                 values[:, :, rows] = measured
         values[:, :-1].masked_fill_(torch.stack(unknown).unsqueeze(-1), torch.nan)
@@ -204,16 +211,20 @@ class Faithfulness(InterpretabilityTest):
         columns = {name: column.to(dtype) for name, column in columns.items()}
         return columns | {"length": items.sum(-1)}
 
-    def _effects(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout, target: Tensor
-    ) -> Tensor:
-        """Log odds of a class (R,) less those without each item, (R, N) float64."""
-        if self.replacement == "attention":
-            return log_odds(readout.logits, target)[:, None] - log_odds(readout.erase(), target)
-        options = {"budget": self.budget, "resamples": self.resamples, "seed": self.seed}
-        occlusion = Occlusion(replacement=self.replacement, **options)  # type: ignore[arg-type]
-        occlusion.word_sampler = self.word_sampler
-        return occlusion(readout.model, batch, output, target)
+    @torch.no_grad()
+    def _known(self, readout: Readout) -> Tensor | None:
+        """Logits of sets that are read anyway, as `subset_logits` takes them."""
+        if self.replacement != "delete":
+            return None
+        texts = readout.model, readout.batch, readout.output
+        complete = complete_logits(*texts).unsqueeze(1)
+        deleting = (
+            isinstance(method, Occlusion) and method.replacement == "delete"
+            for method in self.methods.values()
+        )
+        if any(deleting):
+            return torch.cat([left_out_logits(*texts, self.budget), complete], dim=1)
+        return pad(complete, (0, 0, readout.output.mask.shape[1], 0), value=torch.nan)
 
     def _measured(
         self,
@@ -223,35 +234,43 @@ class Faithfulness(InterpretabilityTest):
         orders: Tensor,
         target: Tensor,
         replacement: Replacement | Literal["attention", "resample"],
+        known: Tensor | None = None,
     ) -> Tensor:
         """Measures of rows (r,), by measure, by method and then random, (measures, M + 1, r, S).
 
-        Of their items (r, N) bool by each method's ranking (r, M, N) for the class explained, (r,).
+        Of their items (r, N) bool by each method's ranking (r, M, N) for the class explained, (r,);
+        `known` is that of `subset_logits`.
         """
-        output, (count, methods, size) = readout.output, orders.shape
+        output, (count, methods, _) = readout.output, orders.shape
         counts = share_counts(items.sum(-1), self.shares)
         first = first_items(orders.unsqueeze(2), counts.unsqueeze(1))  # (r, M, S, N)
-        without = items[:, None, None] & ~first
+        sides = [_SIDES.index(name) for name in self._sides]
         drawn, weights = random_sets(items, output.rows[rows], counts, self.draws, self.seed)
+        weights = weights[:, sides]
+        used = (weights > 0).flatten(1, 2).any(1).unsqueeze(-1)
+        drawn = torch.where(used, drawn, items.unsqueeze(1))
         ends = torch.stack([items, torch.zeros_like(items)], dim=1)  # everything, and nothing
-        ranked = torch.stack([without, first], dim=1).view(count, -1, size)
+        ranked = torch.stack([items[:, None, None] & ~first, first], dim=1)[:, sides]
+        ranked = ranked.flatten(1, 3)
         kept = torch.cat([ends, ranked, drawn], dim=1) | (output.mask[rows] & ~items).unsqueeze(1)
         if replacement == "attention":
             each = [readout.keep(rows, kept)]
         else:
             of_words = replacement, self.word_sampler, readout.batch, self.resamples, self.seed
             each = [
-                subset_logits(readout.model, readout.batch, output, rows, kept, kind, self.budget)
+                subset_logits(
+                    readout.model, readout.batch, output, rows, kept, kind, self.budget, known
+                )
                 for kind in word_replacements(*of_words)
             ]
         drops = torch.stack([probability_drops(one, one[:, 0], target) for one in each]).mean(0)
 
         def means(values: Tensor) -> Tensor:
-            """By measure, method and share: (2, M + 1, r, S) from values of each set (r, K)."""
+            """By measure, method and share: (sides, M + 1, r, S) from values of each set (r, K)."""
             sizes = [2, ranked.shape[1], drawn.shape[1]]
             _, by_method, by_draw = torch.split(values, sizes, dim=1)
-            random = (weights @ by_draw[:, None, :, None]).squeeze(-1)  # (r, 2, S)
-            by_method = by_method.view(count, 2, methods, -1)
+            random = (weights @ by_draw[:, None, :, None]).squeeze(-1)  # (r, sides, S)
+            by_method = by_method.view(count, len(sides), methods, -1)
             return torch.cat([by_method, random.unsqueeze(2)], dim=2).permute(1, 2, 0, 3)
 
         measures = means(drops)
@@ -259,7 +278,8 @@ class Faithfulness(InterpretabilityTest):
             empty = drops[:, 1:2]
             empty = torch.where(empty < LEAST, torch.nan, empty)
             share = means((drops / empty).clamp(0, 1))
-            measures = torch.cat([measures, share[:1], 1 - share[1:]])
+            falls = [one if side == 0 else 1 - one for side, one in zip(sides, share, strict=True)]
+            measures = torch.cat([measures, torch.stack(falls)])
         return measures
 
     @override

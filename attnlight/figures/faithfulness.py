@@ -22,10 +22,11 @@ _NORMALIZED = "normalized_"
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Means of each method by predicted class, and of all with their intervals."""
     groups = predicted_groups(rows["prediction"], classes)
-    methods = recorded_methods(rows, "comprehensiveness")
+    measures = [measure for measure in _PANELS if f"{measure}_random" in rows]
+    methods = recorded_methods(rows, measures[0])
     with canvas(1.3 + 0.36 * len(methods), groups) as figure:
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, (measure, label) in zip(panels, _PANELS.items(), strict=True):
+        panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+        for axes, measure in zip(panels, measures, strict=True):
             names = [f"{measure}_{method}" for method in methods]
             columns = np.stack([rows[name] for name in names], axis=1).astype(np.float64)
             means = bootstrap_means(columns, rows["index"])
@@ -37,7 +38,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.4)
             random = means[names.index(f"{measure}_random")].mean
             axes.axvline(random, color=MUTED, ls="--", lw=1, label="random ranking")
-            axes.set_xlabel(label)
+            axes.set_xlabel(_PANELS[measure])
             axes.grid(axis="x")
         panels[0].set_yticks(range(len(methods)), list(methods.values()))
         panels[0].invert_yaxis()
@@ -46,18 +47,20 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """Each measure of each method and its excess over random, also normalised if recorded."""
-    methods = recorded_methods(rows, "comprehensiveness")
     found: list[RecordTable] = []
     for prefix in ("", _NORMALIZED):
-        if f"{prefix}sufficiency_random" not in rows:
+        measures = [measure for measure in _PANELS if f"{prefix}{measure}_random" in rows]
+        if not measures:
             continue
         lines = []
-        for method, words in methods.items():
+        for method, words in recorded_methods(rows, f"{prefix}{measures[0]}").items():
             kinds = ("",) if method == "random" else ("", "excess_")
-            names = [f"{kind}{prefix}{measure}_{method}" for measure in _PANELS for kind in kinds]
-            cells = mean_cells([rows[name] for name in names], rows, [estimate] * len(names))
-            if method == "random":
-                cells = [cells[0], "", cells[1], "", cells[2]]
-            lines.append([words, *cells])
+            names = [f"{kind}{prefix}{measure}_{method}" for measure in measures for kind in kinds]
+            *cells, count = mean_cells(
+                [rows[name] for name in names], rows, [estimate] * len(names)
+            )
+            cell_of = dict(zip(names, cells, strict=True))
+            every = [f"{kind}{prefix}{m}_{method}" for m in _PANELS for kind in ("", "excess_")]
+            lines.append([words, *(cell_of.get(name, "") for name in every), count])
         found.append((f"{prefix}methods", lines, {}))
     return found

@@ -24,6 +24,7 @@ def subset_logits(
     kept: Tensor,
     replacement: Replacement | Tensor = "delete",
     budget: int | None = None,
+    known: Tensor | None = None,
 ) -> Tensor:
     """Logits of rows when only some items of their texts remain.
 
@@ -44,6 +45,8 @@ def subset_logits(
             `replace_items`.
         budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
             and does not affect results.
+        known: Logits without each item and, last, of the complete text, (R, N + 1, C); NaN where they
+            are not known. Such sets are not read again.
 
     Returns:
         (r, K, C) float64; the `bias` of the output where items are deleted and none remains.
@@ -69,6 +72,12 @@ def subset_logits(
     delete = isinstance(replacement, str) and replacement == "delete"
     if delete:
         asked = (output.mask[rows[query_rows]] & ~removed).any(-1)
+    if known is not None:
+        count, place = removed.sum(-1), removed.byte().argmax(-1)
+        place = place.masked_fill(count == 0, removed.shape[1])
+        found = known[rows[query_rows], place].to(logits)
+        read = asked & (count < 2) & ~found.isnan().any(-1)
+        logits, asked = torch.where(read.unsqueeze(-1), found, logits), asked & ~read
     asked = asked.nonzero().squeeze(-1)
     if not len(asked):
         return logits.view(*kept.shape[:2], -1)

@@ -49,7 +49,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},
     "CounterfactualUse": {"methods": METHODS},
-    "DecisionFlip": {"draws": 2, "unopposed": True},
+    "DecisionFlip": {"draws": 2},
     "ErasedAccuracy": {"draws": 2},
     "Faithfulness": {"methods": METHODS, "draws": 2, "normalized": True},
     "HeadAblation": {"others": True},

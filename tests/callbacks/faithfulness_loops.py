@@ -11,7 +11,7 @@ import torch
 from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import random_rankings
-from tests.callbacks.token_loops import against, levels
+from tests.callbacks.token_loops import levels
 from tests.data.test_word_sampler import word_sampler
 
 RESAMPLES = 3
@@ -110,18 +110,6 @@ def ranked(scores: Sequence[float], items: Sequence[int]) -> list[int]:
     return sorted(items, key=lambda place: (-groups[place], place))
 
 
-def opposing(probability: Prediction, items: Sequence[int], alone: bool) -> frozenset[int]:
-    """Items whose removal raises the log odds, by a tenth of the largest effect beyond the median."""
-    if alone and len(items) == 1:
-        return frozenset()
-
-    def log_odds(left: set[int]) -> float:
-        share = probability(frozenset(left))
-        return math.log(share) - math.log1p(-share)
-
-    return against({n: log_odds({*items}) - log_odds({*items} - {n}) for n in items})
-
-
 def faithfulness(
     model: AttentionModel,
     single: TextBatch,
@@ -131,7 +119,6 @@ def faithfulness(
     replacement: str = "delete",
     draws: int = 5,
     own: bool = False,
-    keep_opposing: bool = False,
 ) -> dict[str, list[float]]:
     """Each measure of each method and of random at each share, by `<measure>_<method>`."""
     with torch.no_grad():
@@ -139,12 +126,6 @@ def faithfulness(
     place = int(output.rows[row, 1])
     items = [int(i) for i in output.mask[row].nonzero() if not (own and int(i) == place)]
     probability = predictor(model, single, row, items, replacement)
-    kept: frozenset[int] = frozenset()
-    if keep_opposing:
-        kept = opposing(probability, items, alone=replacement == "delete" and not own)
-        items = [place for place in items if place not in kept]
-        if not items:
-            return {}
     orders: dict[str, list[list[int]]] = {}
     for name in methods:
         method = build_attribution(name)
@@ -158,13 +139,13 @@ def faithfulness(
         mask[0, items] = True
         drawn = random_rankings(mask, output.rows[row : row + 1], draws, seed=0)[0]
         orders["random"] = [order[: len(items)].tolist() for order in drawn]
-    full, empty = probability(frozenset(items) | kept), probability(kept)
+    full, empty = probability(frozenset(items)), probability(frozenset())
     values: dict[str, list[float]] = {}
     for name, of_name in orders.items():
         for share in shares:
             count = max(1, math.ceil(share * len(items)))
-            rest = [full - probability(frozenset(order[count:]) | kept) for order in of_name]
-            top = [full - probability(frozenset(order[:count]) | kept) for order in of_name]
+            rest = [full - probability(frozenset(order[count:])) for order in of_name]
+            top = [full - probability(frozenset(order[:count])) for order in of_name]
             found = {"comprehensiveness": rest, "sufficiency": top}
             if full - empty < 1e-5:
                 found["normalized_comprehensiveness"] = [math.nan]

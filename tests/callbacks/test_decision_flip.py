@@ -13,7 +13,7 @@ from tests.callbacks.handmade import columns_of, output_of, random_output, requi
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gradient": "absolute"}, {"unopposed": True}, {"emptied": "uniform"}],
+    [{}, {"gradient": "absolute"}, {"emptied": "uniform"}],
     ids=lambda options: next(iter(options), "default"),
 )
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])

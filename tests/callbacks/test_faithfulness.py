@@ -19,6 +19,8 @@ from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import Faithfulness
 from attnlight.callbacks.faithfulness import MEASURES
+from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.errors import InputError
 from attnlight.records import read_record
 from tests.callbacks.faithfulness_loops import RESAMPLES, faithfulness, one_text
 from tests.callbacks.test_base import trainer
@@ -62,50 +64,33 @@ SCENES: dict[str, Callable[[], Scene]] = {
 
 
 def occlusion(replacement: str) -> list[str | dict[str, Any]]:
-    """Of removal by itself, by which opposing items are told, with signs and by size."""
+    """Of removal by itself, with signs and by size."""
     method = {"name": "occlusion", "replacement": replacement}
     return [method | {"label": "signed"}, method | {"label": "size", "by_size": True}]
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-@pytest.mark.parametrize(
-    ("scene", "keep_opposing"),
-    [
-        *((scene, False) for scene in SCENES),
-        ("bilstm", True),
-        ("cnn", True),
-        ("study tagger", True),
-    ],
-)
-def test_equals_a_loop_over_texts_and_sets(
-    scene: str, keep_opposing: bool, replacement: Any
-) -> None:
-    if keep_opposing and replacement == "resample":
-        pytest.skip("means of log odds tell which items oppose, not those of probabilities")
+@pytest.mark.parametrize("scene", SCENES)
+def test_equals_a_loop_over_texts_and_sets(scene: str, replacement: Any) -> None:
     model, batch = SCENES[scene]()
     methods: list[str | dict[str, Any]] = ["attention", "gradient", "input_gradient"]
-    if keep_opposing and replacement != "attention":
-        methods[1:2] = occlusion(replacement)
+    if scene in ("bilstm", "study tagger") and replacement == "delete":
+        methods[1:2] = occlusion(replacement)  # whose single deletions are not read again
     test = Faithfulness(
-        methods,
-        replacement=replacement,
-        normalized=True,
-        draws=3,
-        keep_opposing=keep_opposing,
-        resamples=RESAMPLES,
+        methods, replacement=replacement, normalized=True, draws=3, resamples=RESAMPLES
     )
     test.word_sampler = word_sampler() if replacement == "resample" else None
     found, of_tokens = columns_of(test, model, batch), "tagger" in scene
-    number, moved, fewer = 0, 0.0, 0
+    number, moved = 0, 0.0
     for text in range(len(batch)):
         single = one_text(batch, text)
         with torch.no_grad():
             masks = model(single).mask
-        for row, items in enumerate(masks):
+        for row in range(len(masks)):
             expected: dict[str, list[float]] = {}
             if not (of_tokens and len(masks) == 1):  # nothing but itself
                 expected = faithfulness(
-                    model, single, row, methods, SHARES, replacement, 3, of_tokens, keep_opposing
+                    model, single, row, methods, SHARES, replacement, 3, of_tokens
                 )
             for name in (name for name in found if f"{name}_at" in found):
                 at = expected.get(name, [math.nan] * len(SHARES))
@@ -119,11 +104,9 @@ def test_equals_a_loop_over_texts_and_sets(
                     excess = mean - np.mean(expected.get(f"{measure}_random", math.nan))
                     column = found[f"excess_{name}"][number]
                     assert float(column) == pytest.approx(excess, abs=1e-8, nan_ok=True)
-            fewer += int(found["length"][number]) < int(items.sum()) - of_tokens
             number += 1
     assert number == len(found["length"])
     assert moved > 0.02
-    assert (fewer > 1) == keep_opposing
 
 
 def test_scores_that_are_not_known_rank_nothing() -> None:
@@ -159,22 +142,69 @@ def test_each_text_is_encoded_once_within_the_budget(scene: str, replacement: An
     else:
         batch = batch.select(torch.arange(len(batch)) != 1)  # of unknown words already
     read: list[TextBatch] = []
-    output = model(batch)
+    every = torch.ones_like(batch.index, dtype=torch.bool)
+    readout, _ = shared_readout(batch, model(batch), model, every)
     handle = model.register_forward_pre_hook(  # type: ignore[attr-defined]
         lambda _, arguments: read.append(arguments[0])
     )
-    test = Faithfulness([{"name": "attention", "label": f"a{n}"} for n in range(5)], budget=100)
-    test.replacement = replacement
-    test.measure(batch, output, model)  # type: ignore[arg-type]
+    methods: list[Any] = [{"name": "attention", "label": f"a{n}"} for n in range(5)]
+    if replacement == "delete":
+        methods.append({"name": "occlusion", "replacement": "delete", "budget": 100})
+    test = Faithfulness(methods, replacement=replacement, budget=100)
+    test.measure(batch, readout.output, readout)
     handle.remove()
     texts = []
     for part in read:
-        assert len(part) == 1 or part.tokens.numel() <= 100
+        assert len(part) == 1 or part.tokens.numel() <= 100 or part is readout.batch
         for row in range(len(part)):
             single = one_text(part, row)
             text = single.tokens.flatten().tolist(), single.mask.flatten().tolist()
             texts.append((int(part.index[row]), str(text)))
     assert len(set(texts)) == len(texts) > 2 * len(batch)
+
+
+@pytest.mark.parametrize("side", ["comprehensiveness", "sufficiency"])
+@pytest.mark.parametrize("replacement", ["delete", "attention"])
+def test_one_of_the_measures_is_as_of_both(side: Any, replacement: Any) -> None:
+    model, batch = SCENES["bilstm"]()
+    methods: list[Any] = ["attention", {"name": "input_gradient", "by_size": True}]
+    options: dict[str, Any] = {"replacement": replacement, "normalized": True}
+    both, one = Faithfulness(methods, **options), Faithfulness(methods, measures=[side], **options)
+    assert one.measures == tuple(name for name in both.measures if side in name)
+    read: list[int] = []
+    model.register_forward_hook(lambda _, args, __: read.append(len(args[0])))  # type: ignore[attr-defined]
+    found, of_one = columns_of(one, model, batch), sum(read)
+    expected, of_both = columns_of(both, model, batch), sum(read) - of_one
+    assert of_one < of_both or replacement == "attention"
+    assert found.keys() == {name for name in expected if side in name} | {"length"}
+    for name, values in found.items():
+        torch.testing.assert_close(values, expected[name], equal_nan=True, rtol=0, atol=1e-9)
+
+
+def test_measures_that_do_not_exist_are_refused() -> None:
+    for measures in ([], ["comprehensive"]):
+        with pytest.raises(InputError, match=r"measures of faithfulness are \["):
+            Faithfulness(measures=measures)  # type: ignore[arg-type]
+
+
+def test_a_method_with_and_without_sign_is_computed_once() -> None:
+    model, batch = SCENES["bilstm"]()
+    signed: dict[str, Any] = {"name": "integrated_gradients", "label": "signed"}
+    by_size = signed | {"by_size": True, "label": "size"}
+    read: list[bool] = []
+    model.register_forward_hook(  # type: ignore[attr-defined]
+        lambda _, args, options, __: read.append("embeddings" in options), with_kwargs=True
+    )
+    counts, found = [], []
+    for methods in ([signed], [by_size], [by_size, signed], [signed, by_size | {"steps": 3}]):
+        read.clear()
+        found.append(columns_of(Faithfulness(methods, replacement="attention"), model, batch))
+        counts.append(sum(read))
+    assert counts[0] == counts[1] == counts[2] < counts[3]
+    for name, values in found[2].items():
+        expected = found[name.removesuffix("_at").endswith("size")]
+        torch.testing.assert_close(values, expected[name], equal_nan=True, rtol=0, atol=0)
+    assert (found[2]["comprehensiveness_signed"] != found[2]["comprehensiveness_size"]).any()
 
 
 def guided_to(weights: Tensor, index: Tensor) -> Callable[[TextBatch], Tensor]:
@@ -262,15 +292,3 @@ def test_resampled_measures_are_those_of_that_replacement(replacement: Any) -> N
             torch.testing.assert_close(both[other], values, equal_nan=True, rtol=0, atol=1e-9)
             torch.testing.assert_close(both[name], plain[name], equal_nan=True, rtol=0, atol=1e-9)
     assert sum("resampled" in name for name in both) == 16
-
-
-def test_opposing_items_are_told_by_the_replacement_where_others_are_resampled() -> None:
-    model, batch = SCENES["bilstm"]()
-    plain, both = (
-        Faithfulness(["attention"], replacement="unk", keep_opposing=True, draws=2, **more)  # type: ignore[arg-type]
-        for more in ({}, {"resampled": True, "resamples": RESAMPLES})
-    )
-    both.word_sampler = word_sampler()
-    expected, found = (columns_of(test, model, batch) for test in (plain, both))
-    for name, values in expected.items():
-        torch.testing.assert_close(found[name], values, equal_nan=True, rtol=0, atol=1e-9)

@@ -130,9 +130,7 @@ def loop_of(test: Any, drawn: bool = False) -> Loop:
         rows = torch.tensor([[sentence.index, token]])
         orders = random_rankings(whole, rows, test.draws, test.seed)[0]
         absolute, uniform = test.gradient == "absolute", test.emptied == "uniform"
-        return erased_in_turn(
-            sentence, token, orders, absolute, uniform=uniform, unopposed=test.unopposed
-        )
+        return erased_in_turn(sentence, token, orders, absolute, uniform=uniform)
 
     every: dict[type, Loop] = {
         AttentionPermutation: shuffles,
@@ -183,7 +181,9 @@ def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) ->
             "flip_rate": statistics.fmean(flips),
         }
 
-    return sentence.each_way(moved)
+    uniform = torch.full_like(own, 1 / own.shape[-1])
+    after = sentence.read(token, uniform).softmax(-1)
+    return sentence.each_way(moved) | {"uniform_tvd": [float((after - before).abs().sum() / 2)]}
 
 
 def erased_alone(
@@ -242,7 +242,6 @@ def erased_in_turn(
     absolute: bool = False,
     *,
     uniform: bool = False,
-    unopposed: bool = False,
 ) -> Found:
     """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips."""
     own, items = sentence.output.weights[token], set(range(len(sentence)))
@@ -254,10 +253,6 @@ def erased_in_turn(
             score: [levels(values).argsort(descending=True, stable=True).tolist()]
             for score, values in scores_of(own, slope, heads).items()
         }
-        if unopposed:
-            against = opposing(sentence, token, heads)
-            for_it = [item for item in orders["attention"][0] if item not in against]
-            orders["attention_unopposed"] = [for_it]
         flips = {
             name: [first_flip(sentence, token, heads, order, uniform=uniform) for order in every]
             for name, every in {**orders, "random": draws}.items()
@@ -283,30 +278,6 @@ def erased_in_turn(
         return columns
 
     return sentence.each_way(removed)
-
-
-def against(effects: Mapping[int, float]) -> frozenset[int]:
-    """Items whose effect is negative, by a tenth of the largest effect beyond the median."""
-    median = sorted(effects.values())[(len(effects) - 1) // 2]
-    least = min(0.0, median) - 0.1 * max(map(abs, effects.values()))
-    return frozenset(item for item, effect in effects.items() if effect < least)
-
-
-def opposing(sentence: Sentence, token: int, heads: slice) -> frozenset[int]:
-    """Items whose erasure raises the log odds."""
-    own, decision = sentence.output.weights[token], int(sentence.output.logits[token].argmax())
-
-    def odds(weights: Tensor) -> float:
-        logits = sentence.read(token, weights)
-        others = torch.cat([logits[:decision], logits[decision + 1 :]])
-        return float(logits[decision] - others.logsumexp(0))
-
-    effects = {}
-    for item in range(len(sentence)):
-        weights = own.clone()
-        weights[heads, item] = 0.0
-        effects[item] = odds(own) - odds(renormalised(weights, heads))
-    return against(effects)
 
 
 def first_flip(

@@ -24,7 +24,7 @@ MEASURES = {kind.name: list(kind(**options).measures) for kind, options in _TEST
 # Some of a test's measures, and those that only a run knows.
 MEASURES |= {
     "predictions": ["max_attention", "attention_entropy"],
-    "attention_permutation": ["median_tvd", "median_js", "flip_rate"],
+    "attention_permutation": ["median_tvd", "median_js", "flip_rate", "uniform_tvd"],
     "adversarial_attention": ["worst_js", "worst_share", "worst_tvd", "upper_js"],
     "base_divergence": ["attention_js", "prediction_tvd", "base_max_attention"],
     "single_erasure": ["flip_top_attention", "outdone_expected_gradient"],
