@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +20,10 @@ def archive_cards(runs: Path, target: Path) -> None:
     rows = []
     for run in sorted(runs.glob("*/base-s*")):
         card = verdict_of(run)
-        row: dict[str, object] = {"model": run.parent.name, "seed": int(run.name.partition("-s")[2])}
+        row: dict[str, object] = {
+            "model": run.parent.name,
+            "seed": int(run.name.partition("-s")[2]),
+        }
         row |= {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
         row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
         for line in card.lines:
@@ -32,11 +34,14 @@ def archive_cards(runs: Path, target: Path) -> None:
     frame.to_parquet(target, index=False, compression="zstd")
 
 
-def card_rows(cards: pd.DataFrame) -> Iterator[Row]:
+def card_table(path: Path) -> str:
     """For each model what its card would say with a licence, and its numbers: range over seeds.
 
     The sentence is that of the first seed; the cases of all seeds stand before it.
     """
+    if not path.is_file():
+        return "No card is archived.\n"
+    cards, rows = pd.read_parquet(path), []
     names = [*MODELS, *(name for name in cards["model"].unique() if name not in MODELS)]
     for name in names:
         own = cards[cards["model"] == name]
@@ -46,7 +51,8 @@ def card_rows(cards: pd.DataFrame) -> Iterator[Row]:
         answers = ", ".join(f"{case.replace('_', ' ')} ({n})" for case, n in counts.items())
         row: Row = {"model": MODELS.get(name, name.replace("_", " ")), "seeds": len(own)}
         row |= {"answer by seed": answers, "sentence, first seed": own["sentence"].iloc[0]}
-        yield row | {heading: _cell(own, line) for line, heading in LINES.items()}
+        rows.append(row | {heading: _cell(own, line) for line, heading in LINES.items()})
+    return table(rows, 4)
 
 
 def _cell(cards: pd.DataFrame, line: str) -> str:
@@ -59,9 +65,3 @@ def _cell(cards: pd.DataFrame, line: str) -> str:
             *(number(cards[f"{line}_{end}"].iloc[0], 2) for end in ("value", "low", "high"))
         )
     return f"{number(values.mean(), 2)} ({number(values.min(), 2)} to {number(values.max(), 2)})"
-
-
-def card_table(path: Path) -> str:
-    """The table of the cards of a file; a sentence without it."""
-    rows = [*card_rows(pd.read_parquet(path))] if path.is_file() else []
-    return table(rows, 4) if rows else "No card is archived.\n"

@@ -249,7 +249,7 @@ class TestSentence:
             "transformer": {"net": {}, "scope": "Of the last layer."},
             "pairs": {"problem": "pairs"},
             "tagger": {"problem": "tagging"},
-            "other": {"net": {"encoder": "average"}},
+            "other": {"net": {"encoder": "mine"}},
         }
         for kind, model in kinds.items():
             card = card_of(tmp_path, agreement(0.9, 0.8), **model)

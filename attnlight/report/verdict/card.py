@@ -148,7 +148,7 @@ def _sentence(
     """The sentence of a case, in its worst class and of the method to read instead."""
     words = rules()["sentences"]
     fields: dict[str, Any] = {
-        "items": of.unit(records),
+        "items": records.unit,
         "kind": rules()["kind_words"][records.kind],
     }
     shown = best is not None and best.gain.interval()[0] > rules()["finds"]["least_effect"]

@@ -13,7 +13,7 @@ from attnlight.figures.tables import class_name
 from attnlight.problems import problem_of_task
 from attnlight.records import KEY, RecordFile, Source, read_metadata, read_pieces, record_columns
 from attnlight.report.run import Run, require_one_run, trained_run
-from attnlight.report.verdict.commands import from_here, measuring_command
+from attnlight.report.verdict.commands import from_here
 from attnlight.report.verdict.estimate import Floats, Rows, rules
 from attnlight.storage.files import read_yaml
 
@@ -31,6 +31,7 @@ class CardRecords:
         total: Number of texts of the split; None if no record has all.
         model: What the records say of the model: `problem`, `net` and `scope`.
         net: The options of its network.
+        unit: What items are called.
 
     Raises:
         InputError: The records are of several runs or checkpoints, or one is damaged.
@@ -57,6 +58,7 @@ class CardRecords:
             self.model |= entry.get("model") or {}
         net = self.model.get("net")
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
+        self.unit = "sentences" if self.net.get("hierarchical") else "words"
 
     @property
     def kind(self) -> str:
@@ -88,10 +90,6 @@ class CardRecords:
         """Whether the record of a test has rows, of which none could be measured."""
         entry = self.metadata.get(test, {})
         return bool(entry.get("non_finite")) and entry["non_finite"] == entry["rows"]
-
-    def command(self, test: str) -> str:
-        """The command that measures a test as the card needs it."""
-        return measuring_command(self.folder, self.corpus, self.records, test)
 
     def class_name(self, test: str, number: int) -> str:
         """The name of a class, in quotation marks, or its number."""

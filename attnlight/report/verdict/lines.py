@@ -11,7 +11,7 @@ import numpy as np
 from attnlight.figures.methods import method_words
 from attnlight.records import KEY
 from attnlight.report.verdict.card_records import CardRecords
-from attnlight.report.verdict.commands import adversary_commands
+from attnlight.report.verdict.commands import adversary_commands, measuring_command
 from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
 from attnlight.report.verdict.ranks import TEST, ClassAgreement
 
@@ -90,7 +90,7 @@ def line_of(
     rule, found = rules()[name], found or Estimate(np.nan, np.empty(0), 0)
     low, high = interval or found.interval()
     text = rule.get(says, "")
-    fields = {**rule, "items": unit(records), **fields, "value": found.value}
+    fields = {**rule, "items": records.unit, **fields, "value": found.value}
     text = text.format(interval=span((low, high), percent="{value:.0%}" in text), **fields)
     if found.texts:
         total = f" of {records.total:,}" if records.total else ""
@@ -98,7 +98,7 @@ def line_of(
     numbers = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
     return Line(
         name,
-        rule["question"].format(items=unit(records)),
+        rule["question"].format(items=records.unit),
         answer,
         text.replace("%", " %"),
         *numbers,
@@ -107,11 +107,6 @@ def line_of(
         missing=missing,
         command=command,
     )
-
-
-def unit(records: CardRecords) -> str:
-    """What the items are called."""
-    return "sentences" if records.net.get("hierarchical") else "words"
 
 
 def span(interval: tuple[float, float], percent: bool = False) -> str:
@@ -124,7 +119,8 @@ def unmeasured(records: CardRecords, name: str, test: str) -> Line:
     """A line whose record is missing or has no finite row."""
     if records.non_finite(test):
         return line_of(records, name, NOT_FINITE)
-    return line_of(records, name, NOT_MEASURED, command=records.command(test))
+    command = measuring_command(records.folder, records.corpus, records.records, test)
+    return line_of(records, name, NOT_MEASURED, command=command)
 
 
 def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
@@ -144,7 +140,7 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
             found = Estimate.of(*_column(records, TEST, column))
             numbers = {"texts": found.texts, "interval": span(found.interval())}
             filled = rule[key].format(
-                items=unit(records), **{key: found.value}, value=found.value, **numbers
+                items=records.unit, **{key: found.value}, value=found.value, **numbers
             )
             said[key] = filled if found.texts else ""
     return line_of(
@@ -164,12 +160,6 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
 def _column(records: CardRecords, test: str, name: str) -> tuple[Rows, Floats]:
     texts, (values,) = records.columns(records.records[test], name)
     return texts, values
-
-
-def _by_row(records: CardRecords, test: str, *names: str) -> tuple[Any, ...]:
-    """The rows of a record as pairs of text and position, and some of its columns."""
-    texts, (position, *columns) = records.columns(records.records[test], KEY[1], *names)
-    return [*zip(texts, position, strict=True)], *columns
 
 
 def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | None:
@@ -310,14 +300,12 @@ def smallest_set(records: CardRecords) -> Line | None:
         names = by_head
     if not records.has(test, *names) or not records.has(TEST, "supporting"):
         return None
-    found = dict(zip(*_by_row(records, TEST, "supporting"), strict=True))
-    rows, least, removed = _by_row(records, test, *names)
-    evidence = np.array([found.get(row, np.nan) for row in rows])
-    texts, least, removed = (
-        np.array(rows)[:, 0],
-        *(x.reshape(len(rows), -1) for x in (least, removed)),
-    )
-    counted = least <= evidence[:, None]  # NaN where nothing flips
+    keys, (place, supporting) = records.columns(records.records[TEST], KEY[1], "supporting")
+    evidence = dict(zip(zip(keys, place, strict=True), supporting, strict=True))
+    texts, (place, least, removed) = records.columns(records.records[test], KEY[1], *names)
+    least, removed = least.reshape(len(texts), -1), removed.reshape(len(texts), -1)
+    most = [evidence.get(key, np.nan) for key in zip(texts, place, strict=True)]
+    counted = least <= np.array(most)[:, None]  # NaN where nothing flips
     slack = np.maximum(rule["slack_items"], rule["slack_share"] * least)
     share = np.where(counted, removed <= least + slack, np.nan)
     known = counted.any(axis=1)
