@@ -1,7 +1,6 @@
 """The pages of results say what their records say, and their sentences stand only with their tables."""
 
 import importlib
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -9,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 from attnlight.errors import InputError
 from attnlight.report.study import read_study
 from tests.kept import BLOCKS, DOCS, FRONT, PAGE, PAGES, PLACE, archived, page
+from tests.report.fake import write_record
 
 build_results = importlib.import_module("build_results")
 findings, papers, cards, figures, studies = map(
@@ -70,7 +71,7 @@ PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     ),
     "studies": lambda archive: studies.study_blocks(archived() / "studies", archive.published),
     "claims": lambda archive: papers.claim_tables(TABLES),
-    "cards": lambda archive: {"cards": cards.card_table(DOCS / "results/cards")},
+    "cards": lambda archive: {"cards": cards.card_table(DOCS / "results/cards.parquet")},
     "sentences": lambda archive: findings.findings(BLOCKS, build_results.PLACES),
 }
 
@@ -189,8 +190,8 @@ class TestSentences:
             has the opposite sign""",
             """answers; permutation; median TVD, median over texts; SST, sentences; 0.400 [0.390, 0.410];
             In sentiment it mostly can""",
-            """cards_finding; cards; does it rank by importance?; IMDb, BiLSTM; in part: 0.70 [0.65, 0.75];
-            Not reconciled is IMDb""",
+            """cards_finding; cards; finds, signed; SST, no encoder; 1.10 [1.05, 1.15];
+            On SST attention orders words""",
             """pairs_findings; pairs; accuracy; bAbI 1/BiLSTM/additive; 0.900 ± 0.001 [0.899, 0.901];
             On bAbI 1 the BiLSTM answers""",
             """planted_finding; evidence; AUPRC of the model's attention; planted, no encoder;
@@ -267,21 +268,31 @@ class TestClaims:
 
 
 class TestCards:
-    def test_models_have_their_figures(self) -> None:
-        assert len(TABLES.rows("cards")) == len([*(DOCS / "results/cards").glob("*.json")])
-        content = json.loads((DOCS / "results/cards/sst_cnn.json").read_text("utf-8"))
-        (row,) = TABLES.rows("cards", "SST, CNN")
-        for line, cell in zip(content["lines"], list(row.values())[1:], strict=True):
-            assert cell.startswith(line["answer"])
-            if line["value"] is not None:
-                assert f"{line['value']:.2f} [{line['low']:.2f}, {line['high']:.2f}]" in cell
+    def test_numbers_of_all_seeds_by_a_loop(self) -> None:
+        found = pd.read_parquet(DOCS / "results/cards.parquet")
+        assert len(TABLES.rows("cards")) == found["model"].nunique()
+        rows = [row for row in found.to_dict("records") if row["model"] == "sst_bilstm"]
+        (shown,) = TABLES.rows("cards", "SST, BiLSTM")
+        for heading, line in {"D in the worst class": "ranks", "finds, signed": "finds"}.items():
+            values = [row[f"{line}_value"] for row in rows]
+            ends = f"{sum(values) / len(values):.2f} [{min(values):.2f}, {max(values):.2f}]"
+            assert shown[heading] == ends
+        assert shown["sentence, first seed"] == rows[0]["sentence"]
+        assert sum(int(x) for x in re.findall(r"\((\d+)\)", shown["answer by seed"])) == len(rows)
 
-    @pytest.mark.parametrize("text", ["{}", "[1]", '{"lines": [{"name": "ranks"}]}', "not JSON"])
-    def test_a_file_that_is_no_card_is_named(self, tmp_path: Path, text: str) -> None:
-        assert cards.card_table(tmp_path) == "No card is archived.\n"
-        (tmp_path / "sst_cnn.json").write_text(text)
-        with pytest.raises(InputError, match=r"sst_cnn\.json"):
-            cards.card_table(tmp_path)
+    def test_a_run_is_a_row(self, tmp_path: Path) -> None:
+        target = tmp_path / "cards.parquet"
+        assert cards.card_table(target) == "No card is archived.\n"
+        rows = {"somers_d_attention": np.full(40, 0.9), "largest_effect": np.full(40, 2.0)}
+        rows |= {"opposing_mass": np.zeros(40), "prediction": np.zeros(40, np.int64)}
+        keys = {"index": np.arange(40), "position": np.zeros(40, np.int64)}
+        path = tmp_path / "mine/base-s3/records/test/leave_one_out_agreement.parquet"
+        write_record(path, keys | rows, test=path.stem, stage="test", measures=[])
+        cards.archive_cards(tmp_path, target)
+        (row,) = pd.read_parquet(target).to_dict("records")
+        assert (row["model"], row["seed"], row["kind"]) == ("mine", 3, "other")
+        assert (row["case"], row["case_if_licensed"]) == ("not_established", "mixing")
+        assert "| 0.90 [0.90, 0.90] |" in cards.card_table(target)
 
 
 class TestStudies:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.lines import alternative_of
 from results_page import NAMES
 from results_page.tables import DASH, Row, number, table
 
@@ -28,6 +30,9 @@ def archive_cards(runs: Path, target: Path) -> None:
         row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
         for line in card.lines:
             row |= {f"{line.name}_{end}": getattr(line, end) for end in ("value", "low", "high")}
+        if (by_size := alternative_of(CardRecords(run), signed=False)) is not None:
+            numbers = (by_size.ratio.value, *by_size.ratio.interval())
+            row |= dict(zip(("by_size_value", "by_size_low", "by_size_high"), numbers, strict=True))
         rows.append(row)
     frame = pd.DataFrame(rows).sort_values([*KEYS])
     frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
@@ -56,7 +61,7 @@ def card_table(path: Path) -> str:
 
 
 def _cell(cards: pd.DataFrame, line: str) -> str:
-    """The number of a line: with its interval for one seed, else its range."""
+    """The number of a line with its interval for one seed, else the mean with the range over seeds."""
     values = cards[f"{line}_value"].dropna() if f"{line}_value" in cards else cards.iloc[:0]["seed"]
     if not len(values):
         return DASH
@@ -64,4 +69,4 @@ def _cell(cards: pd.DataFrame, line: str) -> str:
         return "{} [{}, {}]".format(
             *(number(cards[f"{line}_{end}"].iloc[0], 2) for end in ("value", "low", "high"))
         )
-    return f"{number(values.mean(), 2)} ({number(values.min(), 2)} to {number(values.max(), 2)})"
+    return f"{number(values.mean(), 2)} [{number(values.min(), 2)}, {number(values.max(), 2)}]"

@@ -57,10 +57,10 @@ def cards_and_planted(t: Tables) -> Sentences:
     """The cards beside the methods, and attention against planted evidence."""
     c = Cells(t, "cards_finding")
     (claim,) = t.rows("claims_saliency", "Integrated…")
-    first = [row["does it rank by importance?"] for row in t.rows("cards")]
-    holds = claim["outcome"] == "agrees" and c.card.low > 1 and c.less.above
-    fields = {"count": claim["here"].partition(" (")[0], "all": len(first)}
-    yield c.say("cards", holds, yes=sum(x.startswith("yes") for x in first), **fields)
+    holds = claim["outcome"] == "agrees" and max(c.bilstm.high, c.cnn.high) < 0.5
+    holds = holds and min(c.none.low, c.planted.low) > 0.7
+    holds = holds and max(c.takes_none.high, c.takes_planted.high) < 1
+    yield c.say("cards", holds, count=claim["here"].partition(" (")[0])
     c = Cells(t, "planted_finding")
     holds = c.first.value > 0.99 and c.first.low > c.second.high and c.right.value > 0.99
     yield c.say("first", holds)
