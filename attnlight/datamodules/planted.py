@@ -50,6 +50,18 @@ class PlantedEvidence(CorpusDataModule):
       distractor);
     * fillers, and negators before a filler: 0.
 
+    `rule`, `one_sided`, `place`, `copies`, `balance`, `label_noise` and `decoys` make other kinds of
+    evidence, with these signs:
+
+    * `rule: order`: distractors have 0, since a later keyword overrides them;
+    * `rule: phrase`: both words of a pair have +1, distractors, which are no phrase, 0;
+    * `rule: conjunction`: keyword and gate have +1 together, and -1 in a text of class 0, where
+      either is alone; the gate's counterfactual is a filler;
+    * `one_sided`: texts of class 0 have no evidence;
+    * `label_noise`: signs are those for the label before it was exchanged.
+
+    With `decoys` the extra `decoy` (int8) is 1 on these words and 0 elsewhere.
+
     With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
 
     Args:
@@ -99,7 +111,11 @@ class PlantedEvidence(CorpusDataModule):
     def recipe(self) -> dict[str, Any]:
         # Included only if used, so that fingerprints of other corpora do not change.
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
-        return {"sizes": self.sizes, **asdict(self.planted), **sentences}
+        options = asdict(self.planted)
+        for name in ("rule", "one_sided", "place", "copies", "balance", "label_noise", "decoys"):
+            if options[name] == getattr(PlantedSpec, name):
+                del options[name]
+        return {"sizes": self.sizes, **options, **sentences}
 
     @override
     def build(self, folder: Path) -> None:
@@ -114,7 +130,8 @@ class PlantedEvidence(CorpusDataModule):
             tokenizer = str(self.encoding.tokenizer)
         integers = pyarrow.list_(pyarrow.int32())
         kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
-        kinds |= {"tokens": integers, "evidence": pyarrow.list_(pyarrow.int8())}
+        extras = ["evidence", "decoy"] if self.planted.decoys else ["evidence"]
+        kinds |= {"tokens": integers} | dict.fromkeys(extras, pyarrow.list_(pyarrow.int8()))
         kinds |= {} if self.sentence_length is None else {"sentences": integers}
         for number, (split, size) in enumerate(self.sizes.items()):
             start, sentence = 0, self.sentence_length
@@ -125,8 +142,9 @@ class PlantedEvidence(CorpusDataModule):
                         "label": labels[texts.labels],
                         "length": texts.lengths,
                         "tokens": _lists(ids[texts.tokens], texts.lengths),
-                        "evidence": _lists(texts.evidence, texts.lengths),
                     }
+                    for extra in extras:
+                        columns[extra] = _lists(getattr(texts, extra), texts.lengths)
                     if sentence is not None:
                         counts = -(-texts.lengths // sentence)
                         words = np.full(counts.sum(), sentence, np.int32)
@@ -135,7 +153,7 @@ class PlantedEvidence(CorpusDataModule):
                     write(columns)
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
-        describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=["evidence"])
+        describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=extras)
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
