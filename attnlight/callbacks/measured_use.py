@@ -26,7 +26,7 @@ from attnlight.probing.swaps import swap_logits
 
 _LABELS = ("agreement_states", "agreement_words", "tau_states", "tau_words", "tau_states_words")
 _CONTROLS = ("entropy", "largest_weight", "correct")
-_EVIDENCE = ("auprc", "swap_flips")
+_EVIDENCE = ("auprc", "swap_flips", "agreement_evidence", "agreement_resampled")
 
 
 class MeasuredUse(InterpretabilityTest):
@@ -52,27 +52,42 @@ class MeasuredUse(InterpretabilityTest):
     * `tau_states_words`: tau-b of the two uses.
     * `auprc`: average precision of w against the evidence for the label; `swap_flips`: share of the
       swaps of a single word of it by another class's word that change the prediction.
+    * `agreement_evidence`: Somers' D of w and whether an item is evidence, of either sign: over the
+      pairs of an item that is and one that is not. Undefined where all items are or none is.
+    * `agreement_resampled`: as `agreement_words`, of the mean change of the log odds, by size, when a
+      word is replaced by words of the corpus (`WordSampler`). The words are those that `Occlusion`
+      draws with `resample`, but here attention that is a function of the word changes with it.
     * `entropy` of w in nats, `largest_weight`, `length`, `correct`: what a test may measure in place
       of the agreement.
 
-    Scores within 1e-5 of the row's largest are ties.
+    Where no word of a text has a counterfactual (`rule: phrase`), the columns that need them are
+    undefined. Scores within 1e-5 of the row's largest are ties.
 
     Args:
         least: Difference of use, as a share of the text's largest, above which a pair counts.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
+        resamples: Words of the corpus that replace each word.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
+    replacement = "resample"
 
-    def __init__(self, least: float = 0.1, budget: int | None = None, **options: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        least: float = 0.1,
+        budget: int | None = None,
+        resamples: int = 8,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget)
+        self._require_at_least(1, budget=budget, resamples=resamples)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
         self.least = least
         self.budget = budget
         self.metadata = {"tie": TIE, "least": least, "use": "change of the explained log odds"}
+        self.resamples = resamples
         self._alternatives = torch.empty(0, 0, dtype=torch.long)
 
     @override
@@ -99,9 +114,12 @@ class MeasuredUse(InterpretabilityTest):
         alternatives = swaps.masked_fill(~mask.unsqueeze(-1), -1)
         swapped = swap_logits(readout.model, batch, alternatives, self.budget)
         deleted = left_out_logits(readout.model, batch, output, self.budget).double()
+        swapped = swapped.expand(-1, -1, -1, deleted.shape[-1])  # without any swap NaN alone
         edited = torch.cat([deleted.unsqueeze(2), swapped], dim=2)  # (R, N, 1 + K, C)
         change = log_odds(edited.flatten(1, 2), target) - explained[:, None]
         words = change.view(edited.shape[:3]).abs().nanmean(-1)
+        if (self._alternatives < 0).all():  # deletion alone is no counterfactual
+            words = torch.full_like(words, torch.nan)
         columns = {}
         for name, use in {"states": states, "words": words}.items():
             columns[f"agreement_{name}"] = somers_d(weights, use, mask, self.least)
@@ -112,6 +130,14 @@ class MeasuredUse(InterpretabilityTest):
         other[..., -1] = False  # the filler
         flips = (swapped.argmax(-1) != target[:, None, None]) & other
         columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
+        is_evidence = marked_items(batch.extras[column] != 0, batch, output)
+        columns["agreement_evidence"] = somers_d(weights, is_evidence, mask)
+        assert self.word_sampler is not None  # by `replacement`
+        drawn = self.word_sampler.draw(batch, self.resamples, self.seed).permute(1, 2, 0)
+        drawn = drawn.masked_fill(~mask.unsqueeze(-1), -1)
+        odds = log_odds(swap_logits(readout.model, batch, drawn, self.budget).flatten(1, 2), target)
+        resampled = (odds.view(drawn.shape).mean(-1) - explained[:, None]).abs()
+        columns["agreement_resampled"] = somers_d(weights, resampled, mask, self.least)
         columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)
         assert batch.labels is not None  # planted texts have one each

@@ -24,7 +24,12 @@ from attnlight.functional.divergence import (
 )
 from attnlight.functional.erasure.erase import erase_each, erase_ranking
 from attnlight.functional.erasure.flips import first_flip, minimal_flip_set
-from attnlight.functional.masking import attention_entropy, impermissible_penalty, masked_softmax
+from attnlight.functional.masking import (
+    attention_entropy,
+    evidence_divergence,
+    impermissible_penalty,
+    masked_softmax,
+)
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
 from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
@@ -38,6 +43,7 @@ __all__ = [
     "draw_keys",
     "erase_each",
     "erase_ranking",
+    "evidence_divergence",
     "expected_average_precision",
     "first_flip",
     "impermissible_penalty",

@@ -62,6 +62,29 @@ def impermissible_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -
     return torch.where(both, softplus(sums[0] - sums[1]), 0.0)
 
 
+def evidence_divergence(scores: Tensor, marked: Tensor, mask: Tensor) -> Tensor:
+    """KL divergence of each head's attention from the uniform distribution over the marked items.
+
+    KL(u || w) in nats, for attention that is supervised (Liu et al. 2017; Mi et al. 2016): the mean
+    over the m marked items of -log w, less log m, computed from scores.
+
+    Args:
+        scores: Scores of the items before the softmax, (R, H, N); those off the mask are not used.
+        marked: Items that attention should reach, (R, N) bool.
+        mask: Items that attention may reach, (R, N) bool.
+
+    Returns:
+        (R, H); 0 without gradient for rows without a marked item.
+    """
+    marked = marked & mask
+    # The lowest finite number: -inf would turn fully masked rows and their gradients into NaN.
+    lowest = torch.finfo(scores.dtype).min
+    logs = scores.masked_fill(~mask.unsqueeze(1), lowest).log_softmax(-1)
+    count = marked.sum(-1, keepdim=True).to(scores.dtype)
+    sums = logs.masked_fill(~marked.unsqueeze(1), 0.0).sum(-1)
+    return torch.where(count > 0, -sums / count.clamp(min=1) - count.clamp(min=1).log(), 0.0)
+
+
 def attention_entropy(weights: Tensor) -> Tensor:
     """Entropy (...) in nats, 0 to log N, of attention (..., N) that sums to 1; 0 log 0 = 0.
 

@@ -12,7 +12,7 @@ from torchmetrics import MeanMetric, Metric, SumMetric
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError, did_you_mean
-from attnlight.functional import impermissible_penalty
+from attnlight.functional import evidence_divergence, impermissible_penalty
 from attnlight.functional.readout.instances import marked_items
 from attnlight.tasks.options import Objective
 
@@ -31,30 +31,60 @@ def deceive(
         InputError: The batch lacks the column, it is of another length than the texts, or the output
             has no scores.
     """
-    marks, scores = batch.extras.get(objective.column), output.scores
-    if marks is None:
-        raise _no_column(objective.column, list(batch.extras))
-    if marks.shape != batch.tokens.shape:
-        raise InputError(
-            f"the column {objective.column} of a batch is of shape {tuple(marks.shape)}; expected "
-            f"{tuple(batch.tokens.shape)}, a number for each token."
-        )
-    if scores is None:
-        raise _untrained("deceive")
-    impermissible = marked_items(marks > 0, batch, output)
+    scores, impermissible = _scores_and_marks("deceive", output, batch, objective.column)
     by_head = impermissible_penalty(scores, impermissible, output.mask)
     penalty = by_head.mean(-1) if objective.aggregate == "mean" else by_head.amax(-1)
     return penalty, impermissible.any(-1) & (output.mask & ~impermissible).any(-1)
 
 
-PENALTIES: dict[str, Penalty] = {"deceive": deceive}  # weighted by `lambda_<name>`
+def supervise(
+    output: AttentionOutput, batch: TextBatch, objective: Objective
+) -> tuple[Tensor, Tensor]:
+    """KL divergence in nats of attention from the uniform distribution over the marked items.
+
+    Supervised attention (Liu et al. 2017; Mi et al. 2016), towards rationales (Bao et al. 2018). It is
+    defined of instances with a marked item.
+
+    Raises:
+        InputError: As `deceive`.
+    """
+    scores, marked = _scores_and_marks("supervise", output, batch, objective.column)
+    by_head = evidence_divergence(scores, marked, output.mask)
+    penalty = by_head.mean(-1) if objective.aggregate == "mean" else by_head.amax(-1)
+    return penalty, marked.any(-1)
+
+
+def _scores_and_marks(
+    name: str, output: AttentionOutput, batch: TextBatch, column: str
+) -> tuple[Tensor, Tensor]:
+    """Scores (R, H, N) of a penalty's attention, and the items (R, N) that a column marks.
+
+    Raises:
+        InputError: As `deceive`.
+    """
+    marks = batch.extras.get(column)
+    if marks is None:
+        raise _no_column(name, column, list(batch.extras))
+    if marks.shape != batch.tokens.shape:
+        raise InputError(
+            f"the column {column} of a batch is of shape {tuple(marks.shape)}; expected "
+            f"{tuple(batch.tokens.shape)}, a number for each token."
+        )
+    if output.scores is None:
+        raise _untrained(name)
+    return output.scores, marked_items(marks > 0, batch, output)
+
+
+# Weighted by `lambda_<name>`.
+PENALTIES: dict[str, Penalty] = {"deceive": deceive, "supervise": supervise}
 
 
 class Penalties(nn.Module):
     """The penalties of an objective whose weight is positive, and their metrics by stage.
 
     Raises:
-        InputError: A weight is negative or not finite.
+        InputError: A weight is negative or not finite, or the weights of opposite penalties are both
+            positive.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -67,6 +97,11 @@ class Penalties(nn.Module):
                     f"lambda_{name} is {weight}; it must be a finite number of at least 0."
                 )
         self.weights = {name: weight for name, weight in weights.items() if weight}
+        if len(self.weights) > 1:
+            raise InputError(
+                "lambda_deceive keeps attention off the items that lambda_supervise draws it to: set "
+                "one of them to 0."
+            )
         kinds: dict[str, type[Metric]] = {"": MeanMetric, "without_": SumMetric}
         self.metrics = nn.ModuleDict(
             {
@@ -102,22 +137,27 @@ class Penalties(nn.Module):
         return {name: metric for name, metric in metrics if name.startswith(stage)}  # type: ignore[misc]
 
     def require_marks(self, texts: Any) -> None:  # noqa: ANN401
-        """Raise `InputError` if the deceptive penalty is defined for no text of a `TokenDataset`."""
-        column = self.objective.column
-        if "deceive" not in self.weights:
+        """Raise `InputError` if a penalty is defined for no text of a `TokenDataset`."""
+        column, name = self.objective.column, next(iter(self.weights), None)
+        if name is None:
             return
         if column not in texts.extras:
-            raise _no_column(column, texts.extras)
+            raise _no_column(name, column, texts.extras)
         for start in range(0, len(texts), _BATCH):
             batch = texts[range(start, min(start + _BATCH, len(texts)))]
             marked, items = batch.extras[column] > 0, batch.attendable()
             if marked.ndim > 2:
                 marked, items = marked.any(-1), items.any(-1)
-            if ((items & marked).any(-1) & (items & ~marked).any(-1)).any():
+            useful = (items & marked).any(-1)
+            if name == "deceive":
+                useful &= (items & ~marked).any(-1)
+            if useful.any():
                 return
+        deceit = name == "deceive"
         raise InputError(
-            f"lambda_deceive has no effect: in each of the {len(texts):,} training texts the column "
-            f"{column} marks every item or none; expected texts with both."
+            f"lambda_{name} has no effect: in each of the {len(texts):,} training texts the column "
+            f"{column} marks {'every item or none' if deceit else 'no item'}; expected texts with "
+            f"{'both' if deceit else 'marked items'}."
         )
 
 
@@ -129,11 +169,11 @@ def _untrained(name: str) -> InputError:
     )
 
 
-def _no_column(column: str, available: list[str]) -> InputError:
-    """The error of a corpus without the column of impermissible tokens."""
+def _no_column(name: str, column: str, available: list[str]) -> InputError:
+    """The error of a corpus without the column of a penalty."""
     found = ", ".join(available) or "none"
     return InputError(
-        f"lambda_deceive needs a corpus with the column {column} along the tokens (`marks` or "
+        f"lambda_{name} needs a corpus with the column {column} along the tokens (`marks` or "
         f"`extras` of `data`, or `column` of `objective`); the columns of this one: {found}"
         f"{did_you_mean(column, available)}."
     )

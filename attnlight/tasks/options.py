@@ -200,7 +200,8 @@ class Objective:
     `val/objective`, by which the epoch is chosen, is the score on validation (accuracy, F1 of a
     tagger) less the mean of the weighted penalties. The mean of a penalty is logged as
     `train/deceive` and `val/deceive`, and the number of instances without it as
-    `train/without_deceive` and `val/without_deceive`. They have no class weights.
+    `train/without_deceive` and `val/without_deceive`, with `supervise` in their place for the other.
+    They have no class weights.
 
     Args:
         lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);
@@ -210,12 +211,17 @@ class Objective:
             through a permissible one. 0: no penalty.
         aggregate: The penalty of several heads: their `mean`, or that of the head with the most, of
             each instance.
-        column: Per-token column of the corpus; tokens where it is positive are impermissible.
+        column: Per-token column of the corpus; tokens where it is positive are impermissible, or those
+            that attention is supervised to reach.
+        lambda_supervise: Weight of KL(uniform over marked items || attention) in nats, by which
+            attention is supervised (Liu et al. 2017; Mi et al. 2016), as by rationales (Bao et al.
+            2018); instances without a marked item have no penalty. It excludes `lambda_deceive`.
     """
 
     lambda_deceive: float = 0.0
     aggregate: Literal["mean", "max"] = "mean"
     column: str = "impermissible"
+    lambda_supervise: float = 0.0
 
 
 # Partial options, by which a variant changes those of its base.

@@ -25,6 +25,8 @@ SETTINGS = {
     "four classes": ({"num_classes": 4}, {"encoder": "bilstm"}),
     "negation": ({"negation": 0.4, "min_tokens": 12}, {"encoder": "bilstm"}),
     "random by token": ({}, {"encoder": "bilstm", "attention": "random_by_token"}),
+    "one-sided": ({"one_sided": True, "redundancy": 1, "distractors": 0}, {"encoder": "none"}),
+    "phrase": ({"rule": "phrase", "redundancy": 1, "distractors": 2}, {"encoder": "bilstm"}),
     "random by text": ({"num_classes": 4}, {"encoder": "none", "attention": "random_by_text"}),
 }
 
@@ -55,8 +57,11 @@ def odds(logits: torch.Tensor, target: int) -> float:
     return values[target] - math.log(sum(math.exp(x) for i, x in enumerate(values) if i != target))
 
 
-def others(word: str, classes: list[str]) -> list[str]:
+def others(word: str, corpus: PlantedEvidence) -> list[str]:
     """The counterfactuals of a word by its spelling."""
+    if corpus.planted.rule == "phrase":
+        return []
+    classes = corpus.classes[corpus.planted.one_sided :]
     found = re.fullmatch(r"(bad|good|topic\d)(word)?(\d+)", word)
     if found:
         name, joint, number = found.groups(default="")
@@ -66,15 +71,19 @@ def others(word: str, classes: list[str]) -> list[str]:
 
 def agreement(weights: list[float], use: list[float]) -> float:
     places = levels(torch.tensor(weights)).tolist()
+    if np.isnan(use).any():
+        return math.nan
     signs = [
         np.sign(places[i] - places[j])
         for i, j in product(range(len(use)), repeat=2)
         if use[i] - use[j] > 0.1 * max(use)
     ]
-    return float(np.mean(signs))
+    return float(np.mean(signs)) if signs else math.nan
 
 
-def by_hand(model: FlatClassifier, corpus: PlantedEvidence, index: int) -> dict[str, float]:
+def by_hand(
+    model: FlatClassifier, corpus: PlantedEvidence, index: int, draws: int
+) -> dict[str, float]:
     """The labels of one text, each counterfactual text read alone."""
     words = corpus.planted.words
     ids = {word: number for number, word in enumerate(words)}
@@ -99,13 +108,31 @@ def by_hand(model: FlatClassifier, corpus: PlantedEvidence, index: int) -> dict[
     use: list[float] = []
     for place, token in enumerate(tokens):
         texts = [tokens[:place] + tokens[place + 1 :]]
-        for word in others(words[token], corpus.classes):
+        for word in others(words[token], corpus):
             texts.append([*tokens[:place], ids[word], *tokens[place + 1 :]])
         use.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
+    if corpus.planted.rule == "phrase":
+        use = [math.nan] * len(tokens)
+    drawn = corpus.word_sampler.draw(full, draws, seed=0)[:, 0].tolist()
+    resampled = [
+        abs(
+            np.mean(
+                [
+                    odds(read([*tokens[:place], text[place], *tokens[place + 1 :]]), target)
+                    for text in drawn
+                ]
+            )
+            - start
+        )
+        for place in range(len(tokens))
+    ]
+    evidence = full.extras["evidence"][full.mask].abs().double().tolist()
     listed = weights.tolist()
     return {
         "agreement_states": agreement(listed, states),
         "agreement_words": agreement(listed, use),
+        "agreement_evidence": agreement(listed, evidence),
+        "agreement_resampled": agreement(listed, resampled),
         "tau_states": tau(listed, states),
         "tau_words": tau(listed, use),
         "tau_states_words": tau(states, use),
@@ -122,12 +149,19 @@ def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
     data, net = SETTINGS[setting]
     corpus = planted(tmp_path, **data)
     task = Task(corpus, **net)
-    found = recorded(tmp_path, MeasuredUse(), task=task, data=corpus).columns
+    found = recorded(tmp_path, MeasuredUse(resamples=3), task=task, data=corpus).columns
     assert found["index"].tolist() == list(range(TEXTS))
     task.eval()
     for index in range(TEXTS):
-        for name, expected in by_hand(task.model, corpus, index).items():
-            assert found[name][index] == pytest.approx(expected, abs=1e-6), (index, name)
+        for name, expected in by_hand(task.model, corpus, index, draws=3).items():
+            close = pytest.approx(expected, abs=1e-6, nan_ok=True)
+            assert found[name][index] == close, (index, name)
+    defined = [name for name in MeasuredUse.measures if not np.isnan(found[name]).all()]
+    assert ("agreement_words" in defined) == (setting != "phrase")
+    assert {"agreement_states", "agreement_evidence", "agreement_resampled"} <= {*defined}
+    if setting == "one-sided":  # no evidence in class 0
+        of_0 = corpus.dataset("test").labels == 0
+        assert np.isnan(found["agreement_evidence"]).tolist() == of_0.tolist()
 
 
 def test_swaps_that_flip(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Attention kept off impermissible items: every kind of model, by loops and by training."""
+"""Attention kept off marked items or drawn to them: every kind of model, by loops and by training."""
 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
 from attnlight.reference import read_base
 from attnlight.tasks import AttentionClassifier, GuidedVariant, SeedVariant, UniformVariant
-from attnlight.tasks.objectives import Penalties, deceive
+from attnlight.tasks.objectives import PENALTIES, Penalties, deceive, supervise
 from attnlight.tasks.options import Objective
 from tests.bases import SMALL, Planted, save_base, trainer
 from tests.tasks.conftest import Scene
@@ -36,7 +37,7 @@ def marked(batch: TextBatch) -> TextBatch:
 
 
 def by_loop(
-    batch: TextBatch, output: AttentionOutput, aggregate: str
+    name: str, batch: TextBatch, output: AttentionOutput, aggregate: str
 ) -> tuple[list[float], list[bool]]:
     """Penalties from the weights of each row and head, and the rows that have one."""
     penalties, defined = [], []
@@ -44,19 +45,29 @@ def by_loop(
         marks = batch.extras[COLUMN][batch.index.tolist().index(index)] > 0
         items = output.mask[row].nonzero().flatten().tolist()
         forbidden = {item: bool(marks[item].any()) for item in items}  # any word of a sentence
-        both = len(set(forbidden.values())) == 2
-        each = [
-            -math.log(1 - sum(float(head[item]) for item in items if forbidden[item]))
-            for head in output.weights[row] * both
-        ]
+        has = len(set(forbidden.values())) == 2 if name == "deceive" else any(forbidden.values())
+        each = []
+        for head in output.weights[row].tolist():
+            weights = [head[item] for item in items if forbidden[item]]
+            if not has:
+                each.append(0.0)
+            elif name == "deceive":
+                each.append(-math.log(1 - sum(weights)))
+            else:
+                each.append(sum(math.log(1 / len(weights) / weight) for weight in weights))
+                each[-1] /= len(weights)
         penalties.append(max(each) if aggregate == "max" else sum(each) / len(each))
-        defined.append(both)
+        defined.append(has)
     return penalties, defined
 
 
 @KINDS
+@pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("aggregate", ["mean", "max"])
-def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_path: Path) -> None:
+def test_every_kind_of_model_equals_a_loop(
+    scene: Scene, aggregate: Any, name: str, tmp_path: Path
+) -> None:
+    penalty_of = PENALTIES[name]
     model: Any = read_base(scene.base(tmp_path)).model.double()  # type: ignore[attr-defined]
     data = scene.corpus.dataset("train")
     batch = marked(data[list(range(17))])
@@ -65,8 +76,8 @@ def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_pat
         masked_softmax(output.scores, output.mask), output.weights, rtol=0, atol=1e-12
     )
     assert model(batch, weights=output.weights).scores is None
-    penalty, has = deceive(output, batch, Objective(1.0, aggregate, COLUMN))
-    expected, defined = by_loop(batch, output, aggregate)
+    penalty, has = penalty_of(output, batch, Objective(1.0, aggregate, COLUMN))
+    expected, defined = by_loop(name, batch, output, aggregate)
     assert has.tolist() == defined
     assert 0 < sum(defined) < len(defined)
     torch.testing.assert_close(penalty, torch.tensor(expected).double(), rtol=1e-6, atol=1e-9)
@@ -74,7 +85,7 @@ def test_every_kind_of_model_equals_a_loop(scene: Scene, aggregate: Any, tmp_pat
     for text in range(len(batch)):
         one = marked(data[[text]])
         of_text = output.rows[:, 0] == batch.index[text]
-        alone, _ = deceive(model(one), one, Objective(1.0, aggregate, COLUMN))
+        alone, _ = penalty_of(model(one), one, Objective(1.0, aggregate, COLUMN))
         torch.testing.assert_close(alone, penalty[of_text], rtol=0, atol=1e-9)
 
 
@@ -111,6 +122,28 @@ def test_training_keeps_attention_off_and_logs_the_loss_without_it(tmp_path: Pat
     untrained, _ = task(lambda_deceive=1.0)
     before, _ = deceive(untrained.model(batch), batch, OBJECTIVE)
     assert mean < 0.8 * float(before[has].mean())
+
+
+def test_training_draws_attention_to_the_evidence_and_counts_texts_without(tmp_path: Path) -> None:
+    trained, data = task(lambda_supervise=1.0)
+    batch = data.dataset("validation")[list(range(21))]
+    untrained, _ = task(lambda_supervise=1.0)
+    before, _ = supervise(untrained.model(batch), batch, OBJECTIVE)
+    run = trainer(tmp_path, max_epochs=3)
+    run.fit(trained, data)
+    after = float(run.callback_metrics["val/supervise"])
+    assert after < 0.8 * float(before.mean())
+    assert run.callback_metrics["val/without_supervise"] == 0
+    # Without marks a text has neither penalty nor gradient; where all items are marked it has both.
+    batch.extras["evidence"][1], batch.extras["evidence"][2] = -1, 1
+    scores = torch.randn(21, 1, batch.tokens.shape[1], requires_grad=True)
+    output = trained.model(batch)
+    output.scores = scores
+    penalty, has = supervise(output, batch, OBJECTIVE)
+    assert has.tolist() == (penalty > 0).tolist() == [row != 1 for row in range(21)]
+    (gradient,) = torch.autograd.grad(penalty.sum(), scores)
+    assert gradient.isfinite().all()
+    assert gradient.flatten(1).any(1).tolist() == has.tolist()
 
 
 def test_texts_without_one_kind_are_counted_and_have_no_penalty() -> None:
@@ -168,6 +201,12 @@ def test_variants_take_over_or_refuse(tmp_path: Path) -> None:
         ({"column": "evidense"}, r"column evidense .* this one: evidence.*did you mean 'evidence'"),
         ({"lambda_deceive": -1.0}, "lambda_deceive is -1.0; it must be a finite number of at le"),
         ({"lambda_deceive": math.nan}, "lambda_deceive is nan"),
+        ({"lambda_supervise": -0.5, "lambda_deceive": 0.0}, "lambda_supervise is -0.5; it must be"),
+        ({"lambda_supervise": 1.0}, "keeps attention off the items that lambda_supervise draws"),
+        (
+            {"lambda_supervise": 1.0, "lambda_deceive": 0.0, "column": "rationale"},
+            "lambda_supervise needs a corpus with the column rationale",
+        ),
         ({"lamda_deceive": 1.0}, "objective has no option 'lamda_deceive'.*did you mean"),
     ],
 )
@@ -177,9 +216,19 @@ def test_mistakes_in_options(options: dict[str, Any], words: str, tmp_path: Path
         trainer(tmp_path, max_epochs=1).fit(trained, data)
 
 
-@pytest.mark.parametrize("mark", [0, 1])
-def test_a_corpus_of_which_everything_is_marked_or_nothing(mark: int) -> None:
-    trained, _ = task(lambda_deceive=1.0)
+@pytest.mark.parametrize(
+    ("name", "mark", "words"),
+    [
+        ("deceive", 0, "in each of the 61 training texts the column evidence marks every item or"),
+        ("deceive", 1, "in each of the 61 training texts the column evidence marks every item or"),
+        ("supervise", 0, "in each of the 61 training texts the column evidence marks no item"),
+        ("supervise", 1, ""),
+    ],
+)
+def test_a_corpus_of_which_everything_is_marked_or_nothing(
+    name: str, mark: int, words: str
+) -> None:
+    trained, _ = task(**{f"lambda_{name}": 1.0})
     texts = Planted().dataset("train")
 
     class Marked:
@@ -192,7 +241,7 @@ def test_a_corpus_of_which_everything_is_marked_or_nothing(mark: int) -> None:
             batch = texts[positions]
             return replace(batch, extras={"evidence": torch.full_like(batch.tokens, mark)})
 
-    with pytest.raises(InputError, match="in each of the 61 training texts the column evidence"):
+    with pytest.raises(InputError, match=words) if words else nullcontext():
         trained.penalties.require_marks(Marked())
 
 
@@ -204,8 +253,9 @@ def test_a_column_of_another_length_and_attention_that_is_not_trained() -> None:
     with pytest.raises(InputError, match="needs attention whose scores are trained"):
         Penalties(OBJECTIVE)(model(batch), batch, real, "train")
     output = model(batch, weights=model(batch).weights)
-    with pytest.raises(InputError, match="needs attention whose scores are trained"):
-        deceive(output, batch, OBJECTIVE)
+    for name, penalty in PENALTIES.items():
+        with pytest.raises(InputError, match=f"lambda_{name} needs attention whose scores are tr"):
+            penalty(output, batch, OBJECTIVE)
     short: Tensor = batch.extras["evidence"][:, :-1]
     with pytest.raises(InputError, match=r"evidence of a batch is of shape \(2, .*a number for"):
         deceive(model(batch), replace(batch, extras={"evidence": short}), OBJECTIVE)
