@@ -48,6 +48,9 @@ class ImportanceCorrelation(InterpretabilityTest):
     Args:
         leave_one_out: Compute `loo`, which encodes texts again.
         gradients: The gradients to compute.
+        classes: Sum gradients over `all` classes, as published, which takes a backward pass for each, or
+            take those of the log odds of the `predicted` class, in one. For two classes, and for
+            tokens, both order the items alike.
         keep_scores: Also record the scores themselves, one list per row in the order of its items,
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
             between runs.
@@ -63,6 +66,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         gradients: Sequence[Gradient] = ("detached", "attached"),
         keep_scores: bool = False,
         budget: int | None = None,
+        classes: Literal["all", "predicted"] = "all",
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -72,8 +76,13 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.leave_one_out = leave_one_out
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
-        self.budget = budget
-        self.metadata = {"tie": TIE, "gradients": self.gradients, "leave_one_out": leave_one_out}
+        self.budget, self.classes = budget, classes
+        self.metadata = {
+            "tie": TIE,
+            "gradients": self.gradients,
+            "classes": classes,
+            "leave_one_out": leave_one_out,
+        }
         named = [_GRADIENTS[kind] for kind in self.gradients]
         loo = ["loo"] if leave_one_out else []
         self._pairs = [("attention", name) for name in named + loo]
@@ -107,14 +116,16 @@ class ImportanceCorrelation(InterpretabilityTest):
         """Scores (R, N) by name."""
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
-        if self.gradients and output.logits.shape[1] > _MANY:
+        many = self.classes == "all" and output.logits.shape[1] > _MANY
+        if self.gradients and many:
             self._say_once(
                 f"the model has {output.logits.shape[1]:,} classes; gradients take time quadratic in "
-                "their number. To avoid it set gradients: [] in the test."
+                "their number. To avoid it set classes: predicted in the test."
             )
         for kind in self.gradients:
-            detached = kind == "detached"
-            scores[_GRADIENTS[kind]] = input_gradient(model, batch, output, detached=detached)
+            scores[_GRADIENTS[kind]] = input_gradient(
+                model, batch, output, detached=kind == "detached", classes=self.classes
+            )
         if not self.leave_one_out:
             return scores
         items = int(readout.lengths.max())

@@ -1,5 +1,7 @@
 """Gradient times input: the first-order effect of each item's embedding on the prediction."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,12 @@ from attnlight.probing.row_gradients import gradient_scores
 
 
 def input_gradient(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, *, detached: bool = True
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    *,
+    detached: bool = True,
+    classes: Literal["all", "predicted"] = "all",
 ) -> Tensor:
     """Gradient times embedding of each item, summed over class probabilities.
 
@@ -22,7 +29,7 @@ def input_gradient(
     `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
     winner. For two classes this is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
 
-    Where rows are tokens or sentences the result is |D|, the gradient times embedding of the log
+    Where rows are tokens or sentences, or with `predicted`, the result is |D|, the gradient times embedding of the log
     odds of the row's predicted class: it equals that of this class's probability up to a factor
     that is constant over the items of a row. One backward pass serves one row of each text.
 
@@ -35,6 +42,8 @@ def input_gradient(
         output: The model's output for the batch, one row per text or per token.
         detached: Hold attention fixed (the last layer's, if there are several), as published;
             otherwise the gradient flows through it too.
+        classes: Sum over all classes, as published, or explain the log odds of the predicted one, in
+            one backward pass.
 
     Returns:
         (R, N) float64; 0 off the mask and where only one class is allowed, NaN where a logit is NaN
@@ -44,7 +53,7 @@ def input_gradient(
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     fixed = ~output.mask | (allowed_classes(output.logits).sum(-1, keepdim=True) < 2)
-    if not rows_are_texts(batch, output):
+    if classes == "predicted" or not rows_are_texts(batch, output):
         winner = output.logits.argmax(-1)
         effects = gradient_scores(model, batch, output, winner, detached=detached)
         return effects.abs().masked_fill(fixed, 0.0)
@@ -53,12 +62,12 @@ def input_gradient(
         embeddings = model.embed(batch).detach().requires_grad_()
         weights = output.weights.detach() if detached else None
         logits = model(batch, weights=weights, embeddings=embeddings).logits
-        classes, winner = logits.shape[1], logits.argmax(-1, keepdim=True)
-        others = (winner + torch.arange(1, classes, device=logits.device)) % classes
+        count, winner = logits.shape[1], logits.argmax(-1, keepdim=True)
+        others = (winner + torch.arange(1, count, device=logits.device)) % count
         leads = (logits.gather(1, others) - logits.gather(1, winner)).sum(0)
         products = []
         for place, lead in enumerate(leads):
-            retain = place < classes - 2
+            retain = place < count - 2
             (gradient,) = torch.autograd.grad(lead, embeddings, retain_graph=retain)
             products.append((gradient * embeddings).detach().double().sum(-1))
     effects = torch.stack(products)  # D_c: (C - 1, B, N), or (C - 1, B, S, N)

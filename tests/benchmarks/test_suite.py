@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attnlight.datamodules import PlantedEvidence
-from tests.benchmarks import suite
+from tests.benchmarks import card, suite
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.suite import GROUPS, PAGE, groups_of, read_results, row, with_tables
 from tests.benchmarks.training import tagging_epoch
@@ -97,6 +97,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     sizes: dict[str, Any] = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     epoch = partial(tagging_epoch, 1, *chunking)
     explained = {"corpora": (planted, planted), "epochs": 1, "batches": 1, "texts": 3}
+    scenes = {name: (name, partial(card.bert, 4, 5)) for name in card.SCENES}
     every: dict[str, dict[str, Any]] = {
         "attributions": {"repetitions": 2, "lengths": (3, 5)} | explained,
         "permutation": {"repetitions": 2, "corpus": planted},
@@ -105,6 +106,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "several_classes": {"repetitions": 2, "rows": 2, "most": (2, 9, 5)},
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
+        "card": {"scenes": scenes},
+        "card_tolerances": {"scenes": scenes, "settings": (card.CHOSEN,)},
         "variants": {"repetitions": 2, "corpus": planted},
         "tagging": tagger | {"repetitions": 1, "sentences": 2, "steps": 3, "epoch": epoch},
         "huggingface": {"repetitions": 2, "shape": TINY, "sizes": ((2, 6), (2, 9), (3, 4), (3, 5))},

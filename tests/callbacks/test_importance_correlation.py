@@ -121,8 +121,9 @@ def test_only_a_deletion_is_not_finite() -> None:
     ("limit", "given", "options", "said"),
     [
         ("_LONG", (5, 7, 8), {}, ("7 items", "leave_one_out", "truncate")),
-        ("_MANY", (5, 5), {}, ("3 classes", "gradients: []")),
+        ("_MANY", (5, 5), {}, ("3 classes", "classes: predicted")),
         ("_MANY", (5, 5), {"gradients": []}, ()),
+        ("_MANY", (5, 5), {"classes": "predicted"}, ()),
     ],
 )
 def test_what_takes_long_is_said_once(

@@ -56,6 +56,31 @@ def test_equals_the_derivatives_of_probabilities(
 
 
 @pytest.mark.parametrize("detached", [True, False])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_predicted_class_takes_one_backward_pass(
+    classes: int, detached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = flat.model("bilstm", classes=classes)
+    batch = flat.collate(flat.corpus()[:6], padding=2)
+    output = model(batch)
+    embeddings, texts = model.embed(batch).detach(), torch.arange(len(batch))
+    weights, winner = output.weights if detached else None, output.logits.argmax(-1)
+
+    def odds(values: Tensor) -> Tensor:
+        shares = model(batch, weights=weights, embeddings=values).logits.softmax(-1)
+        return torch.logit(shares[texts, winner])
+
+    jacobian = torch.autograd.functional.jacobian(odds, embeddings)[texts, texts]  # type: ignore[no-untyped-call]
+    expected = (jacobian * embeddings).sum(-1).abs().masked_fill(~output.mask, 0.0)
+    passes, grad = [], torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: passes.append(1) or grad(*a, **k))
+    found = input_gradient(model, batch, output, detached=detached, classes="predicted")
+    assert len(passes) == 1
+    assert expected.max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("detached", [True, False])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_sentence_has_the_sum_of_its_words(classes: int, detached: bool) -> None:
     model = hierarchical.model(classes=classes)
