@@ -1,11 +1,14 @@
 """Does attention follow what the model uses, measured where every counterfactual is known?"""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
@@ -13,6 +16,7 @@ from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.marked import marking_column
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
+from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.planted import PlantedEvidence
 from attnlight.errors import InputError
 from attnlight.functional import attention_entropy, average_precision, somers_d
@@ -54,9 +58,9 @@ class MeasuredUse(InterpretabilityTest):
       swaps of a single word of it by another class's word that change the prediction.
     * `agreement_evidence`: Somers' D of w and whether an item is evidence, of either sign: over the
       pairs of an item that is and one that is not. Undefined where all items are or none is.
-    * `agreement_resampled`: as `agreement_words`, of the mean change of the log odds, by size, when a
-      word is replaced by words of the corpus (`WordSampler`). The words are those that `Occlusion`
-      draws with `resample`, but here attention that is a function of the word changes with it.
+    * `agreement_resampled`: as `agreement_words`, where no word is deleted: each is replaced by words
+      that the generator could have drawn in its place, which are its counterfactuals and, where it
+      has none, fillers, drawn by their law. Use is the mean change.
     * `entropy` of w in nats, `largest_weight`, `length`, `correct`: what a test may measure in place
       of the agreement.
 
@@ -66,12 +70,11 @@ class MeasuredUse(InterpretabilityTest):
     Args:
         least: Difference of use, as a share of the text's largest, above which a pair counts.
         budget: Tokens encoded at once; null: chosen by device. It changes no result.
-        resamples: Words of the corpus that replace each word.
+        resamples: Fillers that replace each word without a counterfactual.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
     measures = (*_LABELS, *_EVIDENCE, *_CONTROLS, "length")
-    replacement = "resample"
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class MeasuredUse(InterpretabilityTest):
                 "sentences has: run `attnlight test` on it, or give it as the datamodule."
             )
         self._alternatives = counterfactuals(corpus)
+        self.word_sampler = filler_sampler(corpus)
 
     @override
     def measure(
@@ -132,11 +136,14 @@ class MeasuredUse(InterpretabilityTest):
         columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
         is_evidence = marked_items(batch.extras[column] != 0, batch, output)
         columns["agreement_evidence"] = somers_d(weights, is_evidence, mask)
-        assert self.word_sampler is not None  # by `replacement`
+        assert self.word_sampler is not None  # by `prepare`
         drawn = self.word_sampler.draw(batch, self.resamples, self.seed).permute(1, 2, 0)
+        width = max(drawn.shape[-1], swaps.shape[-1])
+        drawn, own = (pad(x, (0, width - x.shape[-1]), value=-1) for x in (drawn, swaps))
+        drawn = torch.where((swaps >= 0).any(-1, keepdim=True), own, drawn)
         drawn = drawn.masked_fill(~mask.unsqueeze(-1), -1)
         odds = log_odds(swap_logits(readout.model, batch, drawn, self.budget).flatten(1, 2), target)
-        resampled = (odds.view(drawn.shape).mean(-1) - explained[:, None]).abs()
+        resampled = (odds - explained[:, None]).abs().view(drawn.shape).nanmean(-1)
         columns["agreement_resampled"] = somers_d(weights, resampled, mask, self.least)
         columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)
@@ -155,3 +162,20 @@ def counterfactuals(corpus: PlantedEvidence) -> Tensor:
     translated = np.full((len(vocabulary), table.shape[1]), -1, np.int64)
     translated[ids[known]] = np.where(table < 0, -1, ids[table])[known]
     return torch.from_numpy(translated)
+
+
+def filler_sampler(corpus: PlantedEvidence) -> WordSampler:
+    """Draws fillers by the law of a planted corpus."""
+    from tokenizers import Tokenizer
+
+    vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
+
+    def token_counts(size: int) -> NDArray[np.int64]:
+        counts = np.zeros(size, np.int64)
+        for rank in range(corpus.planted.vocabulary):
+            number = vocabulary.get(f"filler{rank}")
+            if number is not None:
+                counts[number] = np.ceil(1e6 * (rank + 1) ** -corpus.planted.zipf)
+        return counts
+
+    return WordSampler(corpus.tokenizer_json, SimpleNamespace(token_counts=token_counts))

@@ -144,3 +144,4 @@ def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -
     elif isinstance(test, MeasuredUse):
         every_token, swaps = torch.ones(1, 60, dtype=torch.bool), torch.zeros(1, 2).long()
         test._alternatives = random_rankings(every_token, swaps, 2, 0)[0].T
+        test.word_sampler = word_sampler()

@@ -13,6 +13,7 @@ from scipy.stats import somersd
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import MeasuredUse
+from attnlight.callbacks.measured_use import filler_sampler
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
@@ -113,19 +114,13 @@ def by_hand(
         use.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
     if corpus.planted.rule == "phrase":
         use = [math.nan] * len(tokens)
-    drawn = corpus.word_sampler.draw(full, draws, seed=0)[:, 0].tolist()
-    resampled = [
-        abs(
-            np.mean(
-                [
-                    odds(read([*tokens[:place], text[place], *tokens[place + 1 :]]), target)
-                    for text in drawn
-                ]
-            )
-            - start
-        )
-        for place in range(len(tokens))
-    ]
+    drawn = filler_sampler(corpus).draw(full, draws, seed=0)[:, 0].tolist()
+    resampled: list[float] = []
+    for place, token in enumerate(tokens):
+        own = [ids[word] for word in others(words[token], corpus)] or [x[place] for x in drawn]
+        assert all(words[x].startswith("filler") for x in (y[place] for y in drawn))
+        texts = ([*tokens[:place], other, *tokens[place + 1 :]] for other in own)
+        resampled.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
     evidence = full.extras["evidence"][full.mask].abs().double().tolist()
     listed = weights.tolist()
     return {
