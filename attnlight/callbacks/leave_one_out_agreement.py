@@ -14,7 +14,7 @@ from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
-from attnlight.functional.attribution.log_odds import OPPOSING, opposing_items
+from attnlight.functional.attribution.log_odds import OPPOSING, log_odds, opposing_items
 from attnlight.functional.correlation import somers_d
 from attnlight.functional.ranking import TIE
 from attnlight.functional.readout.instances import other_items
@@ -36,7 +36,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       (`opposing_items`).
     * `supporting`: number of items whose deletion lowers the log odds by more than a tenth of the
       largest effect.
-    * `largest_effect`: size of the largest effect, in log odds.
+    * `largest_effect`: size of the largest effect, in log odds; `log_odds`: those of the prediction.
     * `resampled_somers_d_attention`, where `resampled_texts` is given: `somers_d_attention` where each
       item is replaced by words of the texts that are read (`WordSampler`) in place of being deleted,
       on so many texts; undefined on the others, and where the words of the corpus are not known.
@@ -77,7 +77,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         self.measures = (
             *(f"somers_d_{label}" for label in self.methods),
             *(("resampled_somers_d_attention",) if resampled_texts else ()),
-            *("opposing_mass", "supporting", "largest_effect"),
+            *("opposing_mass", "supporting", "largest_effect", "log_odds"),
         )
         self.metadata = {
             "methods": {label: method.metadata for label, method in self.methods.items()},
@@ -118,6 +118,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         columns["opposing_mass"] = (readout.weights * opposing_items(effects, items)).sum(-1)
         columns["supporting"] = (items & (effects > OPPOSING * largest)).sum(-1).double()
         columns["largest_effect"] = largest.squeeze(-1)
+        columns["log_odds"] = log_odds(readout.logits, target)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
 

@@ -10,7 +10,7 @@ UNIT = (0.0, 1.0)
 # Ranges by a word of the name; the first word below that a name has decides.
 _BOUNDS = {
     # A difference from chance, a number of items, or one of log odds.
-    **dict.fromkeys(("excess", "effect"), (-math.inf, math.inf)),
+    **dict.fromkeys(("excess", "effect", "odds"), (-math.inf, math.inf)),
     **dict.fromkeys(("tau", "spearman", "somers", "signed", "states"), (-1.0, 1.0)),
     **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
     "share": UNIT,

@@ -45,6 +45,7 @@ def test_equals_a_loop(name: str) -> None:
         expected = agreement(weights, sizes)
         assert found["somers_d_attention"][number] == pytest.approx(expected, abs=1e-6, nan_ok=True)
         assert found["largest_effect"][number] == pytest.approx(largest, abs=1e-6)
+        assert found["log_odds"][number] == pytest.approx(start, abs=1e-6)
         assert found["supporting"][number] == sum(x > 0.1 * largest for x in effects)
         neutral = min(float(torch.tensor(effects).double().nanmedian()), 0.0)
         pairs = zip(weights, effects, strict=True)

@@ -155,6 +155,7 @@ def agreement(
     rows = {"somers_d_attention": d, "prediction": prediction}
     rows["opposing_mass"] = np.full(len(d), opposing)
     rows["largest_effect"] = effect * (1 + random.random(len(d)))
+    rows["log_odds"] = np.full(len(d), 4.0)
     return rows | {"supporting": np.full(len(d), 3.0), "length": np.full(len(d), 20)}
 
 
@@ -240,6 +241,13 @@ class TestSentence:
         assert 'where it predicts "fine"' in card_of(tmp_path, rows).sentence
         rows["somers_d_attention"][:100] = 0.1
         assert card_of(tmp_path, rows).case == "not_following", "what is seen is a no"
+
+    @pytest.mark.parametrize(("d", "case"), [(0.9, "yes"), (0.6, "unseen"), (0.1, "unseen")])
+    def test_deletions_that_hardly_move_a_certain_prediction(
+        self, tmp_path: Path, d: float, case: str
+    ) -> None:
+        rows = agreement(d, d) | {"log_odds": np.full(200, 40.0)}
+        assert card_of(tmp_path, rows).case == case
 
     def test_no_kind_gets_a_yes_without_a_licence(self, tmp_path: Path) -> None:
         kinds = {

@@ -12,7 +12,7 @@ from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
 
 TEST = "leave_one_out_agreement"
-_COLUMNS = ("somers_d_attention", "opposing_mass", "largest_effect", "prediction")
+_COLUMNS = ("somers_d_attention", "opposing_mass", "largest_effect", "log_odds", "prediction")
 
 
 class ClassAgreement(NamedTuple):
@@ -46,9 +46,11 @@ class ClassAgreement(NamedTuple):
 
 def agreements(records: CardRecords) -> list[ClassAgreement]:
     """Each predicted class of enough texts, the worst first; empty if there is none or no record."""
-    if not records.has(TEST, *_COLUMNS[:3]):
+    if not records.has(TEST, *_COLUMNS[:4]):
         return []
-    texts, (d, opposing, effect, prediction) = records.columns(records.records[TEST], *_COLUMNS)
+    texts, (d, opposing, effect, odds, prediction) = records.columns(
+        records.records[TEST], *_COLUMNS
+    )
     named = [
         (one, prediction == one)
         for one in np.unique(prediction)
@@ -60,7 +62,7 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
             records.class_name(TEST, int(one)),
             texts[rows],
             (d[rows], opposing[rows]),
-            (own, max(effects)),
+            (own, max(effects), float(np.nanmean(odds[rows]))),
             1 - rules()["level"] / len(named),
         )
         for (one, rows), own in zip(named, effects, strict=True)
@@ -72,12 +74,12 @@ def _agreement(
     name: str,
     texts: Rows,
     columns: tuple[Floats, Floats],
-    effects: tuple[float, float],
+    effects: tuple[float, float, float],
     confidence: float,
 ) -> ClassAgreement:
     """The agreement of a class, from D and opposing mass (r,) of its texts (r,).
 
-    `effects` are its mean largest effect and that of the class with the largest.
+    `effects` are its mean largest effect, that of the class with the largest, and its mean log odds.
     """
     rule = rules()["ranks"]
     d, opposing = (Estimate.of(texts, values) for values in columns)
@@ -89,12 +91,14 @@ def _agreement(
     sides = {
         "unseen": unseen,
         "opposing": least > rule["most_opposing"],
-        "no": high < rule["no_below"],
-        "between": low >= rule["no_below"] and high < rule["yes_from"],
         "yes": low >= rule["yes_from"] and most <= rule["most_opposing"],
-        "undecided": True,
+        "undecided": high >= rule["yes_from"] or low < rule["no_below"] <= high,
+        "no": high < rule["no_below"],
+        "between": True,
     }
     side = next(side for side, holds in sides.items() if holds)
+    if side in ("no", "between") and effects[0] < rule["least_effect_share"] * effects[2]:
+        side = "unseen"
     return ClassAgreement(name, d, (low, high), opposing, effects[0], side)
 
 
