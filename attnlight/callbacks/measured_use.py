@@ -54,8 +54,9 @@ class MeasuredUse(InterpretabilityTest):
       swaps of a single word of it by another class's word that change the prediction.
     * `agreement_evidence`: Somers' D of w and whether an item is evidence, of either sign: over the
       pairs of an item that is and one that is not. Undefined where all items are or none is.
-    * `agreement_resampled`: as `agreement_words`, of the mean change of the log odds, by size, when a
-      word is replaced by words of the corpus (`WordSampler`). The words are those that `Occlusion`
+    * `agreement_resampled`: as `agreement_words`, of the median change of the log odds, by size, when
+      a word is replaced by words of the corpus (`WordSampler`); the mean of few draws would depend on
+      whether one of them happens to be a keyword. The words are those that `Occlusion`
       draws with `resample`, but here attention that is a function of the word changes with it.
     * `entropy` of w in nats, `largest_weight`, `length`, `correct`: what a test may measure in place
       of the agreement.
@@ -77,7 +78,7 @@ class MeasuredUse(InterpretabilityTest):
         self,
         least: float = 0.1,
         budget: int | None = None,
-        resamples: int = 8,
+        resamples: int = 16,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -136,7 +137,9 @@ class MeasuredUse(InterpretabilityTest):
         drawn = self.word_sampler.draw(batch, self.resamples, self.seed).permute(1, 2, 0)
         drawn = drawn.masked_fill(~mask.unsqueeze(-1), -1)
         odds = log_odds(swap_logits(readout.model, batch, drawn, self.budget).flatten(1, 2), target)
-        resampled = (odds.view(drawn.shape).mean(-1) - explained[:, None]).abs()
+        ordered = odds.view(drawn.shape).sort(-1).values
+        median = ordered[..., [(self.resamples - 1) // 2, self.resamples // 2]].mean(-1)
+        resampled = (median - explained[:, None]).abs()
         columns["agreement_resampled"] = somers_d(weights, resampled, mask, self.least)
         columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)

@@ -116,7 +116,7 @@ def by_hand(
     drawn = corpus.word_sampler.draw(full, draws, seed=0)[:, 0].tolist()
     resampled = [
         abs(
-            np.mean(
+            np.median(
                 [
                     odds(read([*tokens[:place], text[place], *tokens[place + 1 :]]), target)
                     for text in drawn
