@@ -5,11 +5,11 @@
     python docs/build_known_answers.py --keep checkpoints
                                                   archive the study known_answers below it first
     python docs/build_known_answers.py --cards checkpoints
-                                                  archive the cards of the study verdict_card first,
-                                                  after `test` and `validate RUN --tests card` of each
+                                                  archive the cards of the study known_kinds first
 
-Scores of the trained models come from docs/results/known_answers.parquet; the measures that may be used
-with a threshold are written to attnlight/report/verdict/deciders.yaml, the figure to docs/figures.
+Scores of the trained models come from docs/results/known_answers.parquet, the judgement of the verdict card
+from known_answers_kinds.parquet beside it. The kinds of models that may get a yes from the card are written
+to attnlight/report/verdict/licences.yaml, the figure to docs/figures.
 
 The prose of the page is written by hand; the tables between `<!-- NAME: begin -->` and
 `<!-- NAME: end -->` are written by this script.
@@ -34,8 +34,11 @@ from build_results import put
 from known_models import MODELS, KnownTask, loader
 from numpy.typing import NDArray
 from results_page import NAMES
-from results_page.known_answers import Checkpoints, archive_checkpoints, deciders, planned
-from results_page.known_answers_cards import archive_cards, card_blocks
+from results_page import known_answers as trained
+from results_page import known_answers_kinds as kinds
+from results_page.known_answers import Checkpoints, planned
+from results_page.known_answers_cards import card_blocks
+from results_page.known_answers_judged import kind_blocks, licence_text
 from results_page.known_answers_tables import draw_scores, trained_blocks
 from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
@@ -52,7 +55,8 @@ HERE = Path(__file__).parent
 PAGE, FIGURE = HERE / "known_answers.md", HERE / "figures/known_answers.png"
 CHECKPOINTS = HERE / "results/known_answers.parquet"
 CARDS = HERE / "results/known_answers_cards.parquet"
-DECIDERS = HERE.parent / "attnlight/report/verdict/deciders.yaml"
+KINDS = HERE / "results/known_answers_kinds.parquet"
+LICENCES = HERE.parent / "attnlight/report/verdict/licences.yaml"
 TESTS = (  # all tests of a single model
     *("AdversarialAttention", "AttentionPermutation", "DecisionFlip"),
     *("ImportanceCorrelation", "SingleErasure"),
@@ -177,20 +181,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, metavar="RUNS", help="archive these runs first")
     parser.add_argument("--cards", type=Path, metavar="RUNS", help="archive their cards first")
     arguments = parser.parse_args(argv)
-    for runs, archive, target in (
-        (arguments.keep, archive_checkpoints, CHECKPOINTS),
-        (arguments.cards, archive_cards, CARDS),
+    for runs, module, target, row_of in (
+        (arguments.keep, trained, CHECKPOINTS, trained.means_of),
+        (arguments.cards, kinds, KINDS, kinds.card_of),
     ):
-        print("".join(f"{line}\n" for line in archive(runs, target)) if runs else "", end="")
-    points, total = Checkpoints(pd.read_parquet(CHECKPOINTS)), planned()
-    thresholds = deciders(points, total)
-    stale = not DECIDERS.exists() or DECIDERS.read_text("utf-8") != thresholds
+        if runs:
+            print(*trained.archive(runs, target, module.STUDY, module.KEYS, row_of), sep="\n")
+    points, total = Checkpoints(pd.read_parquet(CHECKPOINTS)), planned().total()
+    cards = kinds.read_cards(KINDS)
+    stale = not LICENCES.exists() or LICENCES.read_text("utf-8") != licence_text(cards)
     if not arguments.check:
-        write_text(DECIDERS, thresholds)
+        write_text(LICENCES, licence_text(cards))
         draw_scores(points, FIGURE)
     elif stale:
-        print(f"{DECIDERS.name} differs from its checkpoints")
-    content = {**blocks(measure_all()), **trained_blocks(points, total), **card_blocks(CARDS)}
+        print(f"{LICENCES.name} differs from the judgement of the card")
+    content = {**blocks(measure_all()), **trained_blocks(points, total)}
+    content |= {**card_blocks(CARDS), **kind_blocks(cards)}
     return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 

@@ -1,7 +1,11 @@
 """The verdict card judged on docs/known_answers.md, by loops over the archived answers."""
 
 import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,28 +18,29 @@ from attnlight.studies.spec import read_studies
 from tests.kept import DOCS, PLACE, page
 from tests.report.fake import write_record
 
-cards = page("known_answers_cards")
-trained = page("known_answers")
+trained, kinds, judged = map(page, ("known_answers", "known_answers_kinds", "known_answers_judged"))
 build = importlib.import_module("build_known_answers")
 BLOCKS = dict(PLACE.findall((DOCS / "known_answers.md").read_text("utf-8")))
 BOUNDS = {"words": (0.7, 0.5), "states": (0.8, 0.65)}  # as the page says
+VERSIONS = (2, 3)
+Rows = list[dict[str, str]]
 
 
-def rows_of(block: str) -> list[dict[str, str]]:
+def rows_of(text: str) -> Rows:
     head, _, *body = (
         [cell.strip() for cell in line[1:-2].split(" | ")]
-        for line in BLOCKS[block].splitlines()
+        for line in text.splitlines()
         if line.startswith("|")
     )
     return [dict(zip(head, row, strict=True)) for row in body]
 
 
-def archived() -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = pd.read_parquet(build.CARDS).astype(str).to_dict("records")
-    return rows
+def archived(version: int) -> Rows:
+    rows = pd.read_parquet(build.CARDS).astype(str).to_dict("records")
+    return [row for row in rows if row["version"] == str(version)]
 
 
-def tally(rows: list[dict[str, str]]) -> dict[str, int]:
+def tally(rows: Rows) -> dict[str, int]:
     """How many of some answers follow, do not, are decided, right and a wrong yes."""
     found = dict.fromkeys(("follow", "do not", "decided", "wrong", "wrong yes"), 0)
     for row in rows:
@@ -62,10 +67,11 @@ def require(row: dict[str, str], labelled: int, found: dict[str, int]) -> None:
     assert row["wrong yes"] == f"{wrong / mislead:.2f} ({wrong} of {mislead})"
 
 
-def test_shares_of_answers_by_a_loop() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_shares_of_answers_by_a_loop(version: int) -> None:
     """Of each line and label, and of both lines, the shares that the page prints."""
-    chosen: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in archived():
+    chosen: dict[tuple[str, str], Rows] = {}
+    for row in archived(version):
         line = {"ranks": "ranks by importance", "smallest_set": "smallest set"}[row["line"]]
         spoken = row | {"judged_by": row["speaks_of"]}
         chosen.setdefault((line, row["judged_by"]), []).append(row)
@@ -73,17 +79,19 @@ def test_shares_of_answers_by_a_loop() -> None:
         if row["answer"] != "not applicable":
             chosen.setdefault(("both, by answer, where applicable", ""), []).append(row)
         chosen.setdefault(("both, by answer", "what the card speaks of"), []).append(spoken)
-    shown = {(row["line"], row["label of"]): row for row in rows_of("cards")}
+    table = rows_of(BLOCKS[f"cards_{version}"])
+    shown = {(row["line"], row["label of"]): row for row in table}
     assert shown.keys() == chosen.keys() | {("both, by checkpoint", ""), ("aim", "")}
     for key, rows in chosen.items():
         found = tally(rows)
         require(shown[key], found["follow"] + found["do not"], found)
 
 
-def test_shares_of_checkpoints_by_a_loop() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_shares_of_checkpoints_by_a_loop(version: int) -> None:
     """A checkpoint is decided by one of its lines, and right if none of them is wrong."""
-    by_checkpoint: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in archived():
+    by_checkpoint: dict[tuple[str, ...], Rows] = {}
+    for row in archived(version):
         by_checkpoint.setdefault((row["setting"], row["treatment"], row["seed"]), []).append(row)
     total, labelled = dict.fromkeys(tally([]), 0), 0
     for rows in by_checkpoint.values():
@@ -92,11 +100,11 @@ def test_shares_of_checkpoints_by_a_loop() -> None:
         labelled += found["follow"] + found["do not"] > 0
         for name, count in found.items():
             total[name] += count > 0
-    shown = next(row for row in rows_of("cards") if row["line"] == "both, by checkpoint")
-    require(shown, labelled, total)
+    table = rows_of(BLOCKS[f"cards_{version}"])
+    require(next(row for row in table if row["line"] == "both, by checkpoint"), labelled, total)
 
 
-def test_all_are_of_the_study_and_none_is_of_the_known_answers() -> None:
+def test_version_3_is_judged_on_all_of_its_study_and_on_no_known_answer() -> None:
     points = trained.Checkpoints(pd.read_parquet(build.CHECKPOINTS))
     known = {tuple(row) for row in points.all[["setting", "treatment", "seed"]].to_numpy().tolist()}
     expected = {
@@ -104,20 +112,22 @@ def test_all_are_of_the_study_and_none_is_of_the_known_answers() -> None:
         for study in read_studies(DOCS.parent / "configs/studies/verdict_card.yaml")
         for run in plan(study)
     }
-    found = {(row["setting"], row["treatment"], int(row["seed"])) for row in archived()}
-    assert len(archived()) == 2 * len(found)
+    rows = archived(3)
+    found = {(row["setting"], row["treatment"], int(row["seed"])) for row in rows}
+    assert len(rows) == 2 * len(found)
     assert found == expected
     assert not found & known
-    for row in archived():
-        assert row["judged_by"] == ("words" if row["line"] == "ranks" else row["speaks_of"])
+    aside = {(*row[:2], int(row[2])) for row in points.aside[[*trained.KEYS]].to_numpy().tolist()}
+    assert {(row["setting"], row["treatment"], int(row["seed"])) for row in archived(2)} <= aside
 
 
-def test_counts_by_setting() -> None:
-    for row in rows_of("cards_settings"):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_counts_by_setting(version: int) -> None:
+    for row in rows_of(BLOCKS[f"cards_settings_{version}"]):
         for name, line in {"ranks by importance": "ranks", "smallest set": "smallest_set"}.items():
             for group in ("follows", "does not"):
                 counts: dict[str, int] = {}
-                for one in archived():
+                for one in archived(version):
                     least, most = BOUNDS[one["judged_by"]]
                     label = float(one[one["judged_by"]])
                     inside = label >= least if group == "follows" else label <= most
@@ -128,65 +138,286 @@ def test_counts_by_setting() -> None:
                 assert {answer: int(count) for count, _, answer in parts} == counts
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    """Two checkpoints: of one the tests of the card, of the other nothing."""
-    run = tmp_path / "verdict_card-short_1_none-plain/base-s8"
-    (tmp_path / "verdict_card-short_1_none-plain/base-s9").mkdir(parents=True)
-    size, random = 100, np.random.default_rng(0)
-    keys = {"index": np.arange(size), "position": np.zeros(size, np.int64)}
-    base = 0.5 + 0.01 * random.random(size)
-    names = ("attention", *(f"{x}_by_size" for x in ("input_gradient", "integrated_gradients")))
-    methods = {
-        name: {"name": name.removesuffix("_by_size"), "signed": False}
-        for name in (*names, "occlusion_by_size")
-    }
-    more = {"methods": methods, "replacement": "delete", "keep_opposing": True}
-    flips = {"minimal_count": 1.0, "removed_count_attention_unopposed": 5.0}
-    tests: dict[str, dict[str, Any]] = {
-        "faithfulness": {f"excess_comprehensiveness_{name}": base for name in methods},
-        "decision_flip": flips | {"never_flips_minimal": 0.0, "length": 20},
-        "measured_use": {"agreement_states": 0.9, "agreement_words": 0.2},
-        "state_token_agreement": {"hidden_token_attribution": 0.5, "tau_erasure_deletion": 0.1},
-    }
-    for test, values in tests.items():
-        target = run / f"records/test/{test}.parquet"
-        rows = {x: np.full(size, y) if np.isscalar(y) else y for x, y in values.items()}
-        rows |= keys | {"prediction": np.zeros(size, np.int64)}
-        given = more if test == "faithfulness" else {}
-        write_record(target, rows, test=test, stage="test", measures=[], **given)
-    (run / "fit.yaml").write_text(yaml.safe_dump({}))
-    return tmp_path
+def test_what_the_page_says_of_versions_2_and_3() -> None:
+    """Which aims are met, how many wrong yes of which settings, and what is wrong of version 3."""
 
-
-def test_the_archive_has_answers_with_what_they_are_judged_against(runs: Path) -> None:
-    target = runs / "cards.parquet"
-    (left_out,) = cards.archive_cards(runs, target)
-    assert "base-s9 has not all tests" in left_out
-    ranks, smallest = pd.read_parquet(target).to_dict("records")
-    assert (ranks["seed"], ranks["line"], ranks["answer"]) == (8, "ranks", "yes")
-    assert (ranks["judged_by"], ranks["words"], ranks["value"]) == ("words", 0.2, 1.0)
-    assert (smallest["line"], smallest["answer"], smallest["texts"]) == ("smallest_set", "no", 100)
-    assert (smallest["judged_by"], smallest["states"]) == ("states", 0.9)
-    both = cards.judged(cards.graded(pd.read_parquet(target)))
-    assert (both["follow"], both["do not"]) == (1, 1)
-    assert (both["decided"], both["right"]) == ("1.00 (2 of 2)", "0.00 (0 of 2)")
-    assert both["wrong yes"] == "1.00 (1 of 1)"
-
-
-def test_what_the_page_says_of_the_answers() -> None:
-    """Aims by checkpoint; no wrong yes; one wrong answer of the first line; the second on states."""
-    shown = {row["line"]: row for row in rows_of("cards") if not row["label of"]}
-
-    def met(line: str) -> bool:
-        shares = [float(shown[line][name].split()[0]) for name in ("decided", "right", "wrong yes")]
-        return shares[0] >= 0.8 and shares[1] >= 0.9 and shares[2] <= 0.05
+    def met(version: int, line: str) -> list[bool]:
+        rows = rows_of(BLOCKS[f"cards_{version}"])
+        row = next(row for row in rows if row["line"] == line)
+        shares = [float(row[name].split()[0]) for name in ("decided", "right", "wrong yes")]
+        return [shares[0] >= 0.8, shares[1] >= 0.9, shares[2] <= 0.05]
 
     lines = ("both, by checkpoint", "both, by answer", "both, by answer, where applicable")
-    assert [*map(met, lines)] == [True, False, True]
-    assert tally(archived())["wrong yes"] == 0
-    assert tally([row for row in archived() if row["line"] == "ranks"])["wrong"] == 1
-    on_states = [r for r in archived() if (r["line"], r["judged_by"]) == ("smallest_set", "states")]
-    labelled = {r["answer"] for r in on_states if float(r["states"]) <= 0.65}
-    assert not labelled & {"yes", "no"}
+    for line in ("ranks by importance", *lines):
+        assert not any(met(2, line))
+    assert [all(met(3, line)) for line in lines] == [True, False, True]
+    ranks = {version: [r for r in archived(version) if r["line"] == "ranks"] for version in (2, 3)}
+    wrong = [r["setting"] for r in ranks[2] if r["answer"] == "yes" and float(r["words"]) <= 0.5]
+    assert len(wrong) == 14
+    assert sum(x in ("short_1_none", "short_10_bilstm") for x in wrong) == 13
+    assert not any(r["answer"] == "no" and float(r["words"]) >= 0.7 for r in ranks[2])
+    assert tally(archived(3))["wrong yes"] == 0
+    assert tally(ranks[3])["wrong"] == 1
+    assert sum("bilstm" in r["setting"] and r["answer"] == "yes" for r in ranks[3]) == 1
+    on_states = [
+        r for r in archived(3) if (r["line"], r["judged_by"]) == ("smallest_set", "states")
+    ]
+    assert not {r["answer"] for r in on_states if float(r["states"]) <= 0.65} & {"yes", "no"}
     assert "yes" not in {r["answer"] for r in on_states if float(r["states"]) >= 0.8}
+
+
+ENCODERS = {"none": "none", "recurrent": "bilstm", "convolutional": "cnn"}
+ASIDE = {f"kind{x}" for x in range(8)}
+
+
+def fabricated(seed: int = 0, perfect: bool = False) -> pd.DataFrame:
+    """Cards of 16 kinds, 8 of them set aside: random ones, or such as are always right."""
+    random, rows = np.random.default_rng(seed), []
+    for kind in (f"kind{x}" for x in range(16)):
+        for model, encoder in ENCODERS.items():
+            for number in range(6):
+                follows = number % 2 == 0
+                one = round(0.8 if follows else 0.2, 3) if perfect else round(random.random(), 3)
+                other = one if perfect else round(random.random(), 3)
+                row: dict[str, Any] = dict(
+                    zip(kinds.KEYS, (kind, encoder, "plain", number), strict=True)
+                )
+                row |= {"aside": kind in ASIDE, "model": model, "evidence": one, "resampled": other}
+                decisions = ["yes", "no"][1 - follows :] if perfect else ["yes", "no", "in part"]
+                row |= dict.fromkeys(kinds.ANSWERS, decisions[0] if perfect else "")
+                if not perfect:
+                    row |= {name: str(random.choice(decisions)) for name in kinds.ANSWERS}
+                row["case"] = "majority" if not perfect and random.random() < 0.1 else "yes"
+                rows.append(row | {name: one + 0.3 * random.random() for name in kinds.FITTED})
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """Cards as they are read from the archive, of a study of one run more and of another condition."""
+    conditions = fabricated()[[*kinds.KEYS[:3]]].agg("-".join, axis=1)
+    plan = dict.fromkeys(conditions, 6) | {"kind0-none-plain": 7, "more-cnn-plain": 2}
+    monkeypatch.setattr(judged, "planned", lambda study: trained.Counter(plan))
+
+    def read(frame: pd.DataFrame) -> pd.DataFrame:
+        frame.to_parquet(tmp_path / "cards.parquet")
+        found: pd.DataFrame = kinds.read_cards(tmp_path / "cards.parquet")
+        return found
+
+    return read
+
+
+def wilson(hits: int, total: int) -> str:
+    """A share with its interval, by the formula of Wilson (1927)."""
+    z, share = 1.959964, hits / total
+    middle, width = (
+        share + z**2 / 2 / total,
+        z * (share * (1 - share) / total + (z / 2 / total) ** 2) ** 0.5,
+    )
+    low, high = ((middle + sign * width) / (1 + z**2 / total) for sign in (-1, 1))
+    return f"{share:.2f} [{abs(low):.2f}, {high:.2f}] ({hits} of {total})"
+
+
+@pytest.mark.parametrize("truth", ["evidence", "resampled"])
+def test_version_4_by_a_loop(cards: Any, truth: str) -> None:
+    """Of the sentence, a line and both constant rules, on the kinds set aside that can be judged."""
+    rows = fabricated().to_dict("records")
+    table = rows_of(judged.kind_blocks(cards(fabricated()))[f"kinds_{truth}"])
+    titles = {"decision": "the sentence", "needed_answer": "the line `needed`"}
+    titles |= {"no": "always no", "without": "has no encoder"}
+    model = ""
+    for shown in table[:-1]:
+        model = shown["model"] or model
+        column = next((x for x, title in titles.items() if title == shown["what answers"]), None)
+        if column is None or model == "transformer":
+            continue
+        count = dict.fromkeys(("followers", "others", "decided", "right", "wrong", "hits"), 0)
+        for row in rows:
+            inside = row["aside"] and row["case"] != "majority" and model in ("all", row["model"])
+            if not inside or 0.5 < row[truth] < 0.7:
+                continue
+            constant = {"no": "no", "without": "yes" if row["encoder"] == "none" else "no"}
+            answer, follows = (row | constant)[column], row[truth] >= 0.7
+            count["followers" if follows else "others"] += 1
+            count["decided"] += answer in ("yes", "no")
+            count["right"] += answer == ("yes" if follows else "no")
+            count["wrong"] += answer == "yes" and not follows
+            count["hits"] += answer == "yes" and follows
+        cells = {name: cell.replace("*", "") for name, cell in shown.items()}
+        assert (cells["followers"], cells["others"]) == (
+            str(count["followers"]),
+            str(count["others"]),
+        )
+        labelled = count["followers"] + count["others"]
+        assert cells["decided"] == wilson(count["decided"], labelled)
+        assert cells["right"] == wilson(count["right"], count["decided"])
+        assert cells["wrong yes"] == wilson(count["wrong"], count["others"])
+        assert cells["yes of followers"] == wilson(count["hits"], count["followers"])
+        if column == "decision":
+            bold = {name for name, cell in shown.items() if cell.startswith("**")}
+            missed = {"decided"} if count["decided"] < 0.6 * labelled else set()
+            missed |= {"right"} if count["right"] < 0.9 * count["decided"] else set()
+            missed |= {"yes of followers"} if count["hits"] < 0.5 * count["followers"] else set()
+            missed |= {"wrong yes"} if count["wrong"] > 0.05 * count["others"] else set()
+            assert bold - {"followers", "others", "better"} == missed
+            assert ("followers" in bold, "others" in bold) == (
+                count["followers"] < 12,
+                count["others"] < 20,
+            )
+    transformer = next(row for row in table if row["model"] == "transformer")
+    assert transformer["what answers"] == "no checkpoint is trained"
+
+
+def test_thresholds_are_of_the_kinds_that_are_not_set_aside(cards: Any) -> None:
+    frame = fabricated(perfect=True)
+    spoiled = frame.assign(length=np.where(frame["aside"], -frame["length"], frame["length"]))
+    right, wrong = (judged.judgement(cards(x), "evidence")["length"] for x in (frame, spoiled))
+    assert right["wrong yes"][0] == 0
+    assert right["yes of followers"][0] >= 0.8 * right["yes of followers"][1]
+    assert wrong["yes of followers"][0] == 0
+
+
+def spoil(frame: pd.DataFrame, how: str) -> pd.DataFrame:
+    """Cards that lack one thing for a licence of models without an encoder."""
+    none, aside = frame["model"] == "none", frame["aside"]
+    follows = frame["evidence"] > 0.5
+    changed = {
+        "truth": ("resampled", none & aside & follows, 0.6),
+        "right": ("decision", none & aside & (frame["seed"] == 0), "no"),
+        "yes of others": ("decision", none & aside & ~follows & (frame["kind"] == "kind1"), "yes"),
+        "undecided": ("decision", none & aside & (frame["seed"] < 3), "undecided"),
+        "few": ("resampled", none & ~aside & follows, 0.6),
+        "kinds": ("kind", none, "kind" + (frame["seed"] % 2).astype(str)),
+    }
+    column, rows, value = changed[how]
+    return frame.assign(**{column: frame[column].mask(rows, value)})
+
+
+def licence(cards: pd.DataFrame) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(judged.licence_text(cards))
+    return content
+
+
+def test_a_licence_needs_all_aims_by_both_truths(cards: Any) -> None:
+    frame = fabricated(perfect=True)
+    entry = licence(cards(frame))["none"]
+    counts = {"followers": 48, "others": 48, "kinds_of_followers": 16, "kinds_of_others": 16}
+    assert entry.items() > (counts | {"licensed": True}).items()
+    assert entry["judgement"]["resampled"]["right"] == [48, 48]
+    for how in ("truth", "right", "yes of others", "undecided", "kinds"):
+        found = licence(cards(spoil(frame, how)))
+        assert (found["none"]["licensed"], found["recurrent"]["licensed"]) == (False, True), how
+    assert licence(cards(spoil(frame, "few")))["none"]["licensed"], "24 are enough"
+    fewer = spoil(frame, "few")
+    rows = fewer["kind"].isin(["kind0", "kind1"]) & (fewer["evidence"] > 0.5)
+    fewer["resampled"] = fewer["resampled"].mask(rows, 0.6)
+    found = licence(cards(fewer))["none"]
+    assert (found["followers"], found["licensed"]) == (18, False)
+    assert not found["judgement"]["resampled"]["missed"]
+
+
+def test_before_a_run_is_archived_no_kind_has_a_licence(tmp_path: Path) -> None:
+    none = kinds.read_cards(tmp_path / "cards.parquet")
+    found = licence(none)
+    assert {*found} >= {
+        "none",
+        "recurrent",
+        "convolutional",
+        "hierarchical",
+        "transformer",
+        "pairs",
+    }
+    for entry in found.values():
+        assert (entry["followers"], entry["kinds_of_others"], entry["licensed"]) == (0, 0, False)
+    assert "all are missing" in judged.kind_blocks(none)["kinds_state"]
+
+
+def test_the_page_of_some_runs(cards: Any) -> None:
+    frame = fabricated()
+    blocks = judged.kind_blocks(cards(frame))
+    assert f"{len(frame)} of {len(frame) + 3} planned" in blocks["kinds_state"]
+    assert "missing are `kind0-none-plain` (1), `more-cnn-plain` (2)." in blocks["kinds_state"]
+    assert f"{(frame['case'] == 'majority').sum()} predict no better" in blocks["kinds_state"]
+
+    def says(value: float) -> str:
+        return "follows" if value >= 0.7 else "does not" if value <= 0.5 else "between"
+
+    apart = [x for x in frame.to_dict("records") if says(x["evidence"]) != says(x["resampled"])]
+    shown = rows_of(blocks["kinds_differ"])
+    assert sum(int(row["checkpoints"]) for row in shown) == len(apart)
+    assert all(row["by construction"] != row["by resampling"] for row in shown)
+    assert "(set aside)" in blocks["kinds_by_evidence"]
+    same = judged.kind_blocks(cards(fabricated(perfect=True)))
+    assert same["kinds_differ"] == "They differ on no checkpoint.\n"
+
+
+def test_truth_is_that_of_the_worst_class_of_enough_texts() -> None:
+    random = np.random.default_rng(0)
+    prediction, values = random.integers(0, 4, 200), random.random(200)
+    prediction[values < 0.2] = 4  # few of a fifth class, all small
+    values[prediction == 3] = np.nan
+    columns = {"prediction": prediction[:180], "agreement": values[:180]}
+    means = []
+    for name in range(5):
+        own = [
+            v
+            for p, v in zip(prediction[:180], values[:180], strict=True)
+            if p == name and not np.isnan(v)
+        ]
+        means += [sum(own) / len(own)] if len(own) >= 30 else []
+    assert kinds.worst_class(columns, "agreement") == pytest.approx(min(means))
+    assert np.isnan(kinds.worst_class({x: y[:40] for x, y in columns.items()}, "agreement"))
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card of a model of a kind without a licence that would say yes."""
+
+    case: str = "not_established"
+    case_if_licensed: str = "mixing"
+    kind: str = "recurrent"
+    lines: tuple[Any, ...] = field(default=())
+
+    @property
+    def decision(self) -> str:
+        return {"mixing": "yes"}.get(self.case, "none")
+
+
+def test_the_archive_has_the_card_as_if_licensed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "known_kinds-phrase-bilstm-supervised/base-s3"
+    keys = {"index": np.arange(80), "position": np.zeros(80, np.int64)}
+    keys["prediction"] = keys["index"] % 2
+    use = {name: np.full(80, 0.25) for name in kinds.CONTROLS}
+    use |= {"agreement_evidence": keys["index"] % 2 / 2, "agreement_resampled": np.full(80, np.nan)}
+    for test, columns in {
+        "measured_use": use,
+        "predictions": {"label": keys["index"] // 60},
+    }.items():
+        write_record(run / f"records/test/{test}.parquet", keys | columns, test=test, measures=[])
+    (run / "status.json").write_text(json.dumps({"state": "finished"}))
+    line = SimpleNamespace(name="ranks", answer="yes", value=0.8, low=None, high=0.9)
+    monkeypatch.setattr(kinds, "verdict_of", lambda run: Card(lines=(line,)))
+    monkeypatch.setattr(kinds, "unsigned", lambda run: (0.5, 0.4, 0.6))
+    monkeypatch.setattr(kinds, "aside", lambda: {"phrase"})
+    target = tmp_path / "cards.parquet"
+    assert not trained.archive(tmp_path, target, kinds.STUDY, kinds.KEYS, kinds.card_of)
+    (row,) = pd.read_parquet(target).to_dict("records")
+    expected = {"kind": "phrase", "encoder": "bilstm", "treatment": "supervised", "seed": 3}
+    expected |= {"aside": True, "model": "recurrent", "evidence": 0.0, "case": "mixing"}
+    expected |= {"decision": "yes", "ranks_answer": "yes", "ranks": 0.8, "ranks_high": 0.9}
+    expected |= {"finds_unsigned_low": 0.4, "length": 0.25, "majority": 0.75}
+    assert row.items() >= expected.items()
+    assert np.isnan([row["resampled"], row["ranks_low"], row["smallest_set"]]).all()
+
+
+def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
+    """A third of all kinds, drawn by the digits of the commit before them; none is in both files."""
+    names = {condition.split("-")[0] for condition in trained.planned(kinds.STUDY)}
+    assert len(names) >= 24
+    assert kinds.aside() == {*random.Random(9152).sample(sorted(names), len(names) // 3)}
+    first = trained.read_studies(DOCS.parent / "configs/studies/known_kinds.yaml")
+    assert not {study.condition.split("-")[0] for study in first} & kinds.aside()

@@ -23,11 +23,10 @@ def found() -> dict[tuple[str, str], pd.DataFrame]:
 
 @pytest.fixture(scope="module")
 def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
-    trained = build.trained_blocks(
-        build.Checkpoints(pd.read_parquet(build.CHECKPOINTS)), build.planned()
-    )
-    cards = build.card_blocks(build.CARDS)
-    return page("findings").Tables({**build.blocks(found), **trained, **cards})
+    points = build.Checkpoints(pd.read_parquet(build.CHECKPOINTS))
+    blocks = {**build.blocks(found), **build.trained_blocks(points, build.planned().total())}
+    judged = build.kind_blocks(build.kinds.read_cards(build.KINDS))
+    return page("findings").Tables({**blocks, **build.card_blocks(build.CARDS), **judged})
 
 
 @pytest.mark.parametrize("known", models.MODELS, ids=lambda known: known.name)

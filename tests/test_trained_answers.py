@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from tests.kept import page
 from tests.report.fake import write_record
@@ -52,7 +51,7 @@ def test_what_is_set_aside_is_not_fitted(points: Any) -> None:
     spoiled = table()
     aside = spoiled["setting"].isin(trained.ASIDE) | (spoiled["seed"] >= trained.ASIDE_SEED)
     spoiled.loc[aside, [GOOD, COPY, LOCAL]] = 7.0
-    assert trained.deciders(trained.Checkpoints(spoiled), 9) == trained.deciders(points, 9)
+    assert trained.Checkpoints(spoiled).held_out == points.held_out
 
 
 def test_who_decides(points: Any) -> None:
@@ -69,22 +68,6 @@ def test_few_checkpoints_decide_nothing() -> None:
     assert not trained.Checkpoints(few).decided(GOOD)
     places = few["setting"].isin(SETTINGS[:2])
     assert not trained.Checkpoints(pd.concat([few[places]] * 4)).decided(GOOD), "2 settings"
-
-
-def test_the_file_of_deciders(points: Any) -> None:
-    content = yaml.safe_load(trained.deciders(points, 300))
-    assert content["version"] == 1
-    assert content["checkpoints"] == [len(points.all), 300]
-    assert [(x["measure"], x["label"]) for x in content["deciders"]] == [
-        ("good", "states"),
-        ("good", "words"),
-    ]
-    decider = content["deciders"][1]
-    assert decider["follows"] == "below"
-    follows, others = points.groups("words")
-    noticed = points.fitted[GOOD].to_numpy() > decider["threshold"]
-    assert noticed[follows].mean() <= 0.1
-    assert noticed[others].all()
 
 
 def test_kinds_of_what_does_not_follow(points: Any) -> None:
@@ -141,9 +124,10 @@ def test_the_archive_is_of_means_over_texts(tmp_path: Path) -> None:
             rows = {"index": np.arange(3), "position": np.zeros(3, np.int64)}
             write_record(target, rows | {measure: values[measure]}, test=test, measures=[measure])
         (folder / "status.json").write_text(json.dumps({"state": state}))
-    (left_out,) = trained.archive_checkpoints(tmp_path, tmp_path / "found.parquet")
+    target, names = tmp_path / "found.parquet", (trained.STUDY, trained.KEYS)
+    (left_out,) = trained.archive(tmp_path, target, *names, trained.means_of)
     assert "base-s1 is failed" in left_out
-    (row,) = pd.read_parquet(tmp_path / "found.parquet").to_dict("records")
+    (row,) = pd.read_parquet(target).to_dict("records")
     assert row == {
         "setting": "short_1_none",
         "treatment": "plain",

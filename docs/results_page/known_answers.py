@@ -6,57 +6,74 @@ with the mean of each measure over its texts.
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from attnlight.records import read_record
 from attnlight.statistics.bootstrap import MeanInterval, defined_mean
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_studies
 from results_page.scoring import Bools, Scored, may_decide
+from results_page.tables import Row
 
 STUDY = "known_answers"
 CONFIGS = Path(__file__).parents[2] / "configs"
+USE = "records/test/measured_use.parquet"  # of a run
 ASIDE, ASIDE_SEED, REDUNDANT = ("short_10_bilstm", "long_10_none"), 8, "redundant"
 LABELS = {"states": "measured_use/agreement_states", "words": "measured_use/agreement_words"}
 # Label of a checkpoint that follows use at least, and of one that does not at most. Erasing a state
 # moves a prediction in proportion to its weight, so that random attention agrees more with states.
 BOUNDS = {"states": (0.8, 0.65), "words": (0.7, 0.5)}
 CONTROLS = ("entropy", "largest_weight", "length", "correct")
-LEAST, LEAST_SETTINGS = 30, 3  # checkpoints of either group, and settings, for a decider
+LEAST, LEAST_SETTINGS = 30, 3  # checkpoints of either group, and settings, to decide
 MATCHED = 0.25  # nats: checkpoints whose attention is as peaked
 UNSCORED = ("measured_use", "predictions")  # tests of labels and controls
 KEYS = ("setting", "treatment", "seed")
 KINDS, ALARMS = ("deceit", "displaced", "frozen"), "false alarms"
 
 
-def archive_checkpoints(runs: Path, target: Path) -> list[str]:
-    """Write the means of all finished checkpoints below a folder; a line for each left out."""
+def archive(
+    runs: Path, target: Path, study: str, keys: Sequence[str], row_of: Callable[[Path], Row]
+) -> list[str]:
+    """Write a row of each finished run of a study below a folder; a line for each left out.
+
+    Args:
+        runs: The folder.
+        target: The file; it is left as it is if no run is finished.
+        study: The study.
+        keys: Columns of the names that make its conditions, and of the seed.
+        row_of: The other columns of a run.
+    """
     rows, left_out = [], []
-    for status in sorted(runs.glob(f"{STUDY}-*/base-s*/status.json")):
-        records = sorted((status.parent / "records/test").glob("*.parquet"))
-        state = json.loads(status.read_text(encoding="utf-8"))["state"]
-        if state != "finished" or "measured_use" not in {path.stem for path in records}:
-            left_out.append(f"{status.parent} is {state}, or untested: not archived.")
+    for status in sorted(runs.glob(f"{study}-*/base-s*/status.json")):
+        run, state = status.parent, json.loads(status.read_text(encoding="utf-8"))["state"]
+        if state != "finished" or not (run / USE).is_file():
+            left_out.append(f"{run} is {state}, or untested: not archived.")
             continue
-        setting, treatment = status.parents[1].name.removeprefix(f"{STUDY}-").split("-")
-        row: dict[str, object] = {"setting": setting, "treatment": treatment}
-        row["seed"] = int(status.parent.name.removeprefix("base-s"))
-        for record in map(read_record, records):
-            for measure in record.metadata.get("measures") or ():
-                mean = float(defined_mean(record.columns[measure].astype(np.float64)))
-                row[f"{record.metadata['test']}/{measure}"] = float(f"{mean:.6g}")
-        rows.append(row)
+        point = [*run.parent.name.split("-")[1:], int(run.name.removeprefix("base-s"))]
+        rows.append(dict(zip(keys, point, strict=True)) | row_of(run))
     if rows:
-        frame = pd.DataFrame(rows).sort_values(list(KEYS))
+        frame = pd.DataFrame(rows).sort_values([*keys])
+        frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
         frame.to_parquet(target, index=False, compression="zstd")
     return left_out
+
+
+def means_of(run: Path) -> Row:
+    """The mean of each measure of a run over its texts."""
+    return {
+        f"{record.metadata['test']}/{measure}": float(
+            defined_mean(record.columns[measure].astype(np.float64))
+        )
+        for record in map(read_record, sorted((run / "records/test").glob("*.parquet")))
+        for measure in record.metadata.get("measures") or ()
+    }
 
 
 class Checkpoints:
@@ -67,7 +84,7 @@ class Checkpoints:
 
     Attributes:
         all: The frame.
-        fitted: The checkpoints from which scores and thresholds come.
+        fitted: The checkpoints from which scores come.
         measures: The measures that are scored, and the controls.
     """
 
@@ -149,34 +166,7 @@ class Checkpoints:
         return {kind: scored.noticed(rows) for kind, rows in kinds.items()}
 
 
-def planned() -> int:
-    """Number of checkpoints that the study plans."""
-    return sum(len(plan(study)) for study in read_studies(CONFIGS / f"studies/{STUDY}.yaml"))
-
-
-def deciders(points: Checkpoints, total: int) -> str:
-    """The measures that may be used with a threshold, as YAML, with a hash of the study's files."""
-    found = []
-    for label, measure in ((label, name) for label in LABELS for name in points.measures):
-        if label in points.decided(measure).split(", "):
-            scored = points.scored(measure, label)
-            found.append(
-                {
-                    **dict(zip(("test", "measure"), measure.split("/"), strict=True)),
-                    "label": label,
-                    "follows": "above" if scored.sign() > 0 else "below",
-                    "threshold": float(f"{scored.threshold():.6g}"),
-                    "held_out_auc": [round(x, 3) for x in points.held_out[label][measure][:3]],
-                }
-            )
-    files = ("studies", "experiments", "models", "data", "tests")
-    text = "".join((CONFIGS / f"{kind}/{STUDY}.yaml").read_text("utf-8") for kind in files)
-    content = {
-        "version": 1,
-        "study": STUDY,
-        "digest": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "checkpoints": [len(points.all), total],
-        "deciders": found,
-    }
-    head = "# Written by docs/build_known_answers.py: measures that may be used with a threshold.\n"
-    return head + yaml.safe_dump(content, sort_keys=False)
+def planned(study: str = STUDY) -> Counter[str]:
+    """Number of checkpoints that a study plans, by condition; of several files of one name in all."""
+    files = sorted((CONFIGS / "studies").glob(f"{study}*.yaml"))
+    return Counter({one.condition: len(plan(one)) for file in files for one in read_studies(file)})

@@ -1,85 +1,59 @@
-"""The verdict card judged on known answers that were trained after its rules were fixed.
+"""Versions 2 and 3 of the verdict card judged on known answers.
 
-The study `verdict_card` trains them; docs/results/known_answers_cards.parquet has a row for each of them
-and each line of the card that answers yes or no, with both labels and which of them the line is judged
-against.
+docs/results/known_answers_cards.parquet has a row for each version, checkpoint and line of the card that
+answered yes or no, with both labels and which of them the line is judged against. Later versions have
+other lines, so that these rows cannot be made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from attnlight.records import read_record
-from attnlight.report.verdict.card import verdict_of
-from attnlight.statistics.bootstrap import defined_mean
-from results_page.known_answers import BOUNDS, KEYS, LABELS
+from results_page.known_answers import BOUNDS, KEYS
 from results_page.tables import DASH, Row, table
 
-STUDY = "verdict_card"
+VERSIONS = (2, 3)
 LINES = {"ranks": "ranks by importance", "smallest_set": "smallest set"}
 AIMS = {"decided": "at least 0.80", "right": "at least 0.90", "wrong yes": "at most 0.05"}
-COLUMNS = ("answer", "value", "low", "high", "texts")
 FLAGS = ["follows", "misleads", "decided", "wrong", "wrong_yes"]
 
 
-def archive_cards(runs: Path, target: Path) -> list[str]:
-    """Write the answers of the card on the runs of its study; a line for each left out."""
-    rows, left_out = [], []
-    for run in sorted(runs.glob(f"{STUDY}-*/base-s*")):
-        card, use = verdict_of(run), run / "records/test/measured_use.parquet"
-        unmeasured = any(card[line].answer == "not measured" for line in (*LINES, "words"))
-        if unmeasured or not use.is_file():
-            left_out.append(f"{run} has not all tests of the card: not archived.")
-            continue
-        point = [*run.parent.name.split("-")[1:], int(run.name.removeprefix("base-s"))]
-        columns = read_record(use).columns
-        row = dict(zip(KEYS, point, strict=True)) | {
-            label: float(defined_mean(columns[name.partition("/")[2]].astype(np.float64)))
-            for label, name in LABELS.items()
-        }
-        row["speaks_of"] = "words" if card["words"].answer == "yes" else "states"
-        for line in LINES:
-            # Rankings are compared by deleting words, also where they are of states.
-            judged_by = "words" if line == "ranks" else row["speaks_of"]
-            answer = {name: getattr(card[line], name) for name in COLUMNS}
-            rows.append(row | {"line": line, "judged_by": judged_by} | answer)
-    frame = pd.DataFrame(rows).sort_values([*KEYS, "line"])
-    frame = frame[[*KEYS, "line", "speaks_of", "judged_by", *LABELS, *COLUMNS]]
-    frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
-    frame.to_parquet(target, index=False, compression="zstd")
-    return left_out
+def flags(
+    label: pd.Series, answer: pd.Series, bounds: tuple[object, object] = BOUNDS["words"]
+) -> pd.DataFrame:
+    """Whether attention follows by a label, does not, and whether the answer is decided and wrong."""
+    follows, misleads = label >= bounds[0], label <= bounds[1]
+    yes, no = answer == "yes", answer == "no"
+    decided, wrong_yes = (yes | no) & (follows | misleads), yes & misleads
+    columns = (follows, misleads, decided, wrong_yes | (no & follows), wrong_yes)
+    return pd.DataFrame(dict(zip(FLAGS, columns, strict=True)))
 
 
 def graded(cards: pd.DataFrame) -> pd.DataFrame:
-    """The rows with what their label says of each: whether it follows, not; is decided, right."""
-    least, most = (
-        cards["judged_by"].map({x: bounds[i] for x, bounds in BOUNDS.items()}) for i in (0, 1)
-    )
+    """The rows with their flags, each by its own label."""
+    low, high = (cards["judged_by"].map({x: y[i] for x, y in BOUNDS.items()}) for i in (1, 0))
     label = cards["words"].where(cards["judged_by"] == "words", cards["states"])
-    follows, misleads = label >= least, label <= most
-    yes, no = cards["answer"] == "yes", cards["answer"] == "no"
-    flags = (
-        *(follows, misleads, (yes | no) & (follows | misleads)),
-        *((yes & misleads) | (no & follows), yes & misleads),
-    )
-    return cards.assign(**dict(zip(FLAGS, flags, strict=True)))
+    return cards.join(flags(label, cards["answer"], (high, low)))
+
+
+def counts(rows: pd.DataFrame) -> Mapping[str, tuple[int, int]]:
+    """How often answers are given, right and wrong, each of how many."""
+    follows, misleads, decided, wrong, wrong_yes = (rows[flag].astype(bool) for flag in FLAGS)
+    right = decided & ~wrong
+    pairs = {"decided": (decided, follows | misleads), "right": (right, decided)}
+    pairs |= {"wrong yes": (wrong_yes, misleads), "yes of followers": (right & follows, follows)}
+    return {name: (int(found.sum()), int(total.sum())) for name, (found, total) in pairs.items()}
 
 
 def judged(rows: pd.DataFrame) -> Row:
-    """How often answers are given, how often they are right then, and how often a yes is wrong."""
-    follows, misleads, decided, wrong, wrong_yes = (rows[flag] for flag in FLAGS)
-    counts = {"decided": (decided, follows | misleads), "right": (decided & ~wrong, decided)}
-    counts["wrong yes"] = (wrong_yes, misleads)
-    shares = {
-        name: f"{found.sum() / total.sum():.2f} ({found.sum()} of {total.sum()})"
-        for name, (found, total) in counts.items()
-        if total.any()
-    }
-    return {"follow": int(follows.sum()), "do not": int(misleads.sum())} | shares
+    """The shares that had aims, with their counts."""
+    found, sizes = counts(rows), (int(rows[flag].sum()) for flag in FLAGS[:2])
+    of = {name: found[name] for name in AIMS if found[name][1]}
+    shares = {name: f"{k / total:.2f} ({k} of {total})" for name, (k, total) in of.items()}
+    return dict(zip(("follow", "do not"), sizes, strict=True)) | shares
 
 
 def shares(cards: pd.DataFrame) -> Iterator[Row]:
@@ -102,19 +76,23 @@ def shares(cards: pd.DataFrame) -> Iterator[Row]:
     yield {"line": "aim", "label of": "", **AIMS}
 
 
-def by_kind(cards: pd.DataFrame) -> Iterator[Row]:
+def by_kind(rows: pd.DataFrame, lines: Mapping[str, str], key: str = "setting") -> Iterator[Row]:
     """The answers of each line to each kind of attention in each setting, by how many checkpoints."""
-    for setting, rows in graded(cards).groupby("setting"):
-        row: Row = {"setting": setting}
-        for line, title in LINES.items():
+    for setting, part in rows.groupby(key):
+        row: Row = {key: setting}
+        for line, title in lines.items():
             for name, group in {"follows": "follows", "does not": "misleads"}.items():
-                counts = rows[(rows["line"] == line) & rows[group]]["answer"].value_counts()
-                cell = ", ".join(f"{count} {answer}" for answer, count in counts.items())
+                answers = part[(part["line"] == line) & part[group]]["answer"].value_counts()
+                cell = ", ".join(f"{count} {answer}" for answer, count in answers.items())
                 row[f"{title}: {name}"] = cell or DASH
         yield row
 
 
 def card_blocks(path: Path) -> dict[str, str]:
     """The parts of the page, by the name of their place."""
-    cards = pd.read_parquet(path)
-    return {"cards": table(shares(cards), 2), "cards_settings": table(by_kind(cards))}
+    cards, blocks = pd.read_parquet(path), {}
+    for version in VERSIONS:
+        rows = cards[cards["version"] == version]
+        blocks[f"cards_{version}"] = table(shares(rows), 2)
+        blocks[f"cards_settings_{version}"] = table(by_kind(graded(rows), LINES))
+    return blocks

@@ -48,7 +48,7 @@ def on_one_screen(points: Checkpoints) -> Iterator[Row]:
         yield named(measure) | {
             **{f"AUC, {x}": interval(points.held_out[x][measure]) for x in LABELS},
             "best control, words": beside,
-            "decider": points.decided(measure) or "**no**",
+            "may decide": points.decided(measure) or "**no**",
             "what fools it (noticed)": f"{fools} ({known[fools].mean:.0%})" if fools else DASH,
         }
 
@@ -149,13 +149,13 @@ def state(points: Checkpoints, total: int) -> str:
     counts = {label: [int(x.sum()) for x in points.groups(label)] for label in LABELS}
     aside = [int(x.sum()) for x in points.groups("words", points.aside)]
     few = [label for label in LABELS if min(counts[label]) < LEAST]
-    lacking = f", so that no measure is one for {' or '.join(few)}" if few else ""
+    lacking = f", so that no measure may for use of {' or '.join(few)}" if few else ""
     return (
         f"{len(points.all)} of {total} planned checkpoints are archived. Of the "
         f"{len(points.fitted)} that are scored (settings: {points.settings.max(initial=-1) + 1}), "
         f"attention follows states in {counts['states'][0]} and does not in {counts['states'][1]}; it "
         f"follows words in {counts['words'][0]} and does not in {counts['words'][1]}. Set aside are "
-        f"{len(points.aside)}, of which {aside[0]} follow words and {aside[1]} do not. A decider needs "
+        f"{len(points.aside)}, of which {aside[0]} follow words and {aside[1]} do not. To decide takes "
         f"{LEAST} of either group and {LEAST_SETTINGS} settings{lacking}.\n"
     )
 
