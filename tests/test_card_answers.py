@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from attnlight.report.verdict.estimate import digest
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_studies
 from tests.kept import DOCS, PLACE, page
@@ -329,6 +331,7 @@ def test_before_a_run_is_archived_no_kind_has_a_licence(tmp_path: Path) -> None:
         "transformer",
         "pairs",
     }
+    assert found.pop("rules") == digest(), "a licence is for the rules that were judged"
     for entry in found.values():
         assert (entry["followers"], entry["kinds_of_others"], entry["licensed"]) == (0, 0, False)
     assert "all are missing" in judged.kind_blocks(none)["kinds_state"]
