@@ -23,7 +23,7 @@ OPTIONS += ["--trainer.max_epochs=2"]
 ENDS = ("value", "low", "high")
 CURVES = {  # headlines first
     "adversarial_attention": {"worst_js", "worst_share", "worst_tvd"},
-    "attention_permutation": {"median_tvd", "median_js", "flip_rate", "uniform_tvd"},
+    "attention_permutation": {"median_tvd", "median_js", "flip_rate"},
     "decision_flip": {f"removed_fraction_{x}" for x in ("attention", "gradient")}
     | {"excess_attention"},
     "predictions": {"max_attention", "attention_entropy"},

@@ -34,6 +34,8 @@ class Attribution(ABC):
         name: Name in configurations.
         signed: Whether scores have a sign unless they are given by size.
         explains: What the scores explain.
+        passes: Forward passes of a text that it takes, a backward pass counted as two; those of a
+            method that replaces words are for each item.
         split: The split whose texts are explained, which tests set; None: not known.
         word_sampler: The words that `replacement: resample` draws, which tests set.
     """
@@ -45,6 +47,7 @@ class Attribution(ABC):
     label: str = ""
     by_size: bool = False
     replacement = ""  # of words, of a method that replaces some; no option
+    passes = 0  # no option
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -18,6 +18,7 @@ class Gradient(Attribution):
 
     name = "gradient"
     signed = False
+    passes = 3
 
     @override
     def attribute(

@@ -25,6 +25,7 @@ class InputGradient(Attribution):
 
     name = "input_gradient"
     signed = True
+    passes = 3
 
     detached: bool = False
 

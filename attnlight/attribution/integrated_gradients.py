@@ -55,6 +55,7 @@ class IntegratedGradients(Attribution):
         super().__post_init__()
         require_at_least(0, tolerance=self.tolerance)
         require_at_least(1, steps=self.steps)
+        self.passes = 3 * self.steps + 2  # at least
         require_at_least(self.steps, max_steps=self.max_steps)
 
     @override

@@ -51,6 +51,7 @@ class LRP(Attribution):
 
     name = "lrp"
     signed = True
+    passes = 3
     explains = "logit difference to the runner-up"
 
     epsilon: float = 1e-6

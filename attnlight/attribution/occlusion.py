@@ -53,6 +53,7 @@ class Occlusion(Attribution):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(1, budget=self.budget, resamples=self.resamples)
+        self.passes = self.resamples if self.replacement == "resample" else 1
 
     @override
     @torch.no_grad()

@@ -13,6 +13,7 @@ from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.dataset import TokenDataset
 from attnlight.data.word_sampler import word_replacements
 from attnlight.errors import InputError
 from attnlight.functional.attribution.faithfulness import (
@@ -28,6 +29,7 @@ from attnlight.functional.readout.instances import other_items, rows_are_texts
 from attnlight.models.readout import Readout
 from attnlight.probing.leave_one_out import complete_logits, left_out_logits
 from attnlight.probing.subsets import Replacement, subset_logits
+from attnlight.reference.rows import GivenTexts
 
 RANDOM = "random"
 # Direction and range of each measure.
@@ -75,7 +77,8 @@ class Faithfulness(InterpretabilityTest):
     several items whose scores it does not all know.
 
     Methods that differ in sign alone (`by_size`) are computed once, and equal sets of a text are read
-    once. Deletions of single items are not read again where `occlusion` by deletion is a method.
+    once. Deletions of single items are not read again where `occlusion` by deletion is a method. Outside of
+    `fit` the test says at first about how many forward passes it takes.
 
     Where rows are tokens (a tagger), a row's own token is not one of its items: it always remains.
     With `max_instances`, as many rows at most are measured: of that many sentences one token, of
@@ -211,6 +214,23 @@ class Faithfulness(InterpretabilityTest):
         columns = {name: column.to(dtype) for name, column in columns.items()}
         return columns | {"length": items.sum(-1)}
 
+    def _passes(self, items: float) -> float:
+        """Estimate of the forward passes of a text of so many items, a backward pass counted as two.
+
+        As if the sets of all rankings differed; those of one item cost nothing.
+        """
+        computed = {method.computation: method for method in self.methods.values()}.values()
+        scores = sum(method.passes * (items if method.replacement else 1) for method in computed)
+        counts = share_counts(torch.tensor([max(1, round(items))]), self.shares)[0].tolist()
+        draws = {"attention": 0, "resample": self.resamples}.get(self.replacement, 1)
+        read = 0.0
+        for count in {count for count in counts if count > 1}:
+            kept = {"comprehensiveness": 1 - count / items, "sufficiency": count / items}
+            for side in self._sides:
+                read += kept[side] if self.replacement == "delete" else draws
+                read += self.resamples * self.resampled
+        return 1 + scores + read * (len(self.methods) + self.draws)
+
     @torch.no_grad()
     def _known(self, readout: Readout) -> Tensor | None:
         """Logits of sets that are read anyway, as `subset_logits` takes them."""
@@ -288,5 +308,11 @@ class Faithfulness(InterpretabilityTest):
         assert self._recorder is not None
         if self.resampled:
             self.word_sampler = around.word_sampler
+        if around.epoch is None and isinstance(around.dataset, TokenDataset | GivenTexts):
+            tokens = around.dataset.token_counts(1).sum() / max(1, len(around.dataset.index))
+            self._say_once(
+                f"about {self._passes(float(tokens)):.0f} forward passes for each of "
+                f"{len(self._recorder.instances):,} texts"
+            )
         count, texts = self.max_instances, max(1, len(self._recorder.instances))
         self._rows_of_text = None if count is None else max(1, count // texts)

@@ -162,10 +162,23 @@ class TestMethods:
             for name in (measure, f"excess_{measure}"):
                 rows[f"{name}_my_shap"] = rows.pop(f"{name}_attention")
             rows[f"{measure}_my_shap_at"] = np.zeros((60, 5))
-        del rows["normalized_sufficiency_random"]
+        for measure in ("comprehensiveness", "sufficiency"):
+            del rows[f"normalized_{measure}_random"]
         (table,) = tables("faithfulness", rows)
         names = [row[0] for row in table.rows]
         assert ("my shap" in names, "my shap at" in names) == (True, False)
+
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_one_of_the_measures_is_shown(self, place: int) -> None:
+        rows, measures = rows_of("faithfulness"), ("comprehensiveness", "sufficiency")
+        whole = tables("faithfulness", rows)
+        rows = {name: column for name, column in rows.items() if measures[1 - place] not in name}
+        assert len(drawn("faithfulness", rows).axes) == 1
+        for table, both in zip(tables("faithfulness", rows), whole, strict=True):
+            for row, expected in zip(table.rows, both.rows, strict=True):
+                kept = slice(1 + 2 * place, 3 + 2 * place)
+                assert row[kept] == expected[kept]
+                assert row.count("") == 2 + (row[0] == "random")
 
     def test_a_point_for_each_method_and_a_line_for_chance(self) -> None:
         rows = rows_of("plausibility", n=80)
