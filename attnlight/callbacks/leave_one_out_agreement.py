@@ -109,10 +109,13 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         effects = self._deletion(readout.model, batch, output, target)
         sizes = effects.abs().masked_fill(~items, 0.0)
         largest = sizes.amax(-1, keepdim=True)
-        columns = {
-            f"somers_d_{label}": somers_d(scores, sizes, items, self.least)
-            for label, scores in self._scores(readout, target).items()
-        }
+        columns = {}
+        for label, method in self.methods.items():
+            try:
+                scores = method(readout.model, batch, output, target).abs()
+            except InputError:  # such as of values, which not every model has
+                scores = torch.full_like(sizes, torch.nan)
+            columns[f"somers_d_{label}"] = somers_d(scores, sizes, items, self.least)
         if self.resampled_texts:
             columns["resampled_somers_d_attention"] = self._on_resampled(readout, target, items)
         columns["opposing_mass"] = (readout.weights * opposing_items(effects, items)).sum(-1)
@@ -121,17 +124,6 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         columns["log_odds"] = log_odds(readout.logits, target)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
-
-    def _scores(self, readout: Readout, target: Tensor) -> dict[str, Tensor]:
-        """Sizes of the scores (R, N) of each method; NaN where the model does not define it."""
-        found = {}
-        for label, method in self.methods.items():
-            try:
-                scores = method(readout.model, readout.batch, readout.output, target).abs()
-            except InputError:  # such as of values, which not every model has
-                scores = torch.full_like(readout.weights, torch.nan)
-            found[label] = scores
-        return found
 
     def _on_resampled(self, readout: Readout, target: Tensor, items: Tensor) -> Tensor:
         """Somers' D (R,) of attention where items (R, N) are resampled; NaN in the other texts."""

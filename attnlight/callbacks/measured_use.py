@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 from typing_extensions import override
@@ -170,12 +169,9 @@ def filler_sampler(corpus: PlantedEvidence) -> WordSampler:
 
     vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
 
-    def token_counts(size: int) -> NDArray[np.int64]:
-        counts = np.zeros(size, np.int64)
-        for rank in range(corpus.planted.vocabulary):
-            number = vocabulary.get(f"filler{rank}")
-            if number is not None:
-                counts[number] = np.ceil(1e6 * (rank + 1) ** -corpus.planted.zipf)
-        return counts
-
-    return WordSampler(corpus.tokenizer_json, SimpleNamespace(token_counts=token_counts))
+    counts = np.zeros(len(vocabulary), np.int64)
+    for rank in range(corpus.planted.vocabulary):
+        if (number := vocabulary.get(f"filler{rank}")) is not None:
+            counts[number] = np.ceil(1e6 * (rank + 1) ** -corpus.planted.zipf)
+    texts = SimpleNamespace(token_counts=lambda size: np.resize(counts, size))
+    return WordSampler(corpus.tokenizer_json, texts)

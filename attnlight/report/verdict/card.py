@@ -105,15 +105,9 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     records = CardRecords(run, corpus)
     classes, best = agreements(records), of.alternative_of(records)
     needed, words = of.needed(records), of.words(records)
-    made = (
-        of.ranks(records, classes),
-        of.finds(records, best, of.alternative_of(records, signed=False)),
-        needed,
-        words,
-        of.alternative(records, best),
-        of.smallest_set(records),
-        of.uniqueness(records),
-    )
+    finds, instead = of.compared(records, best)
+    last = of.smallest_set(records), of.uniqueness(records)
+    made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = case_of(classes, words.answer == "yes") if classes else ("unmeasured", None)
     case = "majority" if majority else case

@@ -184,52 +184,38 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
         return None
     texts, values = texts[defined], values[defined]
     best = 1 + int(values[:, 1:].mean(axis=0).argmax())
-    name = [*labels][best - 1]
+    name, times = [*labels][best - 1], 1.0
+    counted = {"occlusion": (TEST, "length")}
+    counted["integrated_gradients"] = _FAITHFULNESS, f"steps_{labels['integrated_gradients']}"
+    if name in counted:
+        known = records.has(counted[name][0], counted[name][1])
+        times = float(np.nanmean(_column(records, *counted[name])[1])) if known else np.nan
     return Alternative(
         method_words(name),
         Estimate.of(texts, values[:, best]),
         Estimate.of(texts, values[:, 0]),
         Estimate.of(texts, values[:, 0], values[:, 1:]),
-        _passes(records, name, labels[name]),
+        rules()["alternative"]["passes"][name] * times,
     )
 
 
-def _passes(records: CardRecords, method: str, label: str) -> float:
-    """Forward passes that a method costs a text, a backward pass counted as two."""
-    counted = {
-        "integrated_gradients": (_FAITHFULNESS, f"steps_{label}"),
-        "occlusion": (TEST, "length"),
-    }
-    times = 1.0
-    if method in counted:
-        test, column = counted[method]
-        times = np.nan
-        if records.has(test, column):
-            times = float(np.nanmean(_column(records, test, column)[1]))
-    return float(rules()["alternative"]["passes"][method] * times)
-
-
-def finds(records: CardRecords, best: Alternative | None, by_size: Alternative | None) -> Line:
-    """What deleting its first words takes, over what the best other methods' take."""
+def compared(records: CardRecords, best: Alternative | None) -> tuple[Line, Line]:
+    """What deleting its first words takes beside the best other methods, and what to read instead."""
+    by_size = alternative_of(records, signed=False)
     if best is None or by_size is None:
-        return unmeasured(records, "finds", _FAITHFULNESS)
-    if not best.gain.interval()[0] > rules()["finds"]["least_effect"]:
-        return line_of(records, "finds", NOT_SHOWN, "no_effect", effect=best.gain.value)
-    unsigned = {
-        "unsigned": by_size.ratio.value,
-        "unsigned_interval": span(by_size.ratio.interval()),
-    }
-    return line_of(records, "finds", "", "says", best.ratio, **unsigned)
-
-
-def alternative(records: CardRecords, best: Alternative | None) -> Line:
-    """The method to read instead."""
-    if best is None:
-        return unmeasured(records, "alternative", _FAITHFULNESS)
+        finds, instead = (
+            unmeasured(records, name, _FAITHFULNESS) for name in ("finds", "alternative")
+        )
+        return finds, instead
+    fields: dict[str, Any] = {"unsigned": by_size.ratio.value, "effect": best.gain.value}
+    fields |= {"unsigned_interval": span(by_size.ratio.interval())}
+    if best.gain.interval()[0] > rules()["finds"]["least_effect"]:
+        finds = line_of(records, "finds", "", "says", best.ratio, **fields)
+    else:
+        finds = line_of(records, "finds", NOT_SHOWN, "no_effect", **fields)
     fields = {"method": best.method.capitalize(), "attention": best.attention.value}
-    return line_of(
-        records, "alternative", "", "says", best.gain, passes=f"{best.passes:.0f}", **fields
-    )
+    fields["passes"] = f"{best.passes:.0f}"
+    return finds, line_of(records, "alternative", "", "says", best.gain, **fields)
 
 
 def needed(records: CardRecords) -> Line:
