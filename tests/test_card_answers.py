@@ -184,7 +184,13 @@ def fabricated(seed: int = 0, perfect: bool = False) -> pd.DataFrame:
                 row: dict[str, Any] = dict(
                     zip(kinds.KEYS, (kind, encoder, "plain", number), strict=True)
                 )
-                row |= {"aside": kind in ASIDE, "model": model, "evidence": one, "resampled": other}
+                row |= {
+                    "rules": "abc",
+                    "aside": kind in ASIDE,
+                    "model": model,
+                    "evidence": one,
+                    "resampled": other,
+                }
                 decisions = ["yes", "no"][1 - follows :] if perfect else ["yes", "no", "in part"]
                 row |= dict.fromkeys(kinds.ANSWERS, decisions[0] if perfect else "")
                 if not perfect:
@@ -308,6 +314,8 @@ def test_a_licence_needs_all_aims_by_both_truths(cards: Any) -> None:
     counts = {"followers": 48, "others": 48, "kinds_of_followers": 16, "kinds_of_others": 16}
     assert entry.items() > (counts | {"licensed": True}).items()
     assert entry["judgement"]["resampled"]["right"] == [48, 48]
+    assert licence(cards(frame))["rules"] == "abc", "those that made the cards"
+    assert licence(cards(frame.assign(rules=frame["kind"])))["rules"] is None
     for how in ("truth", "right", "yes of others", "undecided", "kinds"):
         found = licence(cards(spoil(frame, how)))
         assert (found["none"]["licensed"], found["recurrent"]["licensed"]) == (False, True), how
@@ -341,7 +349,7 @@ def test_the_page_of_some_runs(cards: Any) -> None:
     frame = fabricated()
     blocks = judged.kind_blocks(cards(frame))
     assert f"{len(frame)} of {len(frame) + 3} planned" in blocks["kinds_state"]
-    assert "missing are `kind0-none-plain` (1), `more-cnn-plain` (2)." in blocks["kinds_state"]
+    assert "missing are `kind0` (1), `more` (2)." in blocks["kinds_state"]
     assert f"{(frame['case'] == 'majority').sum()} predict no better" in blocks["kinds_state"]
 
     def says(value: float) -> str:
@@ -408,11 +416,14 @@ def test_the_archive_has_the_card_as_if_licensed(
     monkeypatch.setattr(kinds, "aside", lambda: {"phrase"})
     target = tmp_path / "cards.parquet"
     assert not trained.archive(tmp_path, target, kinds.STUDY, kinds.KEYS, kinds.card_of)
+    monkeypatch.setattr(kinds, "verdict_of", lambda run: Card(case_if_licensed="unmeasured"))
+    (left_out,) = trained.archive(tmp_path, target, kinds.STUDY, kinds.KEYS, kinds.card_of)
+    assert "base-s3 is finished, or lacks a test: not archived." in left_out
     (row,) = pd.read_parquet(target).to_dict("records")
     expected = {"kind": "phrase", "encoder": "bilstm", "treatment": "supervised", "seed": 3}
     expected |= {"aside": True, "model": "recurrent", "evidence": 0.0, "case": "mixing"}
     expected |= {"decision": "yes", "ranks_answer": "yes", "ranks": 0.8, "ranks_high": 0.9}
-    expected |= {"finds_unsigned_low": 0.4, "length": 0.25, "majority": 0.75}
+    expected |= {"rules": digest(), "finds_unsigned_low": 0.4, "length": 0.25, "majority": 0.75}
     assert row.items() >= expected.items()
     assert np.isnan([row["resampled"], row["ranks_low"], row["smallest_set"]]).all()
 

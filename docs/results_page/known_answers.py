@@ -48,16 +48,17 @@ def archive(
         target: The file; it is left as it is if no run is finished.
         study: The study.
         keys: Columns of the names that make its conditions, and of the seed.
-        row_of: The other columns of a run.
+        row_of: The other columns of a run; empty if it lacks a test.
     """
     rows, left_out = [], []
     for status in sorted(runs.glob(f"{study}-*/base-s*/status.json")):
         run, state = status.parent, json.loads(status.read_text(encoding="utf-8"))["state"]
-        if state != "finished" or not (run / USE).is_file():
-            left_out.append(f"{run} is {state}, or untested: not archived.")
+        row = row_of(run) if state == "finished" and (run / USE).is_file() else {}
+        if not row:
+            left_out.append(f"{run} is {state}, or lacks a test: not archived.")
             continue
         point = [*run.parent.name.split("-")[1:], int(run.name.removeprefix("base-s"))]
-        rows.append(dict(zip(keys, point, strict=True)) | row_of(run))
+        rows.append(dict(zip(keys, point, strict=True)) | row)
     if rows:
         frame = pd.DataFrame(rows).sort_values([*keys])
         frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
@@ -169,4 +170,6 @@ class Checkpoints:
 def planned(study: str = STUDY) -> Counter[str]:
     """Number of checkpoints that a study plans, by condition; of several files of one name in all."""
     files = sorted((CONFIGS / "studies").glob(f"{study}*.yaml"))
-    return Counter({one.condition: len(plan(one)) for file in files for one in read_studies(file)})
+    return Counter(
+        {str(one.condition): len(plan(one)) for file in files for one in read_studies(file)}
+    )

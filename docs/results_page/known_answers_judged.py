@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,7 +65,7 @@ def judgement(rows: pd.DataFrame, truth: str) -> dict[str, Found]:
         marks = flags(rows[truth], answer)[rows["aside"]]
         sizes = (int(marks[flag].sum()) for flag in FLAGS[:2])
         groups = zip(("followers", "others"), sizes, strict=True)
-        found[name] = {x: (size, len(marks)) for x, size in groups} | counts(marks)
+        found[name] = {x: (size, len(marks)) for x, size in groups} | dict(counts(marks))
     return found
 
 
@@ -115,13 +117,16 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
     """By kind of model its counts, the fewer by either truth, its judgement, and its licence."""
     found = {}
     for model in MODELS:
-        rows, sizes, judged = judgeable(cards, model), [], {}
+        rows, sizes = judgeable(cards, model), []
+        judged: dict[str, dict[str, list[Any]]] = {}
         for truth in TRUTHS:
             marks, of_truth = flags(rows[truth], rows[NO]), judgement(rows, truth)
             kinds = [rows["kind"][marks[flag]] for flag in FLAGS[:2]]
             sizes.append([*map(len, kinds), *(x.nunique() for x in kinds)])
-            fails = missed(of_truth, SENTENCE) if rows["aside"].any() else ["all"]
-            judged[truth] = {x: [*y] for x, y in of_truth[SENTENCE].items()} | {"missed": fails}
+            judged[truth] = {"missed": ["all"]}
+            if rows["aside"].any():
+                shares = {x: [*y] for x, y in of_truth[SENTENCE].items()}
+                judged[truth] = {**shares, "missed": missed(of_truth, SENTENCE)}
         fewest = dict(zip(LICENCE, map(min, *sizes), strict=True))
         enough = all(fewest[name] >= least for name, least in LICENCE.items())
         met = not any(one["missed"] for one in judged.values())
@@ -130,8 +135,9 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
 
 
 def licence_text(cards: pd.DataFrame) -> str:
-    """The content of licences.yaml."""
-    content = {"rules": digest()} | licences(cards)
+    """The content of licences.yaml: licences are of the rules that made all cards, else of none."""
+    rules = [*cards["rules"].unique()] or [digest()]
+    content = {"rules": rules[0] if len(rules) == 1 else None} | licences(cards)
     return HEAD + yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
 
 
@@ -152,9 +158,10 @@ def state(cards: pd.DataFrame) -> str:
     """How many checkpoints are archived, which are missing, and how many are not judged."""
     if cards.empty:
         return f"No run of `configs/studies/{STUDY}.yaml` is archived: all are missing.\n"
-    plan, conditions = planned(STUDY), cards[[*KEYS[:3]]].agg("-".join, axis=1).value_counts()
-    missing = {name: n - conditions.get(name, 0) for name, n in plan.items()}
-    names = ", ".join(f"`{name}` ({n})" for name, n in missing.items() if n > 0)
+    plan, missing = planned(STUDY), Counter[str]()
+    for name, count in (plan - Counter(cards[[*KEYS[:3]]].agg("-".join, axis=1))).items():
+        missing[name.split("-")[0]] += count
+    names = ", ".join(f"`{kind}` ({count})" for kind, count in missing.items())
     return (
         f"{len(cards)} of {plan.total()} planned checkpoints are archived"
         f"{f'; missing are {names}' if names else ''}. Set aside are {cards['aside'].sum()}, of "

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.estimate import digest
+from attnlight.report.verdict.lines import alternative_of
 from attnlight.statistics.bootstrap import defined_mean
 from results_page.known_answers import USE, planned
 from results_page.tables import Row
@@ -51,21 +54,21 @@ def worst_class(columns: Mapping[str, NDArray[Any]], name: str) -> float:
 
 def unsigned(run: Path) -> tuple[float, ...]:
     """What attention finds of what the best method by size does, with its interval."""
-    from attnlight.report.verdict.card_records import CardRecords
-    from attnlight.report.verdict.lines import alternative_of
-
     best = alternative_of(CardRecords(run), signed=False)
     return (best.ratio.value, *best.ratio.interval()) if best else (np.nan,) * 3
 
 
 def card_of(run: Path) -> Row:
-    """The truths of a run, the numbers and answers of its card, and its controls."""
+    """The truths of a run, its card, and its controls; empty if the card was not measured."""
     card, use = verdict_of(run), read_record(run / USE).columns
-    lines = {line.name: (line.value, line.low, line.high) for line in card.lines}
-    lines["finds_unsigned"] = unsigned(run)
+    if card.case_if_licensed == "unmeasured":
+        return {}
+    lines: dict[str, tuple[float | None, ...]] = {"finds_unsigned": unsigned(run)}
+    lines |= {line.name: (line.value, line.low, line.high) for line in card.lines}
     labels = read_record(run / USE.replace("measured_use", "predictions")).columns["label"]
     licensed = replace(card, case=card.case_if_licensed)
     row: Row = {"aside": run.parent.name.split("-")[1] in aside(), "model": card.kind}
+    row["rules"] = digest()
     row |= {truth: worst_class(use, f"agreement_{truth}") for truth in TRUTHS}
     row |= {"case": licensed.case, "decision": licensed.decision}
     row |= {f"{line.name}_answer": line.answer for line in card.lines}
@@ -78,7 +81,7 @@ def card_of(run: Path) -> Row:
 
 def read_cards(path: Path) -> pd.DataFrame:
     """The archived cards with the constant rules; no row if there is no file."""
-    names = [*KEYS, "aside", "model", *TRUTHS, "case", *ANSWERS, *FITTED]
+    names = [*KEYS, "aside", "model", "rules", *TRUTHS, "case", *ANSWERS, *FITTED]
     cards = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=names)
     without = np.where(cards["encoder"] == "none", "yes", "no")
     rules = {NO: "no", WITHOUT: without}
