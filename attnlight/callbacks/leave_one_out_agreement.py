@@ -117,21 +117,16 @@ class LeaveOneOutAgreement(InterpretabilityTest):
                 scores = torch.full_like(sizes, torch.nan)
             columns[f"somers_d_{label}"] = somers_d(scores, sizes, items, self.least)
         if self.resampled_texts:
-            columns["resampled_somers_d_attention"] = self._on_resampled(readout, target, items)
+            resampled = torch.full_like(readout.weights[:, 0], torch.nan)
+            rows = torch.isin(output.rows[:, 0], self._resampled.to(resampled.device))
+            if rows.any():
+                part = readout.select(rows)
+                moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
+                resampled[rows] = somers_d(readout.weights[rows], moved, items[rows], self.least)
+            columns["resampled_somers_d_attention"] = resampled
         columns["opposing_mass"] = (readout.weights * opposing_items(effects, items)).sum(-1)
         columns["supporting"] = (items & (effects > OPPOSING * largest)).sum(-1).double()
         columns["largest_effect"] = largest.squeeze(-1)
         columns["log_odds"] = log_odds(readout.logits, target)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
-
-    def _on_resampled(self, readout: Readout, target: Tensor, items: Tensor) -> Tensor:
-        """Somers' D (R,) of attention where items (R, N) are resampled; NaN in the other texts."""
-        found = torch.full_like(readout.weights[:, 0], torch.nan)
-        rows = torch.isin(readout.output.rows[:, 0], self._resampled.to(found.device))
-        if rows.any():
-            part = readout.select(rows)
-            effects = self._resampling(part.model, part.batch, part.output, target[rows])
-            weights = readout.weights[rows]
-            found[rows] = somers_d(weights, effects.abs(), items[rows], self.least)
-        return found

@@ -245,7 +245,12 @@ class PlantedSpec:
         tokens = np.searchsorted(zipf, rng.random((n, self.max_tokens)), side="right")
         tokens += len(SPECIAL_TOKENS)
         evidence, decoy = np.zeros((2, *tokens.shape), np.int8)
-        chosen = self._numbers(rng, supports)
+        chosen = rng.integers(self.keywords, size=supports.shape)
+        if self.copies:
+            chosen[:] = chosen[:, :1]
+        elif self.rule == "strength":
+            while (weaker := ((1 + chosen % 3) * supports).sum(1) <= 0).any():
+                chosen[weaker] = rng.integers(self.keywords, size=chosen[weaker].shape)
         chosen += keyword_classes * self.keywords + self.first_negator + self.negators
         chosen = np.where(absent, np.take_along_axis(tokens, keyword_at, axis=1), chosen)
         np.put_along_axis(tokens, keyword_at, chosen, axis=1)
@@ -275,16 +280,6 @@ class PlantedSpec:
         return PlantedTexts(
             labels, lengths, tokens[real].astype(np.int32), evidence[real], decoy[real]
         )
-
-    def _numbers(self, rng: np.random.Generator, supports: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of each keyword among those of its class, the shape of `supports`."""
-        numbers = rng.integers(self.keywords, size=supports.shape)
-        if self.copies:
-            numbers[:] = numbers[:, :1]
-        elif self.rule == "strength":
-            while (weaker := ((1 + numbers % 3) * supports).sum(1) <= 0).any():
-                numbers[weaker] = rng.integers(self.keywords, size=numbers[weaker].shape)
-        return numbers
 
     def _places(
         self, rng: np.random.Generator, lengths: NDArray[np.int32], negated: NDArray[np.bool_]

@@ -56,17 +56,12 @@ def card_table(path: Path) -> str:
         answers = ", ".join(f"{case.replace('_', ' ')} ({n})" for case, n in counts.items())
         row: Row = {"model": MODELS.get(name, name.replace("_", " ")), "seeds": len(own)}
         row |= {"answer by seed": answers, "sentence, first seed": own["sentence"].iloc[0]}
-        rows.append(row | {heading: _cell(own, line) for line, heading in LINES.items()})
+        for line, heading in LINES.items():
+            values = own.get(f"{line}_value", pd.Series(dtype=float)).dropna()
+            numbers = [values.mean(), values.min(), values.max()]
+            if len(own) == 1 and len(values):
+                numbers[1:] = own[f"{line}_low"].iloc[0], own[f"{line}_high"].iloc[0]
+            cell = "{} [{}, {}]".format(*(number(x, 2) for x in numbers))
+            row[heading] = cell if len(values) else DASH
+        rows.append(row)
     return table(rows, 4)
-
-
-def _cell(cards: pd.DataFrame, line: str) -> str:
-    """The number of a line with its interval for one seed, else the mean with the range over seeds."""
-    values = cards[f"{line}_value"].dropna() if f"{line}_value" in cards else cards.iloc[:0]["seed"]
-    if not len(values):
-        return DASH
-    if len(cards) == 1:
-        return "{} [{}, {}]".format(
-            *(number(cards[f"{line}_{end}"].iloc[0], 2) for end in ("value", "low", "high"))
-        )
-    return f"{number(values.mean(), 2)} [{number(values.min(), 2)}, {number(values.max(), 2)}]"

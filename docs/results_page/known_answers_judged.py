@@ -72,15 +72,11 @@ def judgement(rows: pd.DataFrame, truth: str) -> dict[str, Found]:
 def missed(judged: Mapping[str, Found], name: str) -> list[str]:
     """The aims that an answer misses."""
     found = judged[name]
-    reached = {x: k if x in LICENCE else _share((k, n)) for x, (k, n) in found.items()}
-    best = max(_share(judged[rule]["right"]) for rule in CONSTANT)
+    reached = {x: k if x in LICENCE else k / max(n, 1) for x, (k, n) in found.items()}
+    best = max(k / max(n, 1) for k, n in (judged[rule]["right"] for rule in CONSTANT))
     fails = [x for x, bound in AIMS.items() if not reached[x] >= bound]
     fails += ["wrong yes"] * (not reached["wrong yes"] <= MOST_WRONG_YES)
     return fails + ["better"] * (not reached["right"] > best)
-
-
-def _share(found: tuple[int, int]) -> float:
-    return found[0] / found[1] if found[1] else float("nan")
 
 
 def shown(found: tuple[int, int]) -> str:
@@ -88,7 +84,7 @@ def shown(found: tuple[int, int]) -> str:
     if not found[1]:
         return DASH
     low, high = binomtest(*found).proportion_ci(method="wilson")
-    return f"{_share(found):.2f} [{low:.2f}, {high:.2f}] ({found[0]} of {found[1]})"
+    return f"{found[0] / found[1]:.2f} [{low:.2f}, {high:.2f}] ({found[0]} of {found[1]})"
 
 
 def judgements(cards: pd.DataFrame, truth: str) -> Iterator[Row]:

@@ -118,6 +118,11 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
     hashes = [entry.get("checkpoint_hash") for entry in records.metadata.values()]
+    # The record where the most rows were not measured.
+    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in records.metadata.values()]
+    broken, rows = max(counts, default=(0, 0))
+    non_finite = str(rules()["all_non_finite" if broken == rows else "some_non_finite"])
+    non_finite = non_finite.format(broken=f"{broken:,}", rows=f"{rows:,}")
     return Verdict(
         " ".join(filter(None, (rules()["heading"], corpus and f"On {corpus}."))),
         sentence,
@@ -128,7 +133,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         rules()["note"],
         next(filter(None, hashes), None),
         str(records.model.get("scope", "")),
-        _non_finite(records),
+        non_finite if broken else "",
     )
 
 
@@ -183,11 +188,3 @@ def _majority(records: CardRecords) -> str:
         share=constant.mean(),
         **{"class": records.class_name("predictions", int(largest))},
     )
-
-
-def _non_finite(records: CardRecords) -> str:
-    """That logits or attention are not finite, of the record where the most rows are so, or ""."""
-    counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in records.metadata.values()]
-    broken, rows = max(counts, default=(0, 0))
-    says = str(rules()["all_non_finite" if broken == rows else "some_non_finite"])
-    return says.format(broken=f"{broken:,}", rows=f"{rows:,}") if broken else ""
