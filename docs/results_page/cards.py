@@ -18,7 +18,12 @@ KEYS = ("model", "seed")
 
 
 def archive_cards(runs: Path, target: Path) -> None:
-    """Write the cards of all runs `<model>/base-s<seed>` below a folder, a row for each."""
+    """Write the cards of all runs `<model>/base-s<seed>` below a folder, a row for each.
+
+    Args:
+        runs: The folder; each run was tested with `--tests card`.
+        target: The parquet file.
+    """
     rows = []
     for run in sorted(runs.glob("*/base-s*")):
         card = verdict_of(run)

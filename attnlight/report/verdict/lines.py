@@ -158,6 +158,7 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
 
 
 def _column(records: CardRecords, test: str, name: str) -> tuple[Rows, Floats]:
+    """Dataset index (R,) and one column (R,) of the measured rows of a test."""
     texts, (values,) = records.columns(records.records[test], name)
     return texts, values
 
@@ -200,7 +201,10 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
 
 
 def compared(records: CardRecords, best: Alternative | None) -> tuple[Line, Line]:
-    """What deleting its first words takes beside the best other methods, and what to read instead."""
+    """What deleting its first words takes beside the best other methods, and what to read instead.
+
+    `best` is the best method with signs (`alternative_of`).
+    """
     by_size = alternative_of(records, signed=False)
     if best is None or by_size is None:
         finds, instead = (
