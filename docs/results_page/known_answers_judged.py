@@ -166,14 +166,6 @@ def state(cards: pd.DataFrame) -> str:
     )
 
 
-def by_evidence(cards: pd.DataFrame, truth: str) -> Iterator[Row]:
-    """What the sentence says of each kind of evidence, by how many checkpoints."""
-    rows = judgeable(cards)
-    marks = rows.join(flags(rows[truth], rows[SENTENCE])).assign(line=rows["model"])
-    marks["kind"] += np.where(marks["aside"], " (set aside)", "")
-    return by_kind(marks.assign(answer=marks[SENTENCE]), {x: x for x in JUDGED}, "kind")
-
-
 def differing(cards: pd.DataFrame) -> Iterator[Row]:
     """The checkpoints of which the two truths say different things, by kind and treatment."""
     says, (high, low) = cards[[*KEYS, *TRUTHS]], BOUNDS["words"]
@@ -195,7 +187,10 @@ def kind_blocks(cards: pd.DataFrame) -> dict[str, str]:
     blocks["kinds_differ"] = (
         table(apart, 5) if apart or cards.empty else "They differ on no checkpoint.\n"
     )
+    rows = judgeable(cards).assign(line=cards["model"], answer=cards[SENTENCE])
+    rows["kind"] += np.where(rows["aside"], " (set aside)", "")
     for truth in TRUTHS:
         blocks[f"kinds_{truth}"] = table(judgements(cards, truth), 2)
-        blocks[f"kinds_by_{truth}"] = table(by_evidence(cards, truth))
+        marks = rows.join(flags(rows[truth], rows[SENTENCE]))
+        blocks[f"kinds_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
     return blocks
