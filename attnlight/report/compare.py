@@ -21,8 +21,9 @@ from attnlight.report.markup import described_table, render
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
-from attnlight.report.verdict.card import Line, Verdict, verdict_of
+from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.estimate import rules
+from attnlight.report.verdict.lines import Line
 from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:

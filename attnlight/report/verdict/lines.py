@@ -88,20 +88,22 @@ def line_of(
 ) -> Line:
     """The line of a name; `says` is a key of its rule, which `fields` and the estimate fill."""
     rule, found = rules()[name], found or Estimate(np.nan, np.empty(0), 0)
-    low, high = interval or found.interval()
+    ends = interval or found.interval()
     text = rule.get(says, "")
     fields = {**rule, "items": records.unit, **fields, "value": found.value}
-    text = text.format(interval=span((low, high), percent="{value:.0%}" in text), **fields)
+    text = text.format(interval=span(ends, percent="{value:.0%}" in text), **fields)
     if found.texts:
         total = f" of {records.total:,}" if records.total else ""
         text += f" Rests on {found.texts:,}{total} texts."
-    numbers = [None if np.isnan(x) else float(x) for x in (found.value, low, high)]
+    value, low, high = (None if np.isnan(x) else float(x) for x in (found.value, *ends))
     return Line(
         name,
         rule["question"].format(items=records.unit),
         answer,
         text.replace("%", " %"),
-        *numbers,
+        value=value,
+        low=low,
+        high=high,
         texts=found.texts,
         share=found.texts / records.total if records.total else None,
         missing=missing,

@@ -41,7 +41,7 @@ class ClassAgreement(NamedTuple):
         distance = min(abs(self.d.value - rule[bound]) for bound in ("no_below", "yes_from"))
         needed = texts * ((high - low) / 2 / max(distance, 1e-3)) ** 2
         digits = 10 ** max(0, math.floor(math.log10(max(needed, 1))) - 1)
-        return math.ceil(needed / digits) * digits
+        return int(math.ceil(needed / digits) * digits)
 
 
 def agreements(records: CardRecords) -> list[ClassAgreement]:
