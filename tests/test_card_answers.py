@@ -435,3 +435,23 @@ def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
     assert kinds.aside() == {*random.Random(9152).sample(sorted(names), len(names) // 3)}
     first = trained.read_studies(DOCS.parent / "configs/studies/known_kinds.yaml")
     assert not {study.condition.split("-")[0] for study in first} & kinds.aside()
+
+
+def test_what_the_page_says_of_what_is_missed() -> None:
+    """Wrong yes are of random attention without an encoder; encoders miss the followers alone."""
+    found = kinds.read_cards(build.KINDS)
+    aside = found[found["aside"] & (found["case"] != "majority")]
+    for truth in kinds.TRUTHS:
+        wrong = aside[(aside["decision"] == "yes") & (aside[truth] <= 0.5)]
+        assert {*wrong["encoder"]} == {"none"}
+        assert {*wrong["treatment"]} == {"random_by_text"}
+    entries = judged.licences(found)
+    assert not any(entry["licensed"] for entry in entries.values())
+    for model in ("recurrent", "convolutional"):
+        missed = [entries[model]["judgement"][truth]["missed"] for truth in kinds.TRUTHS]
+        assert missed == [["yes of followers"], []]
+    for kind in ("one_sided_four", "redundant"):
+        follow = aside[
+            (aside["kind"] == kind) & (aside["evidence"] >= 0.7) & (aside["encoder"] != "none")
+        ]
+        assert follow["case"].isin(["unseen", "not_decided"]).mean() > 0.6

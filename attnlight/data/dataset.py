@@ -155,9 +155,13 @@ class TokenDataset(Dataset[TextBatch]):
         return list(map(int, counts))
 
     def token_counts(self, size: int) -> NDArray[np.int64]:
-        """How often each of `size` ids occurs, boundary tokens included; of pairs, in passages."""
-        chunks = (chunk.flatten().to_numpy() for chunk in self.table["tokens"].chunks)
-        return sum((np.bincount(ids, minlength=size) for ids in chunks), np.zeros(size, np.int64))
+        """How often each of `size` ids or more occurs, boundary tokens included; of pairs, in passages."""
+        chunks = [chunk.flatten().to_numpy() for chunk in self.table["tokens"].chunks]
+        largest = max((int(ids.max()) + 1 for ids in chunks if len(ids)), default=0)
+        counts = np.zeros(max(size, largest), np.int64)
+        for ids in chunks:
+            counts += np.bincount(ids, minlength=len(counts))
+        return counts
 
     @property
     def shapes(self) -> NDArray[np.int32]:

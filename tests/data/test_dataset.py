@@ -132,3 +132,12 @@ def test_labels_may_be_absent_and_sentences_may_not(tmp_path: Path) -> None:
     assert dataset[[0, 1]].labels is None
     with pytest.raises(InputError, match="was prepared without sentences"):
         TokenDataset(tmp_path / "test", nested=True)
+
+
+@pytest.mark.parametrize("size", [1, 600])
+def test_counts_of_tokens_over_all_shards(stored: Stored, size: int) -> None:
+    dataset, columns = stored
+    flat = [token for tokens in columns["tokens"] for token in tokens]
+    counts = dataset.token_counts(size)
+    assert len(counts) == max(size, max(flat) + 1)
+    assert counts.tolist() == [flat.count(token) for token in range(len(counts))]
