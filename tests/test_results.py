@@ -284,6 +284,7 @@ class TestCards:
         target = tmp_path / "cards.parquet"
         assert cards.card_table(target) == "No card is archived.\n"
         rows = {"somers_d_attention": np.full(40, 0.9), "largest_effect": np.full(40, 2.0)}
+        rows |= {"log_odds": np.full(40, 4.0)}
         rows |= {"opposing_mass": np.zeros(40), "prediction": np.zeros(40, np.int64)}
         keys = {"index": np.arange(40), "position": np.zeros(40, np.int64)}
         path = tmp_path / "mine/base-s3/records/test/leave_one_out_agreement.parquet"

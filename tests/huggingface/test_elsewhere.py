@@ -98,7 +98,7 @@ class TestCommands:
         assert answers["uniqueness"] == "caution"
         assert main(["predict", str(tested), *FAST]) == 0
         files = [*tested.glob("records/*/*.parquet"), tested / "predictions.parquet"]
-        assert len(files) == 8
+        assert len(files) == 9
         assert len({read_metadata(path)["weights"] for path in files}) == 1
 
     def test_weights_that_have_changed(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ class TestNotFinite:
         text = page.read_text()
         assert text.count("not finite: 2 instances.") == 1
         assert "class -1" not in text
-        assert text.count("n = 21") == 3
+        assert text.count("n = 21") == 4
 
 
 class OneItem(Texts):
