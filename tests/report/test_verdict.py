@@ -234,6 +234,12 @@ class TestSentence:
         assert card.decision == RULES["decisions"][case]
         assert str(card).split("\n\n")[1].replace("\n", " ") == card.sentence
 
+    def test_half_of_the_weight_against_the_prediction_decides_nothing(
+        self, tmp_path: Path
+    ) -> None:
+        rows = agreement(0.9, 0.9) | {"opposing_mass": np.resize([0.3, 0.69], 200)}
+        assert card_of(tmp_path, rows).case == "not_decided"
+
     def test_a_class_without_effect_beside_another(self, tmp_path: Path) -> None:
         rows = agreement(0.9, 0.9)
         rows["largest_effect"][100:] /= 25
