@@ -20,10 +20,11 @@ from attnlight.report.verdict import lines as of
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
-from attnlight.report.verdict.ranks import ClassAgreement, agreements, case_of
+from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
 from attnlight.storage.files import write_text
 
-_LEAVES_OPEN = ("unmeasured", "majority", "not_established")  # cases that decide nothing
+# Cases that decide nothing, whatever the kind of model.
+_LEAVES_OPEN = ("unmeasured", "too_few", "majority", "not_established")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,11 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     last = of.smallest_set(records), of.uniqueness(records)
     made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
-    case, speaks_of = case_of(classes, words.answer == "yes") if classes else ("unmeasured", None)
+    case, speaks_of = "unmeasured", None
+    if classes:
+        case, speaks_of = case_of(classes, words.answer == "yes")
+    elif records.has(TEST, "log_odds"):
+        case = "too_few"
     case = "majority" if majority else case
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
@@ -147,6 +152,7 @@ def _sentence(
     """The sentence of a case, in its worst class and of the method to read instead."""
     words = rules()["sentences"]
     fields: dict[str, Any] = {
+        "least_texts": rules()["least_texts"],
         "items": records.unit,
         "kind": rules()["kind_words"][records.kind],
     }
