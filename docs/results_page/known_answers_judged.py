@@ -141,7 +141,9 @@ def licence_sentences(cards: pd.DataFrame) -> str:
     """A sentence on each kind of model: whether it has a licence, or what it lacks."""
     text = ""
     for model, entry in licences(cards).items():
-        lacks = [f"{entry[x]} of {least} {x.replace('_', ' ')}" for x, least in LICENCE.items()]
+        lacks = [
+            f"{entry[x]} {x.replace('_', ' ')} ({least} needed)" for x, least in LICENCE.items()
+        ]
         for truth, words in TRUTHS.items():
             fails = ", ".join(entry["judgement"][truth]["missed"])
             lacks += [f"aims missed {words}: {fails}"] if fails else []
