@@ -1,15 +1,19 @@
 """Kinds of planted evidence: signs and labels against rules that read the words of a text."""
 
+import json
+import random
 from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from attnlight.data.planted import PlantedSpec
 from attnlight.datamodules import PlantedEvidence
 from attnlight.errors import InputError
+from tests.commands import CONFIGS
 from tests.data.test_planted import Text, draw, keyword_class
 
 ONE: dict[str, Any] = {"redundancy": 1, "distractors": 0}
@@ -194,3 +198,25 @@ def test_counterfactuals(options: dict[str, Any], expected: dict[str, list[str]]
 def test_mistakes_in_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         PlantedSpec(**options)
+
+
+def test_kinds_of_the_studies_can_be_drawn_and_a_third_is_set_aside_by_the_rule() -> None:
+    kinds: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in ("known_kinds", "known_kinds_aside"):
+        path = CONFIGS / "studies" / f"{name}.yaml"
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        shared = content["options"]["data"]
+        kinds[name] = {
+            kind: shared | condition["options"]["data"]
+            for kind, condition in content["grid"][0].items()
+        }
+        for options in kinds[name].values():
+            data = PlantedEvidence(**options)  # refuses what cannot be drawn
+            assert len(next(data.planted.draw(2, 5)).labels) == 5
+    names = sorted([*kinds["known_kinds"], *kinds["known_kinds_aside"]])
+    assert len({*names}) == 24
+    assert {*kinds["known_kinds_aside"]} == {*random.Random(9152).sample(names, 8)}
+    distinct = {
+        json.dumps(options, sort_keys=True) for part in kinds.values() for options in part.values()
+    }
+    assert len(distinct) == 24
