@@ -160,7 +160,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         """Measure each row.
 
         It may be called with a model, or with a readout of a detached output. A subclass receives a
-        detached output and its readout, which tests of the same texts share. Gradients are enabled if it sets `needs_gradients`.
+        detached output and its readout, which tests of the same texts share. Gradients are enabled if
+        it sets `needs_gradients`.
 
         Args:
             batch: B texts.

@@ -309,7 +309,7 @@ class Faithfulness(InterpretabilityTest):
         if self.resampled:
             self.word_sampler = around.word_sampler
         if around.epoch is None and isinstance(around.dataset, TokenDataset | GivenTexts):
-            tokens = around.dataset.token_counts(1).sum() / max(1, len(around.dataset.index))
+            tokens = around.dataset.lengths.sum() / max(1, len(around.dataset.index))
             self._say_once(
                 f"about {self._passes(float(tokens)):.0f} forward passes for each of "
                 f"{len(self._recorder.instances):,} texts"

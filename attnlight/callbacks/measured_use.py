@@ -164,7 +164,7 @@ def counterfactuals(corpus: PlantedEvidence) -> Tensor:
 
 
 def filler_sampler(corpus: PlantedEvidence) -> WordSampler:
-    """Draws fillers by the law of a planted corpus."""
+    """A sampler of fillers, by their frequency in a planted corpus."""
     from tokenizers import Tokenizer
 
     vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
@@ -173,5 +173,5 @@ def filler_sampler(corpus: PlantedEvidence) -> WordSampler:
     for rank in range(corpus.planted.vocabulary):
         if (number := vocabulary.get(f"filler{rank}")) is not None:
             counts[number] = np.ceil(1e6 * (rank + 1) ** -corpus.planted.zipf)
-    texts = SimpleNamespace(token_counts=lambda size: np.resize(counts, size))
+    texts = SimpleNamespace(token_counts=lambda _: counts)  # of each id of the tokenizer
     return WordSampler(corpus.tokenizer_json, texts)

@@ -34,6 +34,7 @@ class GivenTexts:
 
     Attributes:
         index: Dataset index of each text.
+        lengths: Number of tokens of each text, (n,), boundary tokens included.
         whole_words: Whether batches keep words that the tokenizer divides separate.
     """
 
@@ -41,6 +42,8 @@ class GivenTexts:
         self, batches: Sequence[TextBatch], reader: TrainedModel | None, rows: Sequence[Any]
     ) -> None:
         self.index = torch.cat([batch.index for batch in batches]).cpu().numpy()
+        counts = [batch.mask.flatten(1).sum(-1) for batch in batches]
+        self.lengths = torch.cat(counts).cpu().numpy()
         self.whole_words = reader is not None and reader.raw.whole_words
         self._batches, self._reader, self._rows = batches, reader, rows
 
@@ -50,8 +53,7 @@ class GivenTexts:
         if self._reader is None:
             return 0
         texts = [row["text"] for row in self._rows]
-        lengths = (int(count) for batch in self._batches for count in batch.mask.flatten(1).sum(-1))
-        return count_cut(self._reader.raw.parsed_tokenizer, texts, lengths) or 0
+        return count_cut(self._reader.raw.parsed_tokenizer, texts, self.lengths.tolist()) or 0
 
     def token_counts(self, size: int) -> NDArray[np.int64]:
         """How often each of `size` ids occurs, boundary tokens included."""

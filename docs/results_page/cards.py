@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from attnlight.report.verdict.card import verdict_of
-from attnlight.report.verdict.card_records import CardRecords
-from attnlight.report.verdict.lines import alternative_of
 from results_page import NAMES
+from results_page.known_answers_kinds import unsigned
 from results_page.tables import DASH, Row, number, table
 
 MODELS: dict[str, str] = NAMES["cards"]["models"]
@@ -35,9 +34,8 @@ def archive_cards(runs: Path, target: Path) -> None:
         row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
         for line in card.lines:
             row |= {f"{line.name}_{end}": getattr(line, end) for end in ("value", "low", "high")}
-        if (by_size := alternative_of(CardRecords(run), signed=False)) is not None:
-            numbers = (by_size.ratio.value, *by_size.ratio.interval())
-            row |= dict(zip(("by_size_value", "by_size_low", "by_size_high"), numbers, strict=True))
+        names = ("by_size_value", "by_size_low", "by_size_high")
+        row |= dict(zip(names, unsigned(run), strict=True))
         rows.append(row)
     frame = pd.DataFrame(rows).sort_values([*KEYS])
     frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)

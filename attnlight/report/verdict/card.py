@@ -149,19 +149,18 @@ def _sentence(
     speaks_of: ClassAgreement | None,
     best: Alternative | None,
 ) -> str:
-    """The sentence of a case, in its worst class and of the method to read instead."""
+    """The sentence of a case and of the class that it speaks of; `best` is the method to read instead."""
     words = rules()["sentences"]
     fields: dict[str, Any] = {
         "least_texts": rules()["least_texts"],
         "items": records.unit,
         "kind": rules()["kind_words"][records.kind],
     }
-    shown = best is not None and best.gain.interval()[0] > rules()["finds"]["least_effect"]
-    method = {"method": best.method, "passes": f"{best.passes:.0f}"} if best and shown else {}
-    for name in ("read", "elsewhere"):
-        fields[name] = words[name].format(**method) if method else ""
-    share = {"share": best.ratio.value} if best else {}
-    fields["ratio"] = words["ratio"].format(**method, **share) if method else ""
+    for name in ("read", "elsewhere", "ratio"):
+        fields[name] = ""
+        if best is not None and best.has_effect:
+            method = {"method": best.method, "passes": f"{best.passes:.0f}"}
+            fields[name] = words[name].format(**method, share=best.ratio.value)
     fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
     if speaks_of is not None:
         texts = sum(one.d.texts for one in classes)

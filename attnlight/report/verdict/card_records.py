@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,9 @@ class CardRecords:
     def columns(self, record: Source, *names: str) -> tuple[Rows, list[Floats]]:
         """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""
         known = "prediction" in record_columns(record)  # an archived record may lack it
-        wanted = [*{*KEY, *(["prediction"] if known else []), *names}]
+        wanted = [*dict.fromkeys((*KEY, *(["prediction"] if known else []), *names))]
         pieces = list(read_pieces(record, wanted, measured=known))
-        rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in {*wanted}}
+        rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in wanted}
         return rows[KEY[0]], [rows[name].astype(np.float64) for name in names]
 
     def has(self, test: str, *names: str) -> bool:
@@ -97,6 +98,7 @@ class CardRecords:
         name = class_name(number, classes)
         return f'"{name}"' if number < len(classes) else name
 
+    @cached_property
     def variants(self) -> dict[str, list[tuple[float, float]]]:
         """Mean JS of attention and TVD of predictions of each trained variant, by its class."""
         found: dict[str, list[tuple[float, float]]] = {"AdversarialVariant": [], "SeedVariant": []}

@@ -74,6 +74,11 @@ class Alternative(NamedTuple):
     ratio: Estimate
     passes: float
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether it takes clearly more from the prediction than random deletion does."""
+        return bool(self.gain.interval()[0] > rules()["finds"]["least_effect"])
+
 
 def line_of(
     records: CardRecords,
@@ -215,7 +220,7 @@ def compared(records: CardRecords, best: Alternative | None) -> tuple[Line, Line
         return finds, instead
     fields: dict[str, Any] = {"unsigned": by_size.ratio.value, "effect": best.gain.value}
     fields |= {"unsigned_interval": span(by_size.ratio.interval())}
-    if best.gain.interval()[0] > rules()["finds"]["least_effect"]:
+    if best.has_effect:
         finds = line_of(records, "finds", "", "says", best.ratio, **fields)
     else:
         finds = line_of(records, "finds", NOT_SHOWN, "no_effect", **fields)
@@ -233,7 +238,7 @@ def needed(records: CardRecords) -> Line:
     shuffled = Estimate.of(*_column(records, test, "median_tvd"))
     low, high = uniform.interval()
     answer = "yes" if low > rule["alike"] else "no" if high <= rule["alike"] else NOT_SHOWN
-    pairs, seeds = records.variants()["SeedVariant"], ""
+    pairs, seeds = records.variants["SeedVariant"], ""
     if pairs:
         js, tvd = (float(np.mean(column)) for column in zip(*pairs, strict=True))
         seeds = rule["seeds"].format(seeds=len(pairs), js=js, tvd=tvd)
@@ -266,7 +271,7 @@ def uniqueness(records: CardRecords) -> Line:
     if not defined.any():
         return line_of(records, "uniqueness", NOT_APPLICABLE, "undefined")
     exact = ends and np.allclose(ends[0][defined], ends[1][defined], atol=1e-6)
-    adversaries, missing, command = records.variants()["AdversarialVariant"], rule["untrained"], ""
+    adversaries, missing, command = records.variants["AdversarialVariant"], rule["untrained"], ""
     if adversaries:
         alike = [js for js, tvd in adversaries if tvd <= rule["alike"]]
         furthest = f"{max(alike):.2f}" if alike else "–"  # noqa: RUF001

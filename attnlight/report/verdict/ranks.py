@@ -23,7 +23,6 @@ class ClassAgreement(NamedTuple):
         d: Somers' D.
         interval: Of `d`.
         opposing: Attention on words that speak against the prediction.
-        effect: Mean largest change of the log odds by a deletion.
         side: `yes`, `between`, `no`, `opposing`, `unseen` or `undecided`.
     """
 
@@ -31,7 +30,6 @@ class ClassAgreement(NamedTuple):
     d: Estimate
     interval: tuple[float, float]
     opposing: Estimate
-    effect: float
     side: str
 
     def needed(self, texts: int) -> int:
@@ -99,7 +97,7 @@ def _agreement(
     side = next(side for side, holds in sides.items() if holds)
     if side in ("no", "between") and effects[0] < rule["least_effect_share"] * effects[2]:
         side = "unseen"
-    return ClassAgreement(name, d, (low, high), opposing, effects[0], side)
+    return ClassAgreement(name, d, (low, high), opposing, side)
 
 
 def case_of(classes: Sequence[ClassAgreement], words: bool) -> tuple[str, ClassAgreement]:
