@@ -19,6 +19,7 @@ from tests.test_mistakes import MISTAKES
 COMMAND = "test_mistakes.py::test_mistake"
 NEAREST = "cli/test_composition.py::TestMistakes::test_are_answered_with_the_nearest"
 CORPUS = "cli/test_corpus.py::test_a_corpus_that_cannot_be_used_stops_fit_before_all_else"
+CORES = "test_ranks_end.py::TestCores"
 ONE = "test_mistakes.py::TestOneProcessAtATime"
 DISK = "test_mistakes.py::TestDisk"
 HOSTILE = "test_mistakes.py::test_hostile_texts_names_and_paths_go_through"
@@ -94,8 +95,7 @@ FAULTS = {
     "accelerator that is not there": [f"{COMMAND}[--trainer.accelerator=tpu]"],
     "root with NUL": [f"{COMMAND}[--root=a\0b]"],
     "99 devices on 2 cores": [
-        "test_ranks_end.py::TestCores"
-        "::test_more_processes_than_cores_are_refused_before_anything_is_made"
+        f"{CORES}::test_more_processes_than_cores_are_refused_before_anything_is_made"
     ],
     "run that leaves the root": [
         f"{COMMAND}[fit-run-'../../esc']",
