@@ -543,7 +543,8 @@ class TestMajority:
         expected = (
             "Nothing can be read here: as far as 60 texts can tell, the model predicts no better than "
             f"its majority class (accuracy {accuracy:.2f}, that of always saying "
-            f'"{["bad", "good", "mixed"][largest]}" {share:.2f}).'
+            f'"{["bad", "good", "mixed"][largest]}" {share:.2f}). Train it further, or check that its '
+            "classes are those of the corpus."
         )
         assert (verdict_of(tmp_path).sentence == expected) == (better != 20)
 
