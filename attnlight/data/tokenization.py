@@ -17,6 +17,7 @@ from attnlight.errors import InputError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.processors import PostProcessor
 
 Splitting = Literal["whitespace", "punctuation", "words"]
 
@@ -75,7 +76,7 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     The special tokens are entries of the vocabulary but not `AddedToken`s, which the library would
     match in raw text: a text that happens to contain "[PAD]" must not get padding.
     """
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
@@ -94,13 +95,20 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     token = Regex(_PATTERNS[rules.splitting][0])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(token, behavior="removed", invert=True)
     if rules.boundary_tokens:
-        first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
-        )
+        tokenizer.post_processor = boundary_processor()
     if rules.truncate is not None:
         tokenizer.enable_truncation(rules.truncate + 2 * rules.boundary_tokens)
     return tokenizer
+
+
+def boundary_processor() -> PostProcessor:
+    """The part of a tokenizer that puts a special token before and one after each text."""
+    from tokenizers import processors
+
+    first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
+    return processors.TemplateProcessing(
+        single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
+    )
 
 
 def encode_texts(

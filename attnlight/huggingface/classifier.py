@@ -39,7 +39,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
     Args:
         path: Folder or hub id of a model, or a model of transformers. One that was not trained to
             classify gets its architecture's head with random parameters, or an affine map of the state
-            of the token that is tested if transformers has no such head.
+            of the token that is tested if transformers has no such head. None: all parameters are drawn
+            at random, for a model of `config` that is trained on the tokens of the corpus.
         num_classes: Number of classes C; None: the model's.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         special_tokens: `fixed`: special tokens, such as [CLS], and the first token of a decoder keep
@@ -77,7 +78,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def __init__(
         self,
-        path: str | Path | PreTrainedModel,
+        path: str | Path | PreTrainedModel | None = None,
         num_classes: int | None = None,
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
@@ -208,6 +209,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
             layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
             memory=memory,
         )
+        if weights is None and not self.uniform.any():
+            # Their softmax over the items is the attention, also of special tokens that keep theirs.
+            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
         output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
         empty = torch.zeros_like(own).unsqueeze(2)
         output.bias = torch.full_like(output.logits, torch.nan)
