@@ -1,6 +1,5 @@
 """Models, tokenizers and pipelines of transformers that Python gives, and models by their hub id."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ import torch
 import transformers
 
 import attnlight
-from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
-from tests.commands import CPU, QUIET
 from tests.huggingface.folders import NAMES, TEXTS, write_model
 from tests.huggingface.models import assert_near, assert_same
 
