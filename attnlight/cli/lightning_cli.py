@@ -47,6 +47,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
+from attnlight.storage import checkpoints  # noqa: F401
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
 from attnlight.storage.locking import require_creatable, sole_process
@@ -102,6 +103,8 @@ class AttnlightCLI(LightningCLI):
         arguments = sys.argv[1:] if args is None else args
         assert isinstance(arguments, list)
         verb = arguments[0]
+        if arguments[1:] == ["--help"]:  # without files, whose classes would be imported
+            parser.parse_args(arguments)
         keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
         composed = compose(verb, arguments[1:], keys)
         style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
