@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import attnlight.cli.lightning_cli  # noqa: F401 - now: Lightning logs to the stderr of its import
 from attnlight.__main__ import main
 
 
