@@ -130,8 +130,11 @@ def test_single_texts_have_no_columns_of_pairs(tmp_path: Path) -> None:
     row = predicted(tmp_path, corpus())[0]
     assert list(row) == [
         *("index", "position", "tokens", "items", "label", "probabilities", "attention"),
-        *("item_logits", "bias", "evidence"),
+        *("item_logits", "bias", "text", "offsets", "evidence"),
     ]
+    found = [row["text"][start:end] for start, end in row["offsets"]]
+    assert [form or "[BOS]" for form in found[:-1]] == row["tokens"][:-1]
+    assert row["tokens"][-1] == (found[-1] or "[EOS]")
 
 
 def write_pairs(path: Path) -> PairDataModule:
