@@ -27,7 +27,7 @@ _START = 6  # tokens by which a folded text is known
 _ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
-_BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
+BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
@@ -249,9 +249,9 @@ def _shown_text(
             place in part,
         )
         for place, word in enumerate(row["tokens"])
-        if word not in _BOUNDARY
+        if word not in BOUNDARY
     ]
-    query = [shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
+    query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
     first = query or [token.word for token in tokens if token.predicted or not part]
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
