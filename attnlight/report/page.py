@@ -15,6 +15,7 @@ from attnlight import __version__
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
+from attnlight.records import SCORES
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
 from attnlight.report.headlines import Headline, headline
@@ -22,7 +23,7 @@ from attnlight.report.markup import render
 from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
 from attnlight.report.summary import RecordSummary, summarise, to_texts
-from attnlight.report.texts import choose_texts, link_column, text_name
+from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
 from attnlight.storage.files import read_yaml, write_text
@@ -104,7 +105,8 @@ def write_report(
             | {"title": "The task" if test == "metrics" else describe(test).title}
             for test, (figure, caption) in curve_figures(run).items()
         ],
-        what_if=what_if({corpus: [each["shown"]] for corpus, each in texts.items()}),
+        texts=texts,
+        what_if=what_if({corpus: [each["what_if"]] for corpus, each in texts.items()}),
         verdicts=verdicts,
         commands=commands(run, summaries),
         versions=versions,
@@ -121,7 +123,7 @@ def _texts(
     classes: Sequence[str] | None,
     headlines: Mapping[StoredRecord, Headline | None],
 ) -> dict[str, Any]:
-    """Texts of a corpus for the page: `shown`, `chosen` and `differences` by record."""
+    """Texts of a corpus for the page: `shown`, `chosen` and `differences` by record, and what to show."""
     files = {stage: run.texts(stage, corpus) for stage in (*VERBS, "predict")}
     chosen = {
         record: found
@@ -131,15 +133,30 @@ def _texts(
     }
     stage = next((stage for stage in VERBS if any(r.stage == stage for r in chosen)), None)
     chosen = {record: found for record, found in chosen.items() if record.stage == stage}
-    rows = {index for found in chosen.values() for index, _ in found.rows}
-    room = BYTES // len(run.test_metrics)
+    if stage is None:
+        file, recorded = files["predict"], 0
+        shown = shown_texts(file, classes)
+    else:
+        file, recorded = files[stage], int(files[stage].metadata["rows"])
+        rows = [row for found in chosen.values() for row in found.rows]
+        shown = shown_texts(file, classes, rows)
+    needed = {index for found in chosen.values() for index, _ in found.rows}
+    columns = file.columns if shown else {}
+    present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
+    missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
     return {
-        "shown": texts_of_run(run, stage or "predict", corpus, classes, rows, room),
+        "shown": shown,
         "chosen": chosen,
-        "recorded": files[stage].metadata["rows"] if stage else 0,
+        "recorded": recorded,
         "differences": {
-            record: shown_differences(record.file, found, files[record.stage])
-            for record, found in chosen.items()
+            record: shown_differences(record.file, found, file) for record, found in chosen.items()
+        },
+        "what_if": texts_of_run(run, corpus, needed, BYTES // len(run.test_metrics), stage),
+        "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
+        "layers": {
+            layer: name
+            for layer, name in LAYERS.items()
+            if layer in present and name not in missing
         },
     }
 

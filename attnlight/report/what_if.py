@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from base64 import b64encode
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.data.selection import choose
+from attnlight.errors import InputError
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
 from attnlight.report.explanation import shown
+from attnlight.report.markup import render
+from attnlight.report.run import VERBS
 from attnlight.report.texts import BOUNDARY, LAYERS, shortened
 
 if TYPE_CHECKING:
@@ -68,6 +72,50 @@ def what_if(groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> WhatIf 
     return WhatIf(Markup(data), Markup(script), Markup(f"'sha256-{digest}'"))
 
 
+def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Markup:
+    """A page of the texts of a run, or of those that two runs share, below a sentence.
+
+    Raises:
+        InputError: A run has no texts, or the runs have different ones.
+    """
+    corpora = dict.fromkeys(["", *(record.corpus for record in runs[0].records)])
+    groups = {}
+    for corpus in corpora:
+        sets = [texts_of_run(run, corpus, room=BYTES // len(runs)) for run in runs]
+        if None not in sets:
+            groups[corpus] = sets
+    shown = what_if(groups)
+    if shown is None:
+        folder = shlex.quote(str(runs[-1].folder))
+        raise InputError(
+            f"{' and '.join(str(run.folder) for run in runs)} have no record `texts` of one corpus: "
+            f"run `attnlight test {folder} --tests texts` first."
+        )
+    for sets in groups.values():
+        _require_same_texts(*sets)
+    return render("browse.html.jinja", title=title, lead=lead, what_if=shown)
+
+
+def _require_same_texts(first: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
+    """Refuse texts of runs of which one has another label in another run, or which share none.
+
+    Their words may differ, since each model has its own tokenizer.
+    """
+    for other in others:
+        labels = [
+            {
+                key: each["classes"][c]
+                for key, c in zip(each["keys"], each["labels"], strict=True)
+                if c >= 0
+            }
+            for each in (first, other)
+        ]
+        differ = [key for key in labels[0].keys() & labels[1] if labels[0][key] != labels[1][key]]
+        if differ or not set(first["keys"]) & set(other["keys"]):
+            found = f"text {min(differ)[0]} has other labels" if differ else "they share none"
+            raise InputError(f"{first['run']} and {other['run']} are of different texts: {found}.")
+
+
 def text_address(row: tuple[int, int], corpus: str) -> str:
     """Where the page shows an instance, a dataset index and a position, of a corpus."""
     index, position = row
@@ -77,32 +125,35 @@ def text_address(row: tuple[int, int], corpus: str) -> str:
 
 def texts_of_run(
     run: Run,
-    stage: str,
-    corpus: str,
-    classes: Sequence[str] | None,
+    corpus: str = "",
     needed: Iterable[int] = (),
     room: int = BYTES,
+    stage: str | None = None,
 ) -> dict[str, Any] | None:
     """The texts of a record `texts`, or of the predictions, as the script reads them.
 
     Args:
         run: The run.
-        stage: `test`, `val` or `predict`.
         corpus: The corpus, "" for that of training.
-        classes: Names of the classes; None: their numbers.
         needed: Dataset indices of texts that are shown in any case.
         room: Most bytes; of more texts, those with the smallest hashes of their dataset indices.
+        stage: `test`, `val` or `predict`; None: the first of them that has texts.
 
     Returns:
-        Arrays in base64 and lists of one entry for each instance; None without such a record.
+        Arrays in base64, and lists of one entry for each instance; None without such a record.
 
     Raises:
         RecordError: The file is damaged.
     """
-    file = run.texts(stage, corpus)
+    stages = [stage] if stage else [*VERBS, "predict"]
+    files = {stage: run.texts(stage, corpus) for stage in stages}
+    stage = next((each for each in stages if files[each].path.is_file()), stages[0])
+    file = files[stage]
     available = file.columns if file.path.is_file() else {}
     if not set(_COLUMNS) <= available.keys():
         return None
+    metadata = [each.metadata for each in (file, *(record.file for record in run.records))]
+    classes = next((each["classes"] for each in metadata if each.get("classes")), None)
     scores = [name for name in available if name.startswith(SCORES)]
     columns = [*_COLUMNS, *scores, *(name for name in _OPTIONAL if name in available)]
     columns += ["prediction"] * ("prediction" in available)  # which predictions lack
