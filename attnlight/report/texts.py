@@ -28,7 +28,7 @@ _START = 6  # tokens by which a folded text is known
 _ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _OF_SOME_CORPORA = ("query", "allowed", "text", "offsets", *TEXT_MARKS)
-_BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
+BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
@@ -227,7 +227,7 @@ def _shown_text(
     for start, end in spans:
         sizes[start:end] = end - start
     offsets = row.get("offsets", ())
-    known = (x == y for x, y in offsets) if row.get("text") else (w in _BOUNDARY for w in words)
+    known = (x == y for x, y in offsets) if row.get("text") else (w in BOUNDARY for w in words)
     special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
     pieces = join_pieces(words, special, row.get("text") or "", offsets)
     layers = {"attention": np.mean(list(row["attention"]), 0)}
@@ -261,7 +261,7 @@ def _shown_text(
         )
         for place, piece in enumerate(pieces)
     ]
-    query = [shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
+    query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
     first = query or "".join(t.before + t.word for t in tokens if t.predicted or not part).split()
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
