@@ -66,6 +66,7 @@ class Alternative(NamedTuple):
         attention: That of attention.
         ratio: Attention's over its.
         passes: Forward passes that it costs a text; NaN if unknown.
+        names: The methods that were compared, the best first, by the names of attributions.
     """
 
     method: str
@@ -73,6 +74,7 @@ class Alternative(NamedTuple):
     attention: Estimate
     ratio: Estimate
     passes: float
+    names: tuple[str, ...]
 
     @property
     def has_effect(self) -> bool:
@@ -126,7 +128,7 @@ def unmeasured(records: CardRecords, name: str, test: str) -> Line:
     """A line whose record is missing or has no finite row."""
     if records.non_finite(test):
         return line_of(records, name, NOT_FINITE)
-    command = measuring_command(records.folder, records.corpus, records.records, test)
+    command = measuring_command(records.folder, records.corpus, records.records)
     return line_of(records, name, NOT_MEASURED, command=command)
 
 
@@ -191,8 +193,9 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
     if not defined.any():
         return None
     texts, values = texts[defined], values[defined]
-    best = 1 + int(values[:, 1:].mean(axis=0).argmax())
-    name, times = [*labels][best - 1], 1.0
+    order = 1 + np.argsort(-values[:, 1:].mean(axis=0), kind="stable")
+    names = [[*labels][place - 1] for place in order]
+    best, name, times = order[0], names[0], 1.0
     counted = {"occlusion": (TEST, "length")}
     counted["integrated_gradients"] = _FAITHFULNESS, f"steps_{labels['integrated_gradients']}"
     if name in counted:
@@ -204,6 +207,7 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
         Estimate.of(texts, values[:, 0]),
         Estimate.of(texts, values[:, 0], values[:, 1:]),
         rules()["alternative"]["passes"][name] * times,
+        tuple(names),
     )
 
 
