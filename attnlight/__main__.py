@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import TextIO
 
 from attnlight import __version__
+from attnlight.cli.help_imports import omit_unused_packages
 from attnlight.cli.processes import RANK_ZERO, end_with_parent, exit_on_signals, signal_status
 from attnlight.cli.shorthand import expand
 from attnlight.errors import InputError, did_you_mean, one_line, printable
@@ -167,6 +168,8 @@ def _run(words: Sequence[str], inside: bool) -> int:
         return 2
     if not {"-h", "--help"}.isdisjoint(arguments):
         print(USAGE[verb])
+        if not inside:
+            omit_unused_packages()
     # Before the imports, which take seconds. Torchrun and srun end their ranks themselves.
     if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
         end_with_parent(int(os.environ[RANK_ZERO]))

@@ -39,8 +39,9 @@ class TextColumns:
         """Columns of the rows of an output.
 
         Returns:
-            `tokens` (list of str), `items` ([start, end) in tokens per attended item, a word or a
-            sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
+            `tokens` (list of str); where the dataset knows them, the source as `text` and `offsets`
+            ([start, end) in it per token); `items` ([start, end) in tokens per attended item, a word
+            or a sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
             item), `item_logits` (per head, per item, C; null if the readout is not affine), `bias`
             (C), each of the corpus's per-token extras under its name, one value per token, and for
             texts with a query `query` (its tokens) and `allowed` (numbers of the classes that may
@@ -49,7 +50,10 @@ class TextColumns:
         batch, output = batch.to("cpu"), output.apply(on_cpu)
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
-        tokens = [self._dataset.words(int(place)) for place in places]
+        known = hasattr(self._dataset, "surface")
+        surfaces = [self._dataset.surface(int(place)) for place in places] if known else []
+        words = (self._dataset.words(int(place)) for place in places)
+        tokens = [surface.forms for surface in surfaces] if known else [*words]
         if isinstance(self._dataset, HasWholeWords) and self._dataset.whole_words:
             # Each word has what its first token has.
             first = {name: values[..., 0] for name, values in batch.extras.items()}
@@ -78,6 +82,11 @@ class TextColumns:
             "item_logits": item_logits,
             "bias": output.bias.expand(rows, -1),
         }
+        if known:
+            columns["text"] = pa.array([surface.text for surface in surfaces])
+            offsets = np.array([span for surface in surfaces for span in surface.spans], np.int32)
+            pairs = pa.FixedSizeListArray.from_arrays(offsets.ravel(), 2)
+            columns["offsets"] = list_column(pairs, [len(surface.spans) for surface in surfaces])
         if batch.query is not None:
             queries = [self._dataset.query_words(int(place)) for place in places]
             allowed = torch.ones(rows, output.logits.shape[1], dtype=torch.bool)
