@@ -231,18 +231,19 @@ def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) ->
 def test_html_and_terminal_set_text_as_text(
     checkpoint: Path, tmp_path: Path, printed: Printed
 ) -> None:
-    page = printed("explain", str(checkpoint.parent), HOSTILE, "--html")
-    (tmp_path / "page.html").write_text(page)
-    parsed = Page(tmp_path / "page.html")
-    assert "script" not in parsed.tags
-    for shown in ("<script>alert(1)</script>", "\\u202e", "\\u2069"):
-        assert shown in parsed.text
+    file = tmp_path / "page.html"
+    assert printed("explain", str(checkpoint.parent), HOSTILE, "--html", str(file)) == f"{file}\n"
+    assert Page(file).scripts == 2, "the data and the page's own script"
+    ((group,),) = [json.loads(Page(file).data)]
+    (shown,) = group["sets"]
+    words = shown["texts"][0].split("\n")
+    for word in ("<script>alert", "\\u202egnp", "\\u2069"):
+        assert any(word in each for each in words)
+    assert list(shown["scores"]) == ["gradient", "gradient x attention", "occlusion"]
     terminal = printed("explain", str(checkpoint.parent), HOSTILE)
     assert "\\u001b" in terminal
     for control in ("\u202e", "\u2069", "\x1b[31m"):
-        assert control not in page + terminal
-    (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
-    assert one._repr_html_() in page
+        assert control not in file.read_text("utf-8") + terminal
 
 
 def test_the_command_reads_arguments_files_and_standard_input(
@@ -286,7 +287,10 @@ def test_texts_stand_before_and_after_options(
         (["RUN", "--mehtods", "x"], "there is no option --mehtods (did you mean '--methods'?)"),
         (["RUN", "--method=x", "a"], "there is no option --method (did you mean '--methods'?)"),
         (["RUN", "a", "--methods"], "argument --methods: expected one argument"),
-        (["RUN", "--json", "--html", "a"], "argument --html: not allowed with argument --json"),
+        (
+            ["RUN", "--json", "--html", "a", "b"],
+            "argument --html: not allowed with argument --json",
+        ),
         (["--json"], "the following arguments are required: RUN"),
         (["RUN", "a \udce9 film"], "'a \\udce9 film', has a lone surrogate (half a character) at"),
         (["none", "text"], "there is no run or checkpoint"),
