@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import TextIO
 
 from attnlight import __version__
+from attnlight.cli.help_imports import omit_unused_packages
 from attnlight.cli.processes import RANK_ZERO, end_with_parent, exit_on_signals, signal_status
 from attnlight.cli.shorthand import expand
 from attnlight.errors import InputError, did_you_mean, one_line, printable
@@ -29,6 +30,7 @@ Train attention models and test whether their attention explains their predictio
   test         evaluate a checkpoint, and run the attached tests, on the test split
   predict      write attention, item logits and probabilities of every instance
   report       write tables, vector figures and one HTML page from a run's records
+  browse       show the texts of a run or two on a page where attention can be changed
   study        train and test all runs of a study, and write its tables and figures
   sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
@@ -90,6 +92,7 @@ attnlight sanity --help lists the other options, which are those of attnlight te
 }
 OTHER_VERBS = {
     "report": "attnlight.cli.report",
+    "browse": "attnlight.cli.browse",
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.cli.reliability",
     "explain": "attnlight.cli.explain",
@@ -165,6 +168,8 @@ def _run(words: Sequence[str], inside: bool) -> int:
         return 2
     if not {"-h", "--help"}.isdisjoint(arguments):
         print(USAGE[verb])
+        if not inside:
+            omit_unused_packages()
     # Before the imports, which take seconds. Torchrun and srun end their ranks themselves.
     if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
         end_with_parent(int(os.environ[RANK_ZERO]))

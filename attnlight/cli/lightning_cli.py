@@ -19,7 +19,7 @@ import yaml
 from jsonargparse import Namespace
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import Callback, ModelSummary, ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
@@ -47,6 +47,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
+from attnlight.storage import checkpoints  # noqa: F401
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
 from attnlight.storage.locking import require_creatable, sole_process
@@ -102,6 +103,8 @@ class AttnlightCLI(LightningCLI):
         arguments = sys.argv[1:] if args is None else args
         assert isinstance(arguments, list)
         verb = arguments[0]
+        if arguments[1:] == ["--help"]:  # without files, whose classes would be imported
+            parser.parse_args(arguments)
         keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
         composed = compose(verb, arguments[1:], keys)
         style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
@@ -289,8 +292,12 @@ class AttnlightCLI(LightningCLI):
         extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
+        unwanted: tuple[type[Callback], ...] = (
+            (ModelSummary,) if options.enable_model_summary is None else ()
+        )
         if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
-            attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
+            unwanted += (ProgressBar,)
+        attached[:] = [callback for callback in attached if not isinstance(callback, unwanted)]
         for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
                 logger._wandb_init.pop("anonymous", None)
@@ -319,7 +326,7 @@ class AttnlightCLI(LightningCLI):
 
 
 def run(arguments: Sequence[str] | None) -> None:
-    """Run one of the Trainer's verbs.
+    """Run one of the Trainer's verbs, and print the run's folder last.
 
     Args:
         arguments: The verb and its options; None: those of the process, which DDP's launcher
@@ -333,7 +340,7 @@ def run(arguments: Sequence[str] | None) -> None:
     status = 1
     with ExitStack() as stack:
         try:
-            AttnlightCLI(
+            cli = AttnlightCLI(
                 stack,
                 AttentionTask,
                 CorpusDataModule,
@@ -353,3 +360,5 @@ def run(arguments: Sequence[str] | None) -> None:
         finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)
+    if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
+        print(cli.current_run.folder)

@@ -32,7 +32,7 @@ _FOLDERS = {
     "--model": "models",
 }
 SANITY = ("methods", "max_instances", "seed")  # options of `attnlight sanity` that are the test's
-_FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
+_FLAGS = ("--overwrite", "--print_config")  # all others take a value
 
 
 def expand(arguments: Sequence[str]) -> list[str]:
@@ -45,6 +45,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
             value is missing or not YAML, or the verb takes fewer arguments.
     """
     verb, *words = arguments
+    if not {"-h", "--help"}.isdisjoint(words):
+        return ["test" if verb == "sanity" else verb, "--help"]
     named: list[str] = []
     options: list[str] = []
     tokenizer: list[str] = []  # the option that makes `fit` split texts as the model does

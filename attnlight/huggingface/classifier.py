@@ -39,7 +39,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
     Args:
         path: Folder or hub id of a model, or a model of transformers. One that was not trained to
             classify gets its architecture's head with random parameters, or an affine map of the state
-            of the token that is tested if transformers has no such head.
+            of the token that is tested if transformers has no such head. None: all parameters are drawn
+            at random, for a model of `config` that is trained on the tokens of the corpus.
         tokenizer: The fast tokenizer of a model of transformers, or its folder or hub id, to read raw
             text; None: that of `path`, and a model of transformers reads batches only.
         num_classes: Number of classes C; None: the model's.
@@ -79,7 +80,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def __init__(
         self,
-        path: str | Path | PreTrainedModel,
+        path: str | Path | PreTrainedModel | None = None,
         tokenizer: Any = None,  # noqa: ANN401
         num_classes: int | None = None,
         vocab_size: int | None = None,
@@ -212,6 +213,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
             layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
             memory=memory,
         )
+        if weights is None and not self.uniform.any():
+            # Their softmax over the items is the attention, also of special tokens that keep theirs.
+            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
         output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
         empty = torch.zeros_like(own).unsqueeze(2)
         output.bias = torch.full_like(output.logits, torch.nan)

@@ -48,6 +48,8 @@ def stored_options(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: There is no such model, or it has no weights.
     """
+    if options.get("path") is None:
+        return options
     folder = model_folder(str(options["path"]))
     config = configuration(folder).to_dict()
     config.pop("_name_or_path", None)
@@ -55,7 +57,7 @@ def stored_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_model(
-    path: str | PreTrainedModel,
+    path: str | PreTrainedModel | None,
     num_classes: int | None = None,
     vocab_size: int | None = None,
     config: Mapping[str, Any] | None = None,
@@ -67,7 +69,8 @@ def open_model(
     """Read a model, in single precision.
 
     Args:
-        path: Folder or hub id, or a model of transformers, which is used itself.
+        path: Folder or hub id, or a model of transformers, which is used itself; None: parameters are
+            drawn at random, and the ids of tokens are the corpus's.
         num_classes: Number of classes; None: the model's.
         vocab_size: Number of token ids of the corpus, for a model whose folder is gone.
         config: Its configuration as a checkpoint stores it; None: that of `path`.
@@ -132,7 +135,7 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
 
 
 def _read(
-    path: str,
+    path: str | None,
     num_classes: int | None,
     vocab_size: int | None,
     stored: Mapping[str, Any] | None,
@@ -140,6 +143,8 @@ def _read(
     head: bool,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
+    if path is None:
+        return _from_scratch(num_classes, vocab_size, stored)
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
@@ -180,3 +185,21 @@ def _numbers(model: PreTrainedModel, own: list[int], tokenizer: str) -> Tensor:
             f"{embedded}."
         )
     return torch.tensor(own)
+
+
+def _from_scratch(
+    num_classes: int | None, vocab_size: int | None, given: Mapping[str, Any] | None
+) -> Source:
+    """A model of a configuration, which reads the token ids of a corpus, with random parameters.
+
+    Raises:
+        InputError: The configuration or the corpus is missing, or the configuration describes no model.
+    """
+    if given is None or num_classes is None or vocab_size is None:
+        raise InputError(
+            "a model of transformers needs `path`, or `config`, such as {model_type: bert}, and a corpus "
+            "on which it is trained from random parameters."
+        )
+    config = build_configuration(given, "`config`")
+    config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
+    return Source(draw_model("`config`", config).eval(), torch.arange(vocab_size))

@@ -50,6 +50,10 @@ class TrainedElsewhere(nn.Module):
             InputError: There is no such model, it does not classify texts, or its classes have other
                 names.
         """
+        if options.get("path") is None:
+            raise InputError(
+                "a model of `config` has no weights: train it by `attnlight fit` first."
+            )
         path = str(options["path"])
         folder = model_folder(path)
         config = configuration(folder)

@@ -1,6 +1,7 @@
 """Write a run's configuration, and print the table at the end of a test."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
 from attnlight.figures import describe, figure_rows, tables
 from attnlight.records import RecordError, read_metadata
+from attnlight.report.headlines import headline_table
 from attnlight.report.run import stored_records
-from attnlight.report.summary import terminal_table
 from attnlight.report.verdict.card import verdict_of
 from attnlight.storage.checkpoint_file import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
@@ -158,7 +159,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
     elif recorded != value:
         callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
         card = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]
-        last = ", and --tests card goes last, since the verdict card reads its settings"
+        last = ", and --tests card --overwrite goes last, since the verdict card reads its settings"
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
             f"--overwrite replaces it{last if path.stem in card else ''}."
@@ -166,7 +167,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
 
 
 class SummaryTable(Callback):
-    """Print the task's metrics, the tests' measures and the verdict card when a test ends.
+    """Print the task's metrics, the tests' headlines and the verdict card when a test ends.
 
     The card is also written to `report/verdict.json` and to the summary of W&B.
     """
@@ -188,7 +189,8 @@ class SummaryTable(Callback):
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not all(test.shows_table for test in attached):
-            rich.print(terminal_table(records, corpus))
+            rich.print(headline_table(records, corpus))
+            print(f"All measures: attnlight report {shlex.quote(str(around.folder))}")
         for test in attached:
             path = records / f"test{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
