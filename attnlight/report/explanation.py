@@ -14,6 +14,8 @@ from attnlight.errors import InputError
 from attnlight.figures.tables import CONTROLS, number
 from attnlight.report.join_pieces import join_pieces, of_pieces
 from attnlight.report.markup import render
+from attnlight.storage.model_folder import is_model
+from attnlight.storage.run_folder import is_run
 
 if TYPE_CHECKING:
     import rich.console
@@ -34,17 +36,17 @@ def shown(text: str) -> str:
     return _HIDDEN.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
-def ranking_verdict(checkpoint: Path, digest: str) -> str:
+def ranking_verdict(folder: Path, digest: str) -> str:
     """What the verdict card says of attention as a ranking of words, or that it was not measured.
 
     Args:
-        checkpoint: The checkpoint, in the folder of its run.
-        digest: Its SHA-256.
+        folder: The folder of the model's run, or of a model of transformers.
+        digest: SHA-256 of the checkpoint, or of the weights of a model without one.
 
     Raises:
         InputError: The card is damaged.
     """
-    path = checkpoint.parent / "report/verdict.json"
+    path = folder / "report/verdict.json"
     try:
         card = json.loads(path.read_text("utf-8")) if path.is_file() else {"lines": []}
         same = card["lines"] and digest.startswith(str(card["checkpoint"]))
@@ -53,9 +55,10 @@ def ranking_verdict(checkpoint: Path, digest: str) -> str:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(f"{path} is not a verdict card: `attnlight report` makes one.") from error
     said = "Whether its attention marks the words that matter was not measured"
-    if not (checkpoint.parent / "fit.yaml").is_file():
+    if not is_run(folder) and not is_model(folder):
         return f"{said}."
-    return f"{said}: attnlight test {shlex.quote(str(checkpoint.parent))} --tests card"
+    data = "" if is_run(folder) else " --data FILE"
+    return f"{said}: attnlight test {shlex.quote(str(folder))}{data} --tests card"
 
 
 class Cell(NamedTuple):

@@ -40,7 +40,8 @@ class Verdict:
         kind: Kind of model, a key of licences.yaml or `other`.
         lines: Its lines; the first has the number that decides.
         note: How to read them.
-        checkpoint: Hash of the checkpoint that was tested; None if unknown.
+        checkpoint: Hash of the checkpoint that was tested, or of the weights of a model without one; None
+            if unknown.
         scope: What the model says of the scope of its attention; "" if it says nothing.
         caveat: That logits or attention are not finite; "" if all are.
         subject: Model, corpus, number of test texts and accuracy, as far as they are known.
@@ -151,7 +152,9 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
-    hashes = [entry.get("checkpoint_hash") for entry in records.metadata.values()]
+    hashes = [
+        entry.get("checkpoint_hash") or entry.get("weights") for entry in records.metadata.values()
+    ]
     # The record where the most rows were not measured.
     counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in records.metadata.values()]
     broken, rows = max(counts, default=(0, 0))
