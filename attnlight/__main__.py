@@ -30,6 +30,7 @@ Train attention models and test whether their attention explains their predictio
   test         evaluate a checkpoint, and run the attached tests, on the test split
   predict      write attention, item logits and probabilities of every instance
   report       write tables, vector figures and one HTML page from a run's records
+  browse       show the texts of a run or two on a page where attention can be changed
   study        train and test all runs of a study, and write its tables and figures
   sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
@@ -91,6 +92,7 @@ attnlight sanity --help lists the other options, which are those of attnlight te
 }
 OTHER_VERBS = {
     "report": "attnlight.cli.report",
+    "browse": "attnlight.cli.browse",
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.cli.reliability",
     "explain": "attnlight.cli.explain",

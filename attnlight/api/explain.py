@@ -122,12 +122,18 @@ def _explanations(
     moved = readout.candidates(replaced.unsqueeze(2)).squeeze(1).softmax(-1)
     allowed = allowed_classes(output.logits)
     known = output.item_logits is not None and len(classes) == 2
-    items = [reader.raw.items(row["text"]) for row in rows]
-    mask = batch.attendable()
-    places = [seen.nonzero().flatten() for seen in (mask if mask.ndim == 2 else mask.any(-1))]
+    real, mask = batch.mask, batch.attendable()
+    real, mask = (x if x.ndim == 2 else x.any(-1) for x in (real, mask))
+    # Special tokens may be items as well.
+    mask = mask.index_put((texts_of_rows(output.rows),), output.mask, accumulate=True)
+    places = [seen.nonzero().flatten() for seen in mask]
     found = []
     for number, text in enumerate(texts_of_rows(output.rows).tolist()):
         at = places[text]
+        surface = reader.raw.surface(rows[text]["text"], items=True)
+        # A text without a token is one item.
+        forms = surface.forms if surface.text else [rows[text]["text"]] * len(surface.forms)
+        tokens = (at - (real[text].sum() - len(forms))).tolist()
         position = int(output.rows[number, 1])
 
         def named(values: Tensor, number: int = number) -> dict[str, float]:
@@ -139,7 +145,7 @@ def _explanations(
             Explanation(
                 text=rows[text]["text"],
                 query=rows[text].get("query"),
-                items=items[text],
+                items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]
                 if reader.problem.tags and (at == position).any()
                 else None,
@@ -168,6 +174,7 @@ def _explanations(
                 else None,
                 scope=reader.model.scope if isinstance(reader.model, HasScope) else None,
                 verdict=verdict,
+                spans=[surface.spans[place] for place in tokens],
             )
         )
     return found

@@ -13,7 +13,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
 from attnlight.reference.rows import GivenTexts, encode_rows
-from attnlight.reference.trained import TrainedModel, network_of
+from attnlight.reference.trained import TrainedModel, network_of, of_transformers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,8 +93,8 @@ def load(path: str | Path) -> TrainedModel:
     """A trained model, ready to read texts.
 
     Args:
-        path: The folder of its run, a checkpoint, or the name of a model that comes with attnlight:
-            `sst`.
+        path: The folder of its run, a checkpoint, the name of a model that comes with attnlight
+            (`sst`), or the folder or hub id (`org/name`) of a classifier of transformers.
 
     Raises:
         InputError: There is no such model, it is damaged, or it has no attention.
@@ -107,12 +107,13 @@ def run(
     data: Any,  # noqa: ANN401
     tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
     batch_size: int = 64,
+    tokenizer: Any = None,  # noqa: ANN401
 ) -> Results:
     """Run tests on texts; rows are those that `attnlight test` records.
 
     Args:
-        model: A run's folder, a checkpoint, what `load` returns, or a task; for batches also any
-            `AttentionModel`.
+        model: What `load` takes or returns, a task, or a classifier or `TextClassificationPipeline` of
+            transformers; for batches also any `AttentionModel`.
         data: A list of texts; of pairs of a text and its label; of mappings, such as the rows of a
             `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
             are any, `query`, `candidates`, `label` (one for each token of a tagger) and `pos`; or of
@@ -123,6 +124,7 @@ def run(
         tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
             mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
         batch_size: Number of texts read at a time.
+        tokenizer: The fast tokenizer of a classifier of transformers, or its folder or hub id.
 
     Raises:
         InputError: The model cannot be read or is none, the data are empty or are not as above, a test
@@ -134,7 +136,8 @@ def run(
     rows = read_rows(data, batches=True)
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")
-    batches, reader = rows, load(model) if isinstance(model, str | Path) else model
+    reader = of_transformers(model, tokenizer)
+    batches, reader = rows, load(reader) if isinstance(reader, str | Path) else reader
     texts = None
     if not isinstance(rows[0], TextBatch):
         reader = texts = TrainedModel.of(reader)

@@ -167,13 +167,16 @@ class AttnlightCLI(LightningCLI):
         """Class and options of a network that was trained elsewhere; None: a checkpoint is read."""
         named = config.ckpt_path
         if named is None and config.run is not None:
-            named = next(Run.of_fit(config, "").folder.glob("*.ckpt"), None)
+            folder = Run.of_fit(config, "").folder
+            named = next((n for n in ("fit.yaml", "best.ckpt") if (folder / n).is_file()), None)
         found = pretrained_network(config.model, named)
         if found is not None and not self._names_corpus:
             raise InputError(
                 "the model was trained elsewhere and has no corpus here: name the texts that it reads, "
                 f"`attnlight {self.subcommand} ... --data FILE`."
             )
+        if found is not None:
+            found[0].encoding_of(found[1], ())  # refused before a corpus is prepared
         return found
 
     def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:

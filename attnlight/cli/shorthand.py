@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlight.errors import InputError, did_you_mean
-from attnlight.storage.model_folder import command_options, is_model_folder
+from attnlight.errors import InputError
+from attnlight.storage.model_folder import command_options, is_model, require_run
 from attnlight.storage.shipped import find_config
 
 # The folder of `configs/` in which the value of an option is looked up.
@@ -66,7 +66,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
             continue
         if not value:
             raise InputError(f"{option} needs a value")
-        if option == "--model" and is_model_folder(Path(value)):
+        if option == "--model" and is_model(Path(value)):
             options += command_options(Path(value)) or []
             continue
         long = option if folder in ("data", "models") else "--config"
@@ -97,12 +97,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
         named_here = any(option.startswith("--experiment") for option in [*elsewhere, *options])
         elsewhere += [] if named_here else [f"--experiment={run.resolve().name}"]
         return [verb, *elsewhere, *options]
-    if not (run / "fit.yaml").is_file():
-        hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
-        raise InputError(
-            f"there is no trained run {run}: it has no fit.yaml{hint}, nor the config.json of a model of "
-            "transformers"
-        )
+    require_run(run)
     best, last = (f"--ckpt_path={run / name}.ckpt" for name in ("best", "last"))
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.errors import InputError
 from attnlight.figures.tables import CONTROLS, number
+from attnlight.report.join_pieces import join_pieces, of_pieces
 from attnlight.report.markup import render
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ def ranking_verdict(checkpoint: Path, digest: str) -> str:
     return f"{said}: attnlight test {shlex.quote(str(checkpoint.parent))} --tests card"
 
 
+class Cell(NamedTuple):
+    """A piece of a text in the colour of its score: what stands before it, its text and value."""
+
+    before: str
+    text: str
+    value: str
+    colour: tuple[int, int, int]
+
+
 @dataclass(frozen=True)
 class FlipSet:
     """The fewest items whose erasure from attention changes the decision.
@@ -99,7 +109,7 @@ class Explanation:
     Attributes:
         text: The text.
         query: Its query, if the model reads one.
-        items: The pieces that attention weighs: tokens as they stand in the text, or sentences.
+        items: What attention weighs: tokens as they stand in the text, or sentences.
         item: Place of the item that is predicted, if predictions are of tokens.
         prediction: The predicted class.
         probabilities: Probability of each class that the text may be answered with.
@@ -111,6 +121,7 @@ class Explanation:
         scope: What the model says of the scope of its attention; None if it says nothing.
         verdict: What the verdict card of the model's run says of attention as a ranking of words;
             None if the model was not read from a file.
+        spans: [start, end) of each item in the text, by which they are shown there; empty if unknown.
     """
 
     text: str
@@ -125,17 +136,20 @@ class Explanation:
     worst_case: WorstCase | None
     scope: str | None = None
     verdict: str | None = None
+    spans: Sequence[tuple[int, int]] = ()
 
-    def layers(self) -> Iterator[tuple[str, list[tuple[str, str, tuple[int, int, int]]], str]]:
-        """Each score's name, each item with its value and colour, and a line on the highest ones."""
-        pieces = list(map(shown, self.items))
+    def layers(self) -> Iterator[tuple[str, list[Cell], str]]:
+        """Each score's name, each piece with its value and colour, and a line on the highest ones."""
+        text = self.text if self.spans else ""
+        pieces = join_pieces(self.items, [False] * len(self.items), text, self.spans)
         rows: dict[str, list[float | None]] = {"attention": [*self.attention], **self.scores}
         if self.worst_case is not None:
             rows["worst-case attention"] = [*self.worst_case.attention]
         if self.flip_set is not None:
-            erased, places = self.flip_set.items, range(len(pieces))
+            erased, places = self.flip_set.items, range(len(self.items))
             rows["smallest flip set"] = [float(place in erased) for place in places]
-        for name, values in rows.items():
+        for name, scores in rows.items():
+            values = of_pieces(pieces, scores, largest=name == "smallest flip set")
             sizes = [abs(value or 0.0) for value in values]
             largest = max(sizes, default=0.0)
             cells = []
@@ -144,17 +158,18 @@ class Explanation:
                 share = size / largest if largest else 0.0
                 red, green, blue = (round(255 - (255 - part) * share) for part in full)
                 digits = "–" if value is None else number(value)  # noqa: RUF001
-                cells.append((piece, digits, (red, green, blue)))
-            order = sorted(range(len(pieces)), key=lambda place: -sizes[place])
-            listed = [f"{cells[place][0]} {cells[place][1]}" for place in order[:_HIGHEST]]
-            if name == "smallest flip set" and self.flip_set is not None:
-                listed = [pieces[place] for place in self.flip_set.items]
+                before, written = shown(piece.before), shown(piece.text)
+                cells.append(Cell(before, written, digits, (red, green, blue)))
+            order = [place for place, piece in enumerate(pieces) if piece.tokens]
+            order.sort(key=lambda place: -sizes[place])
+            listed = [f"{cells[place].text} {cells[place].value}" for place in order[:_HIGHEST]]
+            if name == "smallest flip set":
+                listed = [cell.text for cell, size in zip(cells, sizes, strict=True) if size]
             yield name, cells, ", ".join(listed)
 
     def sentences(self) -> list[str]:
         """What is predicted, the smallest flip set, the worst case and the verdict card's line."""
-        pieces = {name: cells for name, cells, _ in self.layers()}["attention"]
-        of = "" if self.item is None else f" of {pieces[self.item][0]!r}"
+        of = "" if self.item is None else f" of {shown(self.items[self.item].strip())!r}"
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
         shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
         sentences = [f"Prediction{of}: {self.prediction} ({shares})."]
@@ -190,8 +205,9 @@ class Explanation:
         for name, cells, highest in self.layers():
             lines.append(Text(f"{name}: {highest}", style="dim"))
             line = Text("  ")
-            for piece, _, (red, green, blue) in cells:
-                line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})").append(" ")
+            for before, piece, _, (red, green, blue) in cells:
+                line.append(before)
+                line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})")
             lines.append(line)
         return Group(*lines, *map(Text, others))
 

@@ -6,6 +6,7 @@ import platform
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import shipped_configs
 
@@ -105,6 +107,7 @@ def write_report(
             for test, (figure, caption) in progress(curve_figures(run).items(), "curves")
         ],
         texts=texts,
+        what_if=what_if({corpus: [each["what_if"]] for corpus, each in texts.items()}),
         verdicts=verdicts,
         commands=commands(run, summaries),
         versions=versions,
@@ -138,6 +141,7 @@ def _texts(
         file, recorded = files[stage], int(files[stage].metadata["rows"])
         rows = [row for found in chosen.values() for row in found.rows]
         shown = shown_texts(file, classes, rows)
+    needed = {index for found in chosen.values() for index, _ in found.rows}
     columns = file.columns if shown else {}
     present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
     missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
@@ -148,6 +152,7 @@ def _texts(
         "differences": {
             record: shown_differences(record.file, found, file) for record, found in chosen.items()
         },
+        "what_if": texts_of_run(run, corpus, needed, BYTES // len(run.test_metrics), stage),
         "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
         "layers": {
             layer: name
@@ -174,8 +179,8 @@ def _section(
     if set(summary.metadata.get("measures", ())) <= record.file.columns.keys():
         rows, note = figure_rows(record.file, description.columns)
         chosen = texts["chosen"].get(record)
-        shown, anchor_of_texts = chosen.rows if chosen else [], texts["anchor"]
-        links = {row: f"#{anchor_of_texts}-{row[0]}-{row[1]}" for row in shown}
+        shown = chosen.rows if chosen else []
+        links = {row: text_address(row, record.corpus) for row in shown}
         linked = rows | {"link": link_column(rows, list(links))}
         figure = draw(record.test, linked, summary.metadata.get("classes"), summary.metadata)
         if figure is not None:
@@ -198,7 +203,7 @@ def _section(
         chosen=texts["chosen"].get(record),
         recorded=texts["recorded"],
         differences=texts["differences"].get(record, {}),
-        texts_anchor=texts["anchor"],
+        address=partial(text_address, corpus=record.corpus),
     )
 
 

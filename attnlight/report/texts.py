@@ -21,13 +21,14 @@ from attnlight.records import (
     read_pieces,
     record_columns,
 )
+from attnlight.report.join_pieces import Piece, join_pieces, of_pieces
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
 _START = 6  # tokens by which a folded text is known
 _ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
-_OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
-_BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
+_OF_SOME_CORPORA = ("query", "allowed", "text", "offsets", *TEXT_MARKS)
+BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
@@ -43,17 +44,19 @@ Row = tuple[int, int]  # dataset index and position
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a text on the page.
+    """A token of a text on the page, or several that are parts of one character.
 
     Attributes:
-        word: The token, shortened if it is very long.
+        before: What stands between it and the token before.
+        word: The token, shortened if it is very long; "" if only `before` follows the last one.
         shares: Its score by layer (of a sentence, that of the sentence) in per cent of the largest
-            in the text, where it is above 0.
+            in the text, where it is not 0.
         values: The scores in words.
         marked: Whether the corpus marks it, as evidence or otherwise.
         predicted: Whether it is of the part of the text that is predicted, if instances are parts.
     """
 
+    before: str
     word: str
     shares: Mapping[str, int]
     values: str
@@ -220,39 +223,46 @@ def _shown_text(
     if any(end - start > 1 for start, end in spans):  # sentences
         span = spans[position] if position < len(spans) else (0, 0)
     part = range(*span) if of_parts else range(0)
+    words, sizes = row["tokens"], np.zeros(len(row["tokens"]), dtype=np.int64)
+    for start, end in spans:
+        sizes[start:end] = end - start
+    offsets = row.get("offsets", ())
+    known = (x == y for x, y in offsets) if row.get("text") else (w in BOUNDARY for w in words)
+    special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
+    pieces = join_pieces(words, special, row.get("text") or "", offsets)
     layers = {"attention": np.mean(list(row["attention"]), 0)}
     layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
-    by_token, lacking = {}, []
+    by_piece, lacking = {}, []
     for name, scores in layers.items():
-        values = np.full(len(row["tokens"]), np.nan)
+        values = np.full(len(words), np.nan)
         for (start, end), score in zip(spans, scores, strict=True):
             values[start:end] = score
-        by_token[name] = values
+        # Of a sentence each token has the score of the whole.
+        by_piece[name] = _of_pieces(pieces, values, name == "minimal" or sizes.max(initial=0) > 1)
         if np.isnan(np.asarray(scores, dtype=np.float64)).all():
             lacking.append(LAYERS[name])
-    marked = np.zeros(len(row["tokens"]), dtype=bool)
+    marked = np.zeros(len(pieces), dtype=bool)
     for name in TEXT_MARKS:
         if name in row:
-            by_token[name] = (np.asarray(row[name]) > 0).astype(np.float64)
-            marked |= by_token[name] > 0
-    sizes = {name: np.nan_to_num(np.abs(values)) for name, values in by_token.items()}
-    shares = {
-        name: (100 * size / max(size.max(initial=0), np.finfo(float).tiny)).round().astype(int)
-        for name, size in sizes.items()
-    }
+            by_piece[name] = _of_pieces(pieces, np.asarray(row[name]) > 0, largest=True)
+            marked |= by_piece[name] > 0
+    shares = {}
+    for name, values in by_piece.items():
+        largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
+        shares[name] = (100 * np.nan_to_num(values) / largest).round().astype(int)
     tokens = [
         Token(
-            shortened(word),
+            shortened(piece.before),
+            shortened(piece.text),
             {name: int(share[place]) for name, share in shares.items() if share[place]},
-            _in_words({name: float(values[place]) for name, values in by_token.items()}),
+            _in_words({name: float(values[place]) for name, values in by_piece.items()}),
             bool(marked[place]),
-            place in part,
+            any(token in part for token in piece.tokens),
         )
-        for place, word in enumerate(row["tokens"])
-        if word not in _BOUNDARY
+        for place, piece in enumerate(pieces)
     ]
-    query = [shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
-    first = query or [token.word for token in tokens if token.predicted or not part]
+    query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
+    first = query or "".join(t.before + t.word for t in tokens if t.predicted or not part).split()
     likeliest = int(np.argmax(row["probabilities"]))
     allowed = row.get("allowed", ())
     restricted = 0 < len(allowed) < len(row["probabilities"])
@@ -264,10 +274,16 @@ def _shown_text(
         query=" ".join(query[:_TOKENS]) + " …" * (len(query) > _TOKENS),
         allowed=[class_name(int(number), classes) for number in allowed if restricted],
         tokens=tokens[:most],
-        hidden=max(0, len(tokens) - most),
+        hidden=sum(bool(token.word) for token in tokens[most:]),
         lacking=lacking,
         start=" ".join(first[:_START]) + " …" * (len(first) > _START),
     )
+
+
+def _of_pieces(pieces: Sequence[Piece], values: Any, largest: bool) -> NDArray[np.float64]:  # noqa: ANN401
+    """The values (N,) of tokens by piece, NaN where none is defined."""
+    known = [None if np.isnan(value) else float(value) for value in values]
+    return np.array(of_pieces(pieces, known, largest), dtype=np.float64)
 
 
 def _in_words(values: Mapping[str, float]) -> str:

@@ -4,19 +4,46 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
-from attnlight.storage.files import read_yaml
-from attnlight.storage.shipped import find_config
+from attnlight.errors import InputError, did_you_mean
+from attnlight.storage.files import read_yaml, suggest_file
+from attnlight.storage.shipped import CONFIGS, find_config
 
 # Any of these is in the folder of a model, or of what is taken for one and refused by its name.
 _MODEL_FILES = ("config.json", "adapter_config.json", "checkpoint-*/config.json")
 _VERBS = ("test", "validate", "predict")
+_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")
 
 
-def is_model_folder(path: Path) -> bool:
-    """Whether a folder is that of a model of transformers."""
-    return any(any(path.glob(name)) for name in _MODEL_FILES)
+def is_model(path: Path) -> bool:
+    """Whether a path is the folder of a model of transformers, or an id on the hub, `org/name`."""
+    return any(any(path.glob(name)) for name in _MODEL_FILES) or is_hub_id(path)
+
+
+def is_hub_id(path: Path) -> bool:
+    """Whether a path has the form of an id on the hub, and names no place here and no shipped file."""
+    known = (path.parent, CONFIGS / path.parent)
+    return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
+
+
+def require_run(run: Path) -> None:
+    """Check that a folder is of a run that was trained here.
+
+    Raises:
+        InputError: There is no such folder, or it holds no `fit.yaml`.
+    """
+    if (run / "fit.yaml").is_file():
+        return
+    lacks = "it has no fit.yaml, nor the config.json of a model of transformers"
+    if not run.is_dir():
+        lacks = "it is a file" if run.is_file() else "there is no such folder"
+    elif not any(run.iterdir()):
+        lacks = "the folder is empty"
+    hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
+    hint = hint or ("" if run.exists() else suggest_file(run))
+    raise InputError(f"there is no trained run {run}: {lacks}{hint}.")
 
 
 def tested_config(run: Path) -> Path | None:
@@ -26,12 +53,13 @@ def tested_config(run: Path) -> Path | None:
 
 
 def command_options(path: Path) -> list[str] | None:
-    """The options that name a model's folder, or model, corpus and folder of a run that tested one.
+    """The options that name a model's folder or id, or model, corpus and folder of a run that tested one.
 
     None if the path is neither.
     """
-    if is_model_folder(path):
-        return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={path}"]
+    if is_model(path):
+        named = path if is_hub_id(path) else os.path.abspath(path)
+        return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
     file = tested_config(path)
     if file is None:
         return None

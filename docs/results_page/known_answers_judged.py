@@ -32,6 +32,9 @@ JUDGED = ("none", "recurrent", "convolutional", "transformer")
 LICENCE = {"followers": 20, "others": 20, "kinds_of_followers": 5, "kinds_of_others": 5}
 AIMS = {"followers": 12, "others": 20, "decided": 0.6, "right": 0.9, "yes of followers": 0.5}
 MOST_WRONG_YES = 0.05
+# Asked by the generator's swaps alone: by construction a model follows as well that attends to the evidence
+# and uses other words beside it. To withhold a yes from it is no error that misleads.
+USEFUL = "yes of followers"
 HEAD = "# Written by docs/build_known_answers.py: kinds of models whose card was judged on known answers.\n"
 Found = dict[str, tuple[int, int]]
 
@@ -125,7 +128,8 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
                 judged[truth] = {**shares, "missed": missed(of_truth, SENTENCE)}
         fewest = dict(zip(LICENCE, map(min, *sizes), strict=True))
         enough = all(fewest[name] >= least for name, least in LICENCE.items())
-        met = not any(one["missed"] for one in judged.values())
+        spared = {"evidence": {USEFUL}}
+        met = not any({*judged[x]["missed"]} - spared.get(x, set()) for x in TRUTHS)
         found[model] = {**fewest, "judgement": judged, "licensed": enough and met}
     return found
 

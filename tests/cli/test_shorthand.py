@@ -80,7 +80,7 @@ class TestFit:
             ("fit --tests", "--tests needs a value"),
             ("fit -c --overwrite", "-c needs a value"),
             ("fit one two", "fit takes one name or folder, not 2: one, two"),
-            ("test sst_bilstm", "no trained run sst_bilstm: it has no fit.yaml"),
+            ("test sst_bilstm", "no trained run sst_bilstm: there is no such folder"),
         ],
     )
     def test_refuses(self, arguments: str, sentence: str, refused: Refused) -> None:

@@ -204,7 +204,12 @@ def test_kinds_of_the_studies_can_be_drawn_and_a_third_is_set_aside_by_the_rule(
     kinds: dict[str, dict[str, dict[str, Any]]] = {}
     for name in ("known_kinds", "known_kinds_aside"):
         path = CONFIGS / "studies" / f"{name}.yaml"
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content, of_transformers = (
+            yaml.safe_load(file.read_text(encoding="utf-8"))
+            for file in (path, path.with_stem(f"{name}_transformer"))
+        )
+        assert of_transformers["grid"][0] == content["grid"][0]
+        assert of_transformers["options"]["data"] == content["options"]["data"]
         shared = content["options"]["data"]
         kinds[name] = {
             kind: shared | condition["options"]["data"]

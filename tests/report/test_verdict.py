@@ -169,7 +169,7 @@ def comprehensiveness(
     """Rows in which attention gains `ratio` of what integrated gradients do, and their metadata."""
     random, shares = np.random.default_rng(seed), {"attention": ratio}
     shares |= {"input_gradient": 0.7, "integrated_gradients": 1.0, "occlusion": 0.9}
-    shares |= {f"{name}_by_size": 0.8 * shares[name] for name in METHODS}
+    shares |= {f"{name}_by_size": 0.6 * shares[name] for name in METHODS}
     rows = {
         f"excess_comprehensiveness_{name}": 0.4 * share + noise * random.normal(size=texts)
         for name, share in shares.items()
@@ -192,14 +192,19 @@ def licences(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return given
 
 
-def card_of(folder: Path, rows: Rows, own: float = 1.0, **model: Any) -> Verdict:
-    """The card of a model whose states give a share of their gradient to their own words."""
+def card_of(
+    folder: Path, rows: Rows, own: float = 1.0, ratio: float = 0.6, **model: Any
+) -> Verdict:
+    """The card of a model whose states give a share of their gradient to their own words.
+
+    Attention finds `ratio` of what the best method with signs does, whose best twin finds 0.6.
+    """
     write(
         folder, "leave_one_out_agreement", rows, model=CLASSIFIER | model, classes=["dull", "fine"]
     )
     words = {"tau_erasure_deletion": np.full(50, 0.4), "hidden_token_attribution": np.full(50, own)}
     write(folder, "state_token_agreement", words)
-    values, metadata = comprehensiveness()
+    values, metadata = comprehensiveness(ratio)
     write(folder, "faithfulness", values, **metadata)
     return verdict_of(folder)
 
@@ -210,6 +215,8 @@ class TestSentence:
         [
             (agreement(0.9, 0.8), 1.0, "yes", "Yes: it orders the words by their use"),
             (agreement(0.9, 0.8), 0.5, "mixing", "but each state mixes several."),
+            (agreement(0.9, 0.64), 0.5, "mixing", "but each state mixes several."),
+            (agreement(0.56, 0.55), 0.5, "top_words", "Top words only"),
             (agreement(0.6, 0.62), 1.0, "top_words", "take 60 % of what those of integrated"),
             (agreement(0.9, 0.3), 1.0, "some_classes", 'Only where it predicts "dull"; elsewhere'),
             (agreement(0.9, 0.6), 1.0, "some_classes", 'Only where it predicts "dull"; elsewhere'),
@@ -233,6 +240,22 @@ class TestSentence:
         assert said in card.sentence
         assert card.decision == RULES["decisions"][case]
         assert str(card).split("\n\n")[1].replace("\n", " ") == card.sentence
+
+    @pytest.mark.parametrize(
+        ("own", "ratio", "case"),
+        [(1.0, 0.5, "yes"), (1.0, 0.44, "not_finding"), (0.5, 0.44, "mixing")],
+    )
+    def test_weights_without_an_encoder_must_also_find(
+        self, tmp_path: Path, own: float, ratio: float, case: str
+    ) -> None:
+        """The best method by size takes 0.6: three quarters of that, surely, are a yes."""
+        card = card_of(tmp_path, agreement(0.9, 0.8), own, ratio)
+        assert card.case == case
+        if case == "not_finding":
+            assert card.decision == "in part"
+            assert re.search(r"take 7\d % of what .* by size take; read integrated", card.sentence)
+            (tmp_path / "records/test/faithfulness.parquet").unlink()
+            assert verdict_of(tmp_path).case == "unmeasured"
 
     def test_half_of_the_weight_against_the_prediction_decides_nothing(
         self, tmp_path: Path
@@ -520,7 +543,8 @@ class TestMajority:
         expected = (
             "Nothing can be read here: as far as 60 texts can tell, the model predicts no better than "
             f"its majority class (accuracy {accuracy:.2f}, that of always saying "
-            f'"{["bad", "good", "mixed"][largest]}" {share:.2f}).'
+            f'"{["bad", "good", "mixed"][largest]}" {share:.2f}). Train it further, or check that its '
+            "classes are those of the corpus."
         )
         assert (verdict_of(tmp_path).sentence == expected) == (better != 20)
 
@@ -621,6 +645,8 @@ def test_the_guide_has_the_rules() -> None:
     ranks, finds, smallest = (RULES[name] for name in ("ranks", "finds", "smallest_set"))
     for sentence in (
         f"at least {ranks['yes_from']:g} in the worst predicted class",
+        f"at least {ranks['yes_from_alone']:g}, and deleting",
+        f"at least {100 * ranks['least_found']:g} % of what",
         f"below {ranks['no_below']:g}",
         f"at most {100 * ranks['most_opposing']:g} % of the weight",
         f"of at least {RULES['least_texts']} texts",

@@ -159,7 +159,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
     elif recorded != value:
         callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
         card = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]
-        last = ", and --tests card goes last, since the verdict card reads its settings"
+        last = ", and --tests card --overwrite goes last, since the verdict card reads its settings"
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
             f"--overwrite replaces it{last if path.stem in card else ''}."

@@ -105,21 +105,25 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     """
     records = CardRecords(run, corpus)
     classes, best = agreements(records), of.alternative_of(records)
+    by_size = of.alternative_of(records, signed=False)
     needed, words = of.needed(records), of.words(records)
-    finds, instead = of.compared(records, best)
+    finds, instead = of.compared(records, best, by_size)
     last = of.smallest_set(records), of.uniqueness(records)
     made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = "unmeasured", None
     if classes:
-        case, speaks_of = case_of(classes, words.answer == "yes")
+        found = by_size.ratio.interval()[0] if by_size else np.nan
+        enough = not records.alone or found >= rules()["ranks"]["least_found"]
+        case, speaks_of = case_of(classes, words.answer == "yes", enough)
+        case = "unmeasured" if case == "not_finding" and by_size is None else case
     elif records.has(TEST, "log_odds"):
         case = "too_few"
     case = "majority" if majority else case
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
     given = case if licensed or case in _LEAVES_OPEN else "not_established"
-    sentence = majority or _sentence(records, given, classes, speaks_of, best)
+    sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
     hashes = [entry.get("checkpoint_hash") for entry in records.metadata.values()]
@@ -147,15 +151,19 @@ def _sentence(
     case: str,
     classes: Sequence[ClassAgreement],
     speaks_of: ClassAgreement | None,
-    best: Alternative | None,
+    others: tuple[Alternative | None, Alternative | None],
 ) -> str:
-    """The sentence of a case and of the class that it speaks of; `best` is the method to read instead."""
-    words = rules()["sentences"]
+    """The sentence of a case and of the class that it speaks of.
+
+    `others` are the method to read instead, and the best by size.
+    """
+    words, (best, by_size) = rules()["sentences"], others
     fields: dict[str, Any] = {
         "least_texts": rules()["least_texts"],
         "items": records.unit,
         "kind": rules()["kind_words"][records.kind],
     }
+    fields["found"] = by_size.ratio.value if by_size else np.nan
     for name in ("read", "elsewhere", "ratio"):
         fields[name] = ""
         if best is not None and best.has_effect:

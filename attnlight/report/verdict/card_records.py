@@ -73,6 +73,15 @@ class CardRecords:
             return "hierarchical"
         return str(rules()["kinds"].get(encoder, "other"))
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether each state depends on its own word alone; by the kind of model if not measured."""
+        test, name = "state_token_agreement", "hidden_token_attribution"
+        if not self.has(test, name):
+            return self.kind == "none"
+        _, (own,) = self.columns(self.records[test], name)
+        return bool(np.nanmean(own) >= rules()["words"]["own_word"])
+
     def columns(self, record: Source, *names: str) -> tuple[Rows, list[Floats]]:
         """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""
         known = "prediction" in record_columns(record)  # an archived record may lack it

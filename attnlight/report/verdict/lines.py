@@ -137,7 +137,7 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
             return unmeasured(records, "ranks", TEST)
         few = f"Fewer than {rules()['least_texts']} texts of a predicted class decide nothing."
         return line_of(records, "ranks", NOT_SHOWN, missing=few)
-    worst, rule = classes[0], rules()["ranks"]
+    worst, rule = classes[0], rules()["ranks"] | {"yes_from": classes[0].yes_from}
     sides = {"between": "in part", "opposing": "no", "unseen": NOT_SHOWN, "undecided": NOT_SHOWN}
     each = ", ".join(f"{one.name} {one.d.value:.2f} {span(one.interval)}" for one in classes)
     further = {"norm": "somers_d_attention_value_norm", "resampled": "resampled_somers_d_attention"}
@@ -207,12 +207,13 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
     )
 
 
-def compared(records: CardRecords, best: Alternative | None) -> tuple[Line, Line]:
+def compared(
+    records: CardRecords, best: Alternative | None, by_size: Alternative | None
+) -> tuple[Line, Line]:
     """What deleting its first words takes beside the best other methods, and what to read instead.
 
-    `best` is the best method with signs (`alternative_of`).
+    `best` is the best method with signs, `by_size` that without (`alternative_of`).
     """
-    by_size = alternative_of(records, signed=False)
     if best is None or by_size is None:
         finds, instead = (
             unmeasured(records, name, _FAITHFULNESS) for name in ("finds", "alternative")
@@ -252,7 +253,7 @@ def words(records: CardRecords) -> Line:
     if not records.has(test, *names):
         return unmeasured(records, "words", test)
     own, tau = (Estimate.of(*_column(records, test, name)) for name in names)
-    if own.value >= rule["own_word"]:
+    if records.alone:
         return line_of(records, "words", "yes", "alone", own)
     low, high = tau.interval()
     answer = "yes" if low >= rule["yes_from"] else "no" if high < rule["yes_from"] else NOT_SHOWN
