@@ -28,6 +28,7 @@ from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.hooks.batch_lines import BatchLines
 from attnlight.callbacks.hooks.epoch_lines import EpochLines
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
@@ -321,6 +322,8 @@ class AttnlightCLI(LightningCLI):
         )
         if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
             unwanted += (ProgressBar,)
+            if any(isinstance(callback, ProgressBar) for callback in attached):
+                attached.append(BatchLines())
         attached[:] = [callback for callback in attached if not isinstance(callback, unwanted)]
         for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:

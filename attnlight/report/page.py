@@ -15,6 +15,7 @@ from attnlight import __version__
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
+from attnlight.progress import progress
 from attnlight.records import SCORES
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
@@ -60,7 +61,7 @@ def write_report(
         files = [run.texts(stage, corpus) for stage in (*VERBS, "predict")]
         shown = [file for file in files if file.path.is_file()]
         require_one_run([*(r.file for r in stored if r.corpus == corpus), *shown])
-    summaries = [summarise(record) for record in run.records]
+    summaries = [summarise(record) for record in progress(run.records, "records")]
     versions = {
         "attnlight": [__version__],
         "Python": [platform.python_version()],
@@ -104,13 +105,13 @@ def write_report(
                 headline=headlines[summary.record],
                 texts=texts[summary.record.corpus],
             )
-            for summary in summaries
+            for summary in progress(summaries, "figures of tests")
         },
         methods=_methods(run, target, show or (lambda _: None)),
         curves=[
             _picture(figure, Path("val", f"curves-{test}"), figures, caption)
             | {"title": "The task" if test == "metrics" else describe(test).title}
-            for test, (figure, caption) in curve_figures(run).items()
+            for test, (figure, caption) in progress(curve_figures(run).items(), "curves")
         ],
         texts=texts,
         what_if=what_if({corpus: [each["what_if"]] for corpus, each in texts.items()}),

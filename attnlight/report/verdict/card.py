@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
 from attnlight.storage.files import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Cases that decide nothing, whatever the kind of model.
 _LEAVES_OPEN = ("unmeasured", "too_few", "majority", "not_established")
@@ -98,6 +101,19 @@ class Verdict:
             told.add(line.command)
             parts.append("\n  ".join([text, *commands]))
         return "\n\n".join([*parts, textwrap.fill(self.note, 80)])
+
+    def table(self) -> pd.DataFrame:
+        """The answer and the number of each line, with its interval."""
+        import pandas as pd
+
+        columns = ["name", "question", "answer", "value", "low", "high", "texts"]
+        return pd.DataFrame(map(asdict, self.lines))[columns]
+
+    def _repr_html_(self) -> str:
+        """The card as HTML."""
+        from attnlight.report.markup import render
+
+        return str(render("verdict.html.jinja", verdict=self))
 
     def summary(self) -> dict[str, str | float]:
         """Sentence, and answers, numbers and texts of the lines by key, for loggers."""
