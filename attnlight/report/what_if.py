@@ -153,7 +153,8 @@ def texts_of_run(
     if not set(_COLUMNS) <= available.keys():
         return None
     metadata = [each.metadata for each in (file, *(record.file for record in run.records))]
-    classes = next((each["classes"] for each in metadata if each.get("classes")), None)
+    known = next((each["classes"] for each in metadata if each.get("classes")), None)
+    classes = known and list(map(shown, known))
     scores = [name for name in available if name.startswith(SCORES)]
     columns = [*_COLUMNS, *scores, *(name for name in _OPTIONAL if name in available)]
     columns += ["prediction"] * ("prediction" in available)  # which predictions lack
@@ -174,7 +175,7 @@ def texts_of_run(
     }
     return {
         "run": "/".join(run.folder.resolve().parts[-2:]),
-        "classes": [shown(class_name(number, classes)) for number in numbers],
+        "classes": [class_name(number, classes) for number in numbers],
         "heads": len(rows["attention"][0]),
         "epsilon": file.metadata.get("epsilon", 0.01),
         "rows": total,

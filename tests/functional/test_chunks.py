@@ -15,6 +15,7 @@ TAGS = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "B-PP", "I-PP"]
 SCHEME = TagScheme(
     torch.tensor([-1, 0, 0, 1, 1, 2, 2]),
     torch.tensor([False, False, True, False, True, False, True]),
+    torch.tensor([False] * 7),
 )
 
 

@@ -125,7 +125,7 @@ class Panel {
       button("model's own", () => row.weights),
       button("uniform", uniform, lacking),
       button("shuffled", () => (affine ? this.shuffled() : stored(2)), lacking),
-      button("another's", () => this.others(), !affine),
+      button("another's", () => this.others(), !affine || this.browser.all.length < 2),
       flips.length && affine
         ? button("without framed words", () => this.changed(row.weights, flips, 0))
         : null,
@@ -404,6 +404,7 @@ class Browser {
     this.find("outcome").querySelector("[value=apart]").hidden = !other;
     this.all = [...set.keys.keys()];
     if (other) this.all = this.all.filter((at) => other.places.has(set.keys[at].join(":")));
+    this.root.classList.toggle("single", this.all.length < 2);
     this.filter();
     this.choose(this.shown[0], false);
   }
