@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
 
+import attnlight
 from attnlight.api.recording import record_tests
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Texts
+from attnlight.data.rows import read_rows
 from attnlight.functional import total_variation
 from attnlight.functional.masking import masked_softmax
 from attnlight.models.readout import Readout, readout_of
+from attnlight.reference.rows import encode_rows
+from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.run import trained_run
 from attnlight.report.what_if import texts_of_run, what_if
 from tests import outside
 from tests.outside import loader
+from tests.tasks import tagged
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
@@ -99,7 +105,7 @@ class Net(nn.Module):
 
 def answers(folder: Path, tmp_path: Path) -> dict[tuple[int, int], Any]:
     """What the page's script says of the texts of a run."""
-    found = what_if({"": [texts_of_run(trained_run(folder), "test", "", None)]})
+    found = what_if({"": [texts_of_run(trained_run(folder))]})
     assert found is not None
     (tmp_path / "payload.json").write_text(found.data)
     epsilons = ",".join(map(str, EPSILONS))
@@ -116,7 +122,7 @@ def compare(said: dict[tuple[int, int], Any], readout: Readout) -> dict[float, l
     """
     output, keys = readout.output, list(map(tuple, readout.output.rows.tolist()))
     heads, items = output.weights.shape[1], output.mask
-    pattern = (1 + torch.arange(items.shape[1]) % 3).double() * items
+    pattern = (1 + (items.cumsum(-1) - 1) % 3).double() * items
     other = (pattern / pattern.sum(-1, keepdim=True))[:, None].expand(-1, heads, -1)
     worst = readout.head_weights.unsqueeze(2).repeat(1, 1, len(EPSILONS), 1)
     for number, key in enumerate(keys):
@@ -166,3 +172,43 @@ def test_the_page_says_what_the_package_says(
     else:
         assert 0 < len(searched) <= len(batch) * len(EPSILONS)
         assert min(better[RECORDED]) > -1e-5
+
+
+def numbers_of_trained(
+    model: TrainedModel, rows: Sequence[Any], tmp_path: Path
+) -> dict[float, list[float]]:
+    """Compare what the page says of texts with what the package says of a trained model."""
+    test = Texts(max_instances=None, leave_one_out=False, methods=[])
+    results = attnlight.run(model, rows, [test])
+    said = answers(results.folder, tmp_path)
+    better: dict[float, list[float]] = {epsilon: [] for epsilon in EPSILONS}
+    seen = 0
+    for start in range(0, len(rows), 64):
+        batch = encode_rows(model, read_rows(rows[start : start + 64]), start)
+        with evaluating(model.model), torch.no_grad():
+            output = model.model(batch)
+            seen += len(output.rows)
+            for epsilon, found in compare(said, readout_of(batch, output, model.model)).items():
+                better[epsilon] += found
+    assert len(said) == seen
+    return better
+
+
+@pytest.mark.slow
+def test_all_texts_of_sst(corpora: Path, tmp_path: Path) -> None:
+    """The shipped model's page: every text is exact."""
+    table = pq.read_table(corpora / "sst5/data/test-00000-of-00001.parquet")
+    texts = table["text"].to_pylist()
+    better = numbers_of_trained(attnlight.load("sst"), texts, tmp_path)
+    assert not any(better.values())
+
+
+@pytest.mark.slow
+def test_a_tagger_of_two_heads(tmp_path: Path) -> None:
+    corpus = tagged.corpus(tagged.written(tmp_path / "corpus"), pos=False)
+    path = tagged.save_tagger(tmp_path / "e" / "r" / "best.ckpt", corpus)
+    rows = [{"tokens": ["the", "cat", "sat", ".", "a", "Tea", "Runs"][n:]} for n in range(6)]
+    better = numbers_of_trained(attnlight.load(path), rows, tmp_path)
+    assert len(better[max(EPSILONS)]) < 27, "some of the tokens have an exact worst case"
+    # The record has the package's worst case of one token of each text.
+    assert sum(each > -1e-5 for each in better[RECORDED]) >= 1
