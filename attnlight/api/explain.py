@@ -17,6 +17,8 @@ from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
+from attnlight.models.weights_digest import weights_digest
+from attnlight.progress import progress
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
@@ -71,7 +73,7 @@ def explain(
             row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
-    for start in range(0, len(rows), _TEXTS):
+    for start in progress(range(0, len(rows), _TEXTS), f"explaining {len(rows):,} texts"):
         part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
             batch = encode_rows(reader, part, start).to(device)
@@ -106,10 +108,13 @@ def _explanations(
     """The explanation of each row of a readout, given the scores (R, N) of each method."""
     batch, output, classes = readout.batch, readout.output, reader.classes
     verdict = None
-    if (checkpoint := reader.path) is not None:
-        checkpoint = checkpoint / "best.ckpt" if checkpoint.is_dir() else checkpoint
-        (digest,) = digests(checkpoint.parent, [checkpoint]).values()
-        verdict = ranking_verdict(checkpoint, digest)
+    if (path := reader.path) is not None:
+        folder = path.parent if path.is_file() else path
+        file = path if path.is_file() else path / "best.ckpt"
+        (digest,) = (
+            digests(folder, [file]).values() if file.is_file() else [weights_digest(reader.model)]
+        )
+        verdict = ranking_verdict(folder, digest)
     size, members, exact = smallest_flip_sets(readout)
     kept = (output.mask & ~members).unsqueeze(1)
     flipped = readout.keep(torch.arange(len(size), device=size.device), kept).squeeze(1).argmax(-1)

@@ -6,6 +6,7 @@
                                               --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
     attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
                                               --model.net.path=FOLDER --data=FILE
+    attnlight fit --model FOLDER --data FILE  the same, and --data.tokenizer=FOLDER
 
 `-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
 Lightning starts the other ranks with the long one.
@@ -48,6 +49,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
         return ["test" if verb == "sanity" else verb, "--help"]
     named: list[str] = []
     options: list[str] = []
+    tokenizer: list[str] = []  # the option that makes `fit` split texts as the model does
     test: dict[str, Any] = {}  # arguments of `Sanity`
     while words:
         word = words.pop(0)
@@ -68,10 +70,13 @@ def expand(arguments: Sequence[str]) -> list[str]:
             raise InputError(f"{option} needs a value")
         if option == "--model" and is_model(Path(value)):
             options += command_options(Path(value)) or []
+            tokenizer = [options[-1].replace("model.net.path", "data.tokenizer")]
             continue
         long = option if folder in ("data", "models") else "--config"
         values = value.split(",") if option == "--tests" else [value]
         options += [f"{long}={find_config(name, folder)}" for name in values]
+    if verb == "fit" and not any(option.startswith("--data.tokenizer") for option in options):
+        options += tokenizer
     second: list[str] = []
     if verb == "sanity":
         if not 0 < len(named) < 3:
@@ -84,6 +89,10 @@ def expand(arguments: Sequence[str]) -> list[str]:
         raise InputError(f"{verb} takes one name or folder, not {len(named)}: {', '.join(named)}")
     if not named:
         return [verb, *options]
+    if verb == "fit" and Path(named[0]).is_dir() and is_model(Path(named[0])):
+        raise InputError(
+            f"{named[0]} is a model: attnlight fit --model {named[0]} --data FILE trains it"
+        )
     if verb == "fit":
         return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
     run = Path(named[0])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -113,7 +113,8 @@ class TrainedModel:
         problem: The prediction problem.
         raw: The encoder of raw text.
         hparams: The hyperparameters of its task.
-        path: The folder of its run, or its checkpoint; None if it was not read from a file.
+        path: The folder of its run, its checkpoint, or the folder or id of a model elsewhere; None if it
+            was not read from a file.
     """
 
     model: AttentionModel
@@ -135,7 +136,7 @@ class TrainedModel:
         """
         network = read_elsewhere(Path(path))
         if network is not None:
-            return cls.of(network)
+            return replace(cls.of(network), path=Path(path))
         path = find_trained(path)
         if path.is_dir():
             require_run(path)

@@ -14,7 +14,7 @@ from attnlight.storage.shipped import CONFIGS, find_config
 # Any of these is in the folder of a model, or of what is taken for one and refused by its name.
 _MODEL_FILES = ("config.json", "adapter_config.json", "checkpoint-*/config.json")
 _VERBS = ("test", "validate", "predict")
-_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")
+_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+(?<!\.ckpt)(?<!\.yaml)")
 
 
 def is_model(path: Path) -> bool:

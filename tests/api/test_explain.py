@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -240,10 +241,13 @@ def test_html_and_terminal_set_text_as_text(
     for word in ("<script>alert", "\\u202egnp", "\\u2069"):
         assert any(word in each for each in words)
     assert list(shown["scores"]) == ["gradient", "gradient x attention", "occlusion"]
+    (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
+    page = one._repr_html_()
+    assert "<script" not in page
     terminal = printed("explain", str(checkpoint.parent), HOSTILE)
     assert "\\u001b" in terminal
     for control in ("\u202e", "\u2069", "\x1b[31m"):
-        assert control not in file.read_text("utf-8") + terminal
+        assert control not in file.read_text("utf-8") + terminal + page
 
 
 def test_the_command_reads_arguments_files_and_standard_input(
@@ -279,6 +283,47 @@ def test_texts_stand_before_and_after_options(
     words = [str(checkpoint.parent) if word == "RUN" else word for word in arguments]
     found = json.loads(printed("explain", *words))
     assert [one["text"] for one in found] == TEXTS[:2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["RUN", "--html", TEXTS[0]], "explanation.html"),
+        (["RUN", TEXTS[0], "--html"], "explanation.html"),
+        (["--methods", "gradient", "RUN", "--html", "mine.html", TEXTS[0]], "mine.html"),
+    ],
+)
+def test_a_page_takes_no_text_for_its_name(
+    checkpoint: Path, here: Path, printed: Printed, arguments: list[str], page: str
+) -> None:
+    words = [str(checkpoint.parent) if word == "RUN" else word for word in arguments]
+    assert printed("explain", *words).splitlines()[-1] == page
+    assert [path.name for path in here.glob("*.html")] == [page]
+    assert TEXTS[0].split()[-1] in (here / page).read_text()
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_an_explanation_prints_as_the_command_does(
+    checkpoint: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, coloured: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    if coloured:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+    run = str(checkpoint.parent)
+    (one, two) = attnlight.explain(run, TEXTS[:2])
+    assert printed("explain", run, TEXTS[0]) == f"{one}\n"
+    both = printed("explain", run, *TEXTS[:2])
+    assert ("\x1b[" in both) == coloured
+    assert one.verdict is not None
+    assert both.count("was not measured") == 1  # the verdict
+    assert both.count("orange: against it") == coloured  # the legend
+    lines = re.sub(r"\x1b\[[\d;]*m", "", both).splitlines()
+    assert max(map(len, lines)) <= 80
+    # Each text once, or once in the colours of each score.
+    scores = 2 + len(one.scores) + (one.flip_set is not None) if coloured else 1
+    assert [line.strip() for line in lines].count(TEXTS[0]) == scores
+    assert str(two) in both
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,11 @@ class TestCommands:
     def test_a_run_stands_for_its_model_from_anywhere(
         self, tested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        expected = attnlight.explain("films", TEXTS[0])
-        run = tested.absolute()
+        (expected,), run = attnlight.explain("films", TEXTS[0]), tested.absolute()
         monkeypatch.chdir(tmp_path)
-        assert attnlight.explain(run, TEXTS[0]) == expected
+        (found,) = attnlight.explain(run, TEXTS[0])
+        assert (found.items, found.attention) == (expected.items, expected.attention)
+        assert expected.verdict.endswith("attnlight test films --data FILE --tests card")
 
     @pytest.mark.parametrize("left", ["fit.yaml", "best.ckpt"])
     def test_a_run_that_was_trained_here(
@@ -123,6 +124,8 @@ class TestCommands:
         files = [*tested.glob("records/*/*.parquet"), tested / "predictions.parquet"]
         assert len(files) == 9
         assert len({read_metadata(path)["weights"] for path in files}) == 1
+        sentence = verdict_of(tested).sentence
+        assert attnlight.explain(tested, TEXTS[0])[0].verdict == f"On the test split: {sentence}"
 
     def test_weights_that_have_changed(self, capsys: pytest.CaptureFixture[str]) -> None:
         shutil.copytree("films", "changing")
