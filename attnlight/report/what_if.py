@@ -177,7 +177,7 @@ def texts_of_run(
         "classes": [class_name(number, classes) for number in numbers],
         "heads": len(rows["attention"][0]),
         "epsilon": file.metadata.get("epsilon", 0.01),
-        "rows": total,
+        "recorded": total,
         "keys": keys,
         "texts": list(map(_lines, texts)),
         "queries": [

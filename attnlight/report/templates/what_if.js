@@ -191,10 +191,11 @@ class Panel {
 
   /** Rows of methods: the words, coloured by each score. */
   layers() {
-    const { row } = this;
+    const { row, set, at } = this;
+    const start = set.starts[at];
     this.scores = [
       ["attention (the model's)", () => this.own],
-      ...row.scores.map(([name, values]) => [name, () => values]),
+      ...set.scores.map(([name, all]) => [name, () => all.subarray(start, start + row.n)]),
       ["worst case", () => meanOfHeads(this.worst.attention, row.heads)],
     ].filter(([, values]) => values().some((value) => value));
     if (row.itemLogits) {
@@ -459,8 +460,10 @@ class Browser {
     );
     this.shown = kept;
     this.measure = this.find("sort").value === "0" ? null : measure;
+    const more = set.recorded - set.keys.length;
     const said = `${kept.length.toLocaleString("en")} of ${this.all.length.toLocaleString("en")} texts`;
-    this.root.querySelector(".try-list [role=status]").textContent = said;
+    const left = more ? `; ${more.toLocaleString("en")} more would make the page too large` : "";
+    this.root.querySelector(".try-list [role=status]").textContent = said + left;
     this.list.replaceChildren();
     this.extend();
   }
