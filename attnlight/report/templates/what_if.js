@@ -99,8 +99,12 @@ class Panel {
       set.several ? element("h4", {}, set.run) : null,
       title,
       query ? element("p", { className: "query", dir: "auto" }, query) : null,
-      element("div", { className: "predictions" }, ...bars),
-      this.status,
+      element(
+        "div",
+        { className: "now" },
+        element("div", { className: "predictions" }, ...bars),
+        this.status,
+      ),
     ].filter((part) => part !== null);
   }
 
@@ -180,7 +184,8 @@ class Panel {
     }).filter((part) => typeof part !== "string");
     const name = "Attention by word. Arrow keys up and down change it, left and right move on.";
     this.told = element("p", { className: "told" });
-    return element("div", { className: "cells", role: "group", "aria-label": name }, ...parts);
+    const kind = this.words.length > 60 ? "cells many" : "cells";
+    return element("div", { className: kind, role: "group", "aria-label": name }, ...parts);
   }
 
   kind(i) {
