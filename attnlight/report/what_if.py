@@ -80,11 +80,9 @@ def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Ma
         InputError: A run has no texts, or the runs have different ones.
     """
     corpora = dict.fromkeys(["", *(record.corpus for record in runs[0].records)])
-    groups = {}
-    for corpus in corpora:
-        sets = [texts_of_run(run, corpus, room=BYTES // len(runs)) for run in runs]
-        if None not in sets:
-            groups[corpus] = sets
+    room = BYTES // (len(runs) * len(corpora))
+    found = {corpus: [texts_of_run(run, corpus, room=room) for run in runs] for corpus in corpora}
+    groups = {corpus: list(filter(None, sets)) for corpus, sets in found.items() if all(sets)}
     shown = what_if(groups)
     if shown is None:
         folder = shlex.quote(str(runs[-1].folder))
@@ -246,10 +244,13 @@ def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         sentences = any(end - start > 1 for start, end in items)
         for place, (start, end) in enumerate(items):
             marks = [
-                name in rows and np.any(rows[name][number][start:end] > 0) for name in TEXT_MARKS
+                *(
+                    name in rows and np.any(rows[name][number][start:end] > 0)
+                    for name in TEXT_MARKS
+                ),
+                _MINIMAL in rows and rows[_MINIMAL][number][place] > 0,
+                position == place if sentences else start <= position < end,
             ]
-            marks.append(_MINIMAL in rows and rows[_MINIMAL][number][place] > 0)
-            marks.append(position == place if sentences else start <= position < end)
             bits.append(sum(2**bit for bit, mark in enumerate(marks) if mark))
     return np.array(bits)
 
@@ -258,7 +259,8 @@ def _measures(
     run: Run, stage: str, corpus: str, keys: Sequence[tuple[int, int]], texts: NDArray[np.int64]
 ) -> dict[str, Any]:
     """What the tests of the same split measured of each instance, NaN where nothing."""
-    places, found = {key: place for place, key in enumerate(keys)}, {}
+    places = {key: place for place, key in enumerate(keys)}
+    found: dict[str, Any] = {}
     for record in run.records:
         columns = record.file.columns
         names = [n for n in record.file.metadata.get("measures", ()) if columns.get(n) is False]
