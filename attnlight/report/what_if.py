@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from base64 import b64encode
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +14,6 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
@@ -135,7 +133,7 @@ def texts_of_run(
         run: The run.
         corpus: The corpus, "" for that of training.
         needed: Dataset indices of texts that are shown in any case.
-        room: Most bytes; of more texts, those with the smallest hashes of their dataset indices.
+        room: Most bytes; of more texts, some in a random order of a fixed seed.
         stage: `test`, `val` or `predict`; None: the first of them that has texts.
 
     Returns:
@@ -205,14 +203,10 @@ def _chosen(
     texts, place = np.unique(np.array(rows, dtype=np.int64), return_inverse=True)
     counts, totals = np.bincount(place), np.bincount(place, sizes)
     wanted = np.isin(texts, list(needed))
-
-    def exceeds(count: int) -> bool:
-        """Whether so many texts, beside those that are needed, do not fit."""
-        shown = wanted | np.isin(texts, choose(texts, count, seed=0))
-        return bool(counts[shown].sum() > TEXTS or totals[shown].sum() > room)
-
-    fitting = bisect_left(range(1, len(texts) + 1), True, key=exceeds)
-    return texts[wanted | np.isin(texts, choose(texts, fitting, seed=0))], len(rows)
+    order = np.random.default_rng(0).permutation(len(texts))
+    order = order[(~wanted[order]).argsort(kind="stable")]
+    fit = (counts[order].cumsum() <= TEXTS) & (totals[order].cumsum() <= room)
+    return np.sort(texts[order[fit | wanted[order]]]), len(rows)
 
 
 def _lines(row: Mapping[str, Any]) -> str:
