@@ -20,7 +20,6 @@ from attnlight.errors import InputError
 from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
-from attnlight.storage.files import read_yaml
 from attnlight.storage.model_folder import is_model, require_run, tested_config
 from attnlight.storage.shipped import find_trained
 
@@ -74,8 +73,8 @@ def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
         from attnlight.huggingface import HuggingFaceClassifier
 
         return HuggingFaceClassifier(path).eval()
-    file = tested_config(path)
-    found = None if file is None else pretrained_network(read_yaml(file).get("model") or {})
+    config = tested_config(path)
+    found = None if config is None else pretrained_network(config.get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 from attnlight.errors import InputError, did_you_mean
 from attnlight.storage.files import read_yaml, suggest_file
+from attnlight.storage.foreign_classes import require_trusted
 from attnlight.storage.shipped import CONFIGS, find_config
 
 # Any of these is in the folder of a model, or of what is taken for one and refused by its name.
@@ -46,10 +49,19 @@ def require_run(run: Path) -> None:
     raise InputError(f"there is no trained run {run}: {lacks}{hint}.")
 
 
-def tested_config(run: Path) -> Path | None:
-    """The configuration of a run that tested a model from elsewhere; None: the run was trained here."""
+def tested_config(run: Path) -> dict[str, Any] | None:
+    """The configuration of a run that tested a model from elsewhere; None: the run was trained here.
+
+    Raises:
+        InputError: It is damaged, or names a class for model or corpus that is not trusted.
+    """
     written = [run / f"{verb}.yaml" for verb in _VERBS if (run / f"{verb}.yaml").is_file()]
-    return None if (run / "fit.yaml").is_file() or not written else written[0]
+    if (run / "fit.yaml").is_file() or not written:
+        return None
+    config = read_yaml(written[0])
+    sections = {name: config.get(name) for name in ("model", "data")}
+    require_trusted(written[0], sections, sys.modules)
+    return config
 
 
 def command_options(path: Path) -> list[str] | None:
@@ -60,10 +72,9 @@ def command_options(path: Path) -> list[str] | None:
     if is_model(path):
         named = path if is_hub_id(path) else os.path.abspath(path)
         return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
-    file = tested_config(path)
-    if file is None:
+    config, place = tested_config(path), Path(os.path.abspath(path))
+    if config is None:
         return None
-    config, place = read_yaml(file), Path(os.path.abspath(path))
     names = {"root": os.path.relpath(place.parent.parent), "experiment": place.parent.name}
     sections = (name for name in ("seed_everything", "model", "data") if name in config)
     options = [f"--{name}={json.dumps(config[name])}" for name in sections]

@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlight.report.run import VERBS
 from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import tested_config
+from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import find_config
 
 
@@ -24,7 +24,7 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str], test: s
         tests: The tests that have a record.
         test: The test.
     """
-    if not (folder / "fit.yaml").is_file() and tested_config(folder) is None:
+    if not is_run(folder):
         return 'attnlight.run(model, data, tests="card")'
     card, key = _arguments("card"), test.replace("_", "")
     run = [str(folder)]
