@@ -20,6 +20,8 @@ COMMAND = "test_mistakes.py::test_mistake"
 NEAREST = "cli/test_composition.py::TestMistakes::test_are_answered_with_the_nearest"
 CORPUS = "cli/test_corpus.py::test_a_corpus_that_cannot_be_used_stops_fit_before_all_else"
 CORES = "test_ranks_end.py::TestCores"
+HERE = "huggingface/test_elsewhere.py"
+FOLDER = "huggingface/test_folder.py::test_one_sentence"
 ONE = "test_mistakes.py::TestOneProcessAtATime"
 DISK = "test_mistakes.py::TestDisk"
 HOSTILE = "test_mistakes.py::test_hostile_texts_names_and_paths_go_through"
@@ -144,6 +146,33 @@ FAULTS = {
 }
 MISTAKEN = {
     "tags that are given as data": [f"{COMMAND}[--data=tags.txt]"],
+    "explain, load and test of a Hugging Face folder": [
+        f"{HERE}::TestPython::test_folders_and_runs",
+        f"{HERE}::TestCommands::test_short_forms",
+    ],
+    "explain sst --html 'text'": ["api/test_explain.py::test_texts_stand_before_and_after_options"],
+    "Hugging Face test without --data": [f"{HERE}::TestCommands::test_a_corpus_must_be_named"],
+    "LABEL_0, LABEL_1": [f"{HERE}::TestCommands::test_classes_without_names"],
+    "regression, multi-label, token or pair model in Python": [
+        "huggingface/test_folder.py::test_models_in_memory"
+    ],
+    "model folder missing, empty, of a Trainer": [f"{HERE}::test_what_is_no_model"],
+    "weights truncated, a git-lfs pointer, of wrong sizes": [
+        f'{FOLDER}["truncated"]',
+        f'{FOLDER}["pointer"]',
+        f'{FOLDER}["sizes"]',
+    ],
+    "vocab.txt without tokenizer.json": [
+        f'{FOLDER}["slow-tokenizer"]',
+        "huggingface/test_folder.py::TestWhatIsRead::test_a_vocabulary_of_word_pieces_is_what_transformers_makes_of_it",
+    ],
+    "--run NAME with a Hugging Face model": [
+        f"{HERE}::TestCommands::test_a_run_that_was_trained_here"
+    ],
+    "guide's next commands, explain and card after a Hugging Face test": [
+        f"{HERE}::TestCommands::test_a_run_stands_for_its_model_from_anywhere",
+        f"{HERE}::TestCommands::test_the_commands_of_the_card_fill_it",
+    ],
     "--trainer.epochs 3": [f"{COMMAND}[--trainer.epochs=3]"],
     "--test card": [f"{COMMAND}[--test=card]"],
     "--model bilstm": [f"{COMMAND}[--model=bilstm]"],

@@ -18,6 +18,7 @@ from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
 from attnlight.models.weights_digest import weights_digest
+from attnlight.progress import progress
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
@@ -72,7 +73,7 @@ def explain(
             row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
-    for start in range(0, len(rows), _TEXTS):
+    for start in progress(range(0, len(rows), _TEXTS), f"explaining {len(rows):,} texts"):
         part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
             batch = encode_rows(reader, part, start).to(device)

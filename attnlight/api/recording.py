@@ -15,6 +15,7 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.callbacks.base import require_distinct
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
+from attnlight.progress import progress
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
 from attnlight.storage.files import read_yaml
@@ -84,7 +85,7 @@ def record_tests(
             for test in tests:
                 test.begin(around)
             with torch.no_grad():
-                for batch in batches:
+                for batch in progress(batches, "batches"):
                     moved = batch.to(device)
                     output = model(moved)
                     for test in tests:

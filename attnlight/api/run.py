@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from attnlight.callbacks import InterpretabilityTest
     from attnlight.report.verdict.card import Verdict
 
+_COLUMNS = ["test", "measure", "mean", "low", "high", "n"]
+
 
 @dataclass(frozen=True)
 class Results:
@@ -61,7 +63,44 @@ class Results:
             for record in stored_records(self.folder / "records")
             for (measure, _), mean in summarise(record, by_class=False).means.items()
         ]
-        return pd.DataFrame(rows, columns=["test", "measure", "mean", "low", "high", "n"])
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def headlines(self) -> pd.DataFrame:
+        """One mean of each test with its 95 % interval, and what it says."""
+        import pandas as pd
+
+        from attnlight.report.headlines import headlines
+
+        rows = [
+            (test, found.measure, *found.mean, found.says)
+            for test, found in headlines(self.folder / "records")
+        ]
+        return pd.DataFrame(rows, columns=[*_COLUMNS, "says"])
+
+    def __str__(self) -> str:
+        """The verdict's sentence and the headline of each test."""
+        from rich.console import Console
+
+        from attnlight.report.headlines import headline_table
+
+        console = Console(highlight=False)
+        with console.capture() as capture:
+            console.print(self.verdict().sentence, markup=False)
+            console.print("", headline_table(self.folder / "records"), sep="\n")
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        """The same as HTML."""
+        from attnlight.figures.tables import Table, with_interval
+        from attnlight.report.headlines import headlines
+        from attnlight.report.markup import table_html
+
+        rows = [
+            (test, found.says, with_interval(found.mean), f"{found.mean.defined:,}")
+            for test, found in headlines(self.folder / "records")
+        ]
+        head = ("test", "headline", "mean [95 % interval]", "n")
+        return str(table_html(Table(self.verdict().sentence, head, rows)))
 
     def figure(self, test: str) -> Figure | None:
         """The figure of a test; None if it has none.

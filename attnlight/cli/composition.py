@@ -5,8 +5,9 @@
 all other options last.
 
 * `data`: a section that names a class or a file replaces the previous one completely; any other
-  changes single options. The file may be a table of texts or a folder, the `path` of a
-  `TextDataModule`.
+  changes single options. The file may be a table or a folder of them, the `path` of a
+  `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
+  `ChunkingDataModule`.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -32,9 +33,11 @@ from attnlight.errors import InputError, did_you_mean
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import STORED, class_of, require_trusted
 from attnlight.storage.migration import require_migrated
+from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.options import GROUPS
+from attnlight.tasks.tagging import ChunkTagger
 
 Config = dict[str, Any]
 DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
@@ -45,6 +48,8 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
+_TAGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".txt")  # a token on each line
+_OF_TEXTS, _OF_TAGS = (f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking"))
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # Keys that identify a configuration of `fit`: it has all of the first and none of the second.
@@ -60,6 +65,7 @@ class _FileSection(dict[str, Any]):
     """A section read from a separate file, which replaces the previous one."""
 
     stem = ""  # of the file
+    is_corpus = False  # the file itself holds texts
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,15 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     config["model"], options = _set_nested(config.get("model", {}), options)
     data = config.get("data")
     corpus = data.stem if isinstance(data, _FileSection) else None
+    task = class_of(config["model"].get("class_path", DEFAULTS["model"]), AttentionTask, "model")
+    if isinstance(data, _FileSection) and data.is_corpus:
+        if issubclass(task, ChunkTagger):
+            data["class_path"] = _OF_TAGS
+        elif data["class_path"] == _OF_TAGS:
+            raise InputError(
+                f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
+                "`--model tagger_bilstm`"
+            )
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     callbacks = _as_list(config["trainer"].get("callbacks"))
@@ -196,22 +211,14 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 
 def _read(path: Path) -> Config:
-    if path.suffix in _TABLES:
+    suffixes = {file.suffix for file in (path.glob("*") if path.is_dir() else [path])}
+    if suffixes & {*_TABLES, *_TAGS} and path.exists() and not is_run(path):
+        model = "tagger_bilstm" if suffixes & {*_TAGS} else "bilstm_additive"
         raise InputError(
-            f"{path} is a table, not a configuration; to train on its texts write `attnlight fit "
-            f"--model bilstm_additive --data {path}`"
+            f"{path} is a corpus, not a configuration; to train on it write `attnlight fit --model "
+            f"{model} --data {path}`"
         )
-    try:
-        config = read_yaml(path, get_loader("yaml"))
-    except InputError as error:
-        if path.suffix in ("", ".yaml", ".yml", ".json") or not path.is_file():
-            raise
-        raise InputError(
-            f"{path} is neither a configuration (.yaml) nor a table ({', '.join(_TABLES)}); a word "
-            "and its tag on each line are read by `--model tagger_text --data ChunkingDataModule "
-            f"--data.path {path.parent} --data.train {path.name} --data.test_fraction 0.2 "
-            "--data.word_column 0 --data.label_column -1`"
-        ) from error
+    config = read_yaml(path, get_loader("yaml"))
     if not all(isinstance(key, str) for key in config):
         raise InputError(f"{path} is not a configuration: expected a mapping of names to values")
     return config
@@ -223,12 +230,13 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         return value
     file = None
     if isinstance(value, str):
-        table = name == "data" and Path(value).suffix in _TABLES
+        table = name == "data" and Path(value).suffix in (*_TABLES, *_TAGS)
         file = Path(value) if table else folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
-        if table or (name == "data" and file.is_dir()):
-            texts = "attnlight.datamodules.TextDataModule"
-            value = {"class_path": texts, "init_args": {"path": str(file)}}
+        is_corpus = table or (name == "data" and file.is_dir())
+        if is_corpus:
+            kind = _OF_TAGS if file.suffix in _TAGS else _OF_TEXTS
+            value = {"class_path": kind, "init_args": {"path": str(file)}}
         else:
             value, file = (_read(file), file) if named else ({"class_path": value}, None)
     if not isinstance(value, dict):
@@ -241,7 +249,7 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         class_of(value["class_path"], _BASES[name], where)
     if file is not None:
         value = _FileSection(value)
-        value.stem = file.stem
+        value.stem, value.is_corpus = file.stem, is_corpus
     return value
 
 

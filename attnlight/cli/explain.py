@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from attnlight.api.explain import METHODS, explain
 from attnlight.cli.arguments import VerbParser
 from attnlight.cli.shorthand import plain_value
 from attnlight.errors import InputError
+from attnlight.report.explanation import on_terminal
 from attnlight.storage.files import write_text
 
 DESCRIPTION = """\
@@ -26,6 +28,8 @@ attnlight explain RUN --file texts.txt --methods occlusion,lrp --json
 attnlight explain sst "a gripping, funny film" --html page.html
 
 Without TEXT and --file, lines of standard input are read."""
+
+_PAGE = "explanation.html"
 
 
 def main(argv: list[str]) -> int:
@@ -42,9 +46,14 @@ def main(argv: list[str]) -> int:
     add("--methods", metavar="NAME,...", default=",".join(METHODS), help=named)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    page = "write a page on which attention can be changed"
+    page = f"write a page on which attention can be changed, NAME.html (default: {_PAGE})"
     form.add_argument("--html", metavar="FILE", type=Path, help=page)
-    options = parser.parse_args(argv)
+    # What follows --html is a text, unless it names a page.
+    given = [
+        f"--html={_PAGE}" if word == "--html" and not following.endswith(".html") else word
+        for word, following in pairwise([*argv, ""])
+    ]
+    options = parser.parse_args(given)
     texts = options.texts
     if options.file is not None or not texts:
         try:
@@ -66,11 +75,7 @@ def main(argv: list[str]) -> int:
         write_text(options.html, _page(options.run, [*rows], methods, found[0].verdict))
         print(options.html)
     else:
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        for one in found:
-            console.print(one.to_rich(), "")
+        print(on_terminal(found))
     return 0
 
 

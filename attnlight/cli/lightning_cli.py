@@ -7,10 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lightning.pytorch as pl
 import rich
@@ -28,6 +28,7 @@ from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.hooks.batch_lines import BatchLines
 from attnlight.callbacks.hooks.epoch_lines import EpochLines
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
@@ -77,7 +78,8 @@ class AttnlightCLI(LightningCLI):
         parser.add_argument(
             "--experiment",
             type=str | None,
-            help="folder of the experiment (default: stem of the last config outside tests/)",
+            help="folder of the experiment (default: stem of the last config outside tests/, or of the "
+            "data file)",
         )
         parser.add_argument(
             "--run",
@@ -130,13 +132,17 @@ class AttnlightCLI(LightningCLI):
         self._join_timeout = join_timeout()
         fitting, self._pretrained = self.subcommand == "fit", None
         if fitting:
+            self._data = self._resolved_corpus(config)
             hashed = deepcopy(config)
             for name in NOT_HASHED:
                 hashed.pop(name, None)
             dump = self._parser(self.subcommand).dump
-            self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
+            text = dump(hashed, skip_validation=True)
+            self.current_run = Run.of_fit(config, text, self._corpus)
         else:
             self._pretrained = self._trained_elsewhere(config)
+            if self._pretrained is not None:
+                self._data = self._resolved_corpus(config)
             self.current_run = (
                 Run.of_checkpoint(config)
                 if self._pretrained is None
@@ -153,7 +159,7 @@ class AttnlightCLI(LightningCLI):
             self._lock_folder()
         else:
             require_creatable(self.current_run.folder)
-        self._data = self._prepared_corpus(config)
+        self._prepare_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand == "test":
             config.verbose = False  # SummaryTable prints it with intervals
@@ -178,16 +184,37 @@ class AttnlightCLI(LightningCLI):
             found[0].encoding_of(found[1], ())  # refused before a corpus is prepared
         return found
 
-    def _prepared_corpus(self, config: Namespace) -> CorpusDataModule:
-        """The corpus, encoded for the model, with the splits that the verb reads."""
-        # Without links, since the model's spec depends on the encoding that is set below.
+    def _resolved_corpus(self, config: Namespace, trained_on: str | None = None) -> CorpusDataModule:
+        """The corpus, with the options that it decides itself in the configuration too.
+
+        If it then is the one that a model was trained on, by its fingerprint, these are those of `fit`.
+        """
+        # Without links, since the model's spec depends on the encoding that is set later.
         parser = OneSentenceParser()
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
-        data: CorpusDataModule = parser.instantiate(corpus).data
-        config.corpus, name = None, config.corpus
+        data, verb = parser.instantiate(corpus).data, str(self.subcommand)
+        found = None
+        if trained_on is not None:
+            with suppress(InputError):  # a corpus that is only tested need have no training texts
+                found = data.resolve("fit")
+                found = None if found and data.fingerprint != trained_on else found
+        if found is None:
+            data = parser.instantiate(corpus).data
+            evaluated = {"validate": "validation", "predict": data.predict_split}
+            found = data.resolve(evaluated.get(verb, verb))
+        for name, value in found.items():
+            config.data.init_args[name] = value
+        options = " ".join(f"--data.{name} {found[name]}" for name in found if name != found[name])
+        if options and is_rank_zero():
+            print(f"{data.corpus_name} is read with {options}, since nothing else is named.")
+        return cast("CorpusDataModule", data)
+
+    def _prepare_corpus(self, config: Namespace) -> None:
+        """Encode the corpus for the model, and prepare the splits that the verb reads."""
+        config.corpus, named = None, config.corpus
         if self._pretrained is not None:
-            kind, options = self._pretrained
+            data, (kind, options) = self._data, self._pretrained
             data.evaluate_as(kind.encoding_of(options, data.classes), data.corpus_name)
             data.recorded_as, self._evaluated_step = None, 0
         elif self.subcommand != "fit":
@@ -196,13 +223,13 @@ class AttnlightCLI(LightningCLI):
             self._evaluated_step = max(0, int(checkpoint.get("global_step", 0)) - 1)
             encoding = RawText.from_dict(checkpoint[CHECKPOINT_KEY])
             encoding.paired = bool((checkpoint["hyper_parameters"].get("spec") or {}).get("query"))
+            self._data = data = self._resolved_corpus(config, encoding.corpus)
             if encoding.corpus is not None and data.fingerprint != encoding.corpus:
-                config.corpus = corpus_name(name, self._corpus or data.corpus_name)
+                config.corpus = corpus_name(named, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}
-        for split in splits.get(str(self.subcommand), (data.predict_split,)):
-            data.dataset(split)
-        return data
+        for split in splits.get(str(self.subcommand), (self._data.predict_split,)):
+            self._data.dataset(split)
 
     @override
     def instantiate_classes(self) -> None:
@@ -297,6 +324,8 @@ class AttnlightCLI(LightningCLI):
         )
         if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
             unwanted += (ProgressBar,)
+            if any(isinstance(callback, ProgressBar) for callback in attached):
+                attached.append(BatchLines())
         attached[:] = [callback for callback in attached if not isinstance(callback, unwanted)]
         for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:

@@ -1,8 +1,9 @@
-"""Tags of the BIO scheme: O outside of any chunk, B-<type> where one begins, I-<type> within it."""
+"""Tags of tokens: of chunks, in the schemes BIO, BIOES, BILOU and IO, or without chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 import torch
@@ -10,67 +11,89 @@ import torch
 from attnlight.errors import InputError
 from attnlight.functional.chunks import TagScheme
 
+# A chunk begins with B, goes on with I and ends with E or L; S and U are chunks of one token.
+_OF_CHUNK = re.compile("([BIELSU])-(.+)", re.DOTALL)
+
 
 @cache
 def split_tag(tag: str) -> tuple[str, str]:
-    """The prefix (O, B or I) and the chunk type of a tag, empty for O.
+    """The prefix (O, B, I, E, L, S or U) and the chunk type of a tag, empty for O.
 
     Raises:
-        InputError: The tag is not of the scheme.
+        InputError: The tag is of no scheme.
 
     Example:
         >>> split_tag("B-NP")
         ('B', 'NP')
     """
-    prefix, _, chunk = tag.partition("-")
-    if tag != "O" and not (prefix in ("B", "I") and chunk):
-        raise InputError(f"tag {tag!r} is not of the BIO scheme; expected O, B-<type> or I-<type>.")
-    return prefix, chunk
+    if tag == "O":
+        return tag, ""
+    found = _OF_CHUNK.fullmatch(tag)
+    if found is None:
+        raise InputError(
+            f"tag {tag!r} is not of the BIO scheme; expected O, B-<type> or I-<type>, or E-, S-, L- and "
+            "U-<type> of BIOES and BILOU."
+        )
+    return found[1], found[2]
 
 
-def tags_of(chunks: Iterable[str]) -> list[str]:
-    """All tags for these chunk types: O, then B and I of each.
+def has_chunks(tags: Iterable[str]) -> bool:
+    """Whether tags are of a scheme of chunks, unlike parts of speech.
+
+    Example:
+        >>> has_chunks(["NOUN", "VERB"])
+        False
+    """
+    return any(map(_OF_CHUNK.fullmatch, tags))
+
+
+def tags_of(chunks: Iterable[str], prefixes: Iterable[str] = "BI") -> list[str]:
+    """All tags for these chunk types: O, then those of each with these prefixes.
 
     Example:
         >>> tags_of(["NP", "VP"])
         ['O', 'B-NP', 'I-NP', 'B-VP', 'I-VP']
     """
-    return ["O", *(f"{prefix}-{chunk}" for chunk in chunks for prefix in "BI")]
+    return ["O", *(f"{prefix}-{chunk}" for chunk in chunks for prefix in prefixes)]
 
 
-def check_tags(place: str, tags: Sequence[str], valid: Iterable[str], strict: bool = True) -> None:
+def check_tags(place: str, tags: Sequence[str], valid: Collection[str], strict: bool = True) -> None:
     """Check that the tags of a sentence, named by `place`, are valid and follow the scheme.
 
-    With `strict` an I that does not continue a chunk of its type is refused.
+    With `strict` an I, E or L that does not continue a chunk of its type is refused, unless no chunk
+    begins with a tag of its own, as in IO.
 
     Raises:
         InputError: A tag is invalid; the message names the sentence, the token and the tag.
     """
+    chunks = has_chunks(valid)
+    strict = strict and any(tag[:2] in ("B-", "S-", "U-") for tag in valid)
     previous = ""
     for number, tag in enumerate(tags):
         where = f"{place}, token {number},"
         try:
-            prefix, chunk = split_tag(tag)
+            prefix, chunk = split_tag(tag) if chunks else ("", "")
         except InputError as error:
             raise InputError(f"{where} cannot be read: {error}") from None
         if tag not in valid:
+            kind = "whose type does" if chunks else "which does"
+            remedy = "list all types in `chunks` to keep it" if chunks else "remove the sentence"
             raise InputError(
-                f"{where} has the tag {tag!r}, whose type does not occur in the training "
-                "sentences; list all types in `chunks` to keep it."
+                f"{where} has the tag {tag!r}, {kind} not occur in the training sentences; {remedy}."
             )
-        if strict and prefix == "I" and chunk != previous:
+        if strict and prefix in ("I", "E", "L") and chunk != previous:
             raise InputError(
                 f"{where} has the tag {tag!r}, but no {chunk} before it to continue; with "
                 "`strict: false` it begins a chunk, as in conlleval."
             )
-        previous = chunk
+        previous = "" if prefix in ("E", "L", "S", "U") else chunk
 
 
 def tag_scheme(tags: Sequence[str]) -> TagScheme:
     """The scheme of tags with these names.
 
     Raises:
-        InputError: A name is not `O`, `B-<type>` or `I-<type>`.
+        InputError: A name is of no scheme of chunks.
 
     Example:
         >>> tag_scheme(["O", "B-NP", "I-NP"]).chunk
@@ -80,5 +103,6 @@ def tag_scheme(tags: Sequence[str]) -> TagScheme:
     chunks = ["", *sorted({chunk for _, chunk in parts if chunk})]
     return TagScheme(
         torch.tensor([chunks.index(chunk) - 1 for _, chunk in parts]),
-        torch.tensor([prefix == "I" for prefix, _ in parts]),
+        torch.tensor([prefix in ("I", "E", "L") for prefix, _ in parts]),
+        torch.tensor([prefix in ("E", "L", "S", "U") for prefix, _ in parts]),
     )

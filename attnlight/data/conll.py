@@ -1,8 +1,9 @@
-"""Column files: one token per line, empty lines between sentences (the CoNLL-2000 format)."""
+"""Column files: one token per line, empty lines between sentences (CoNLL-2000, CoNLL-U)."""
 
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 LINE = "line"  # where the sentence begins in its file, counted from 1
 _CHUNK = 1000
+_NO_TOKEN = re.compile(r"#|\d+[-.]\d")
 
 Sentence = tuple[int, list[list[str]]]
 
 
 def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     """The sentences of a file, each as the line of its first token and the values of each column.
+
+    Columns are separated by white space; in CoNLL-U, a file that ends in `.conllu`, by tabs, and lines of
+    comments, of words that are divided into tokens (`1-2`) and of empty nodes (`1.1`) are left out.
 
     Args:
         file: The file, UTF-8, gzip-compressed if it ends in `.gz`.
@@ -30,12 +35,14 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
         InputError: The file cannot be read as text, or a line lacks a column.
     """
     values: list[list[str]] = [[] for _ in columns]
-    first = 1
+    first, conllu = 1, file.suffix == ".conllu"
     try:
         opened = gzip.open if file.suffix == ".gz" else open
         with opened(file, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(chain(lines, [""]), 1):
-                cells = line.split()
+                if conllu and _NO_TOKEN.match(line):
+                    continue
+                cells = line.strip().split("\t" if conllu and line.strip() else None)
                 if not cells:
                     if values[0]:
                         yield first, values

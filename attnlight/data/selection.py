@@ -131,10 +131,11 @@ class Selection:
     """Which texts are used.
 
     Args:
-        validation_fraction: Fraction of the training texts to validate on, in place of a split.
+        validation_fraction: Fraction of the training texts to validate on, in place of a split; 0:
+            none is cut.
         test_fraction: Fraction of the training texts to test on, in place of `test`: the same
             fraction of each class, chosen by a hash of seed and row. Equal texts stay together.
-            Test texts are split off before validation texts.
+            Test texts are split off before validation texts. 0: none is cut.
         min_tokens: Drop texts with fewer tokens in all splits; boundary tokens are not counted, and
             texts are counted before truncation. An empty text has none.
         max_tokens: Drop texts with more tokens in all splits.
@@ -160,7 +161,7 @@ class Selection:
             )
         for option in ("validation_fraction", "test_fraction"):
             fraction = getattr(self, option)
-            if fraction is not None and not 0 < fraction < 1:
+            if fraction is not None and not 0 <= fraction < 1:
                 raise InputError(f"{option} is {fraction}; it must lie between 0 and 1")
         for split, amount in (self.subset or {}).items():
             if split not in ("train", "validation", "test"):
@@ -175,7 +176,8 @@ class Selection:
         """All options as plain JSON, part of the recipe that identifies a prepared corpus."""
         options = asdict(self) | {"subset": self.subset or {}}
         options["seed"] = options.pop("split_seed")
-        if self.test_fraction is None:  # so that fingerprints of other corpora do not change
+        options["validation_fraction"] = self.validation_fraction or None
+        if not self.test_fraction:  # so that fingerprints of other corpora do not change
             del options["test_fraction"]
         return options
 
@@ -197,7 +199,7 @@ class Selection:
         moved: dict[str, AnyRows] = {}
         for split in ("test", "validation"):
             fraction = getattr(self, f"{split}_fraction")
-            if fraction is None:
+            if not fraction:
                 continue
             if split == "test" or together:
                 groups = texts[train.rows]  # a copy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.bio import check_tags, split_tag, tags_of
+from attnlight.data.bio import check_tags, has_chunks, split_tag, tags_of
 from attnlight.data.columns import READ_ROWS, is_text, list_element, read_columns, require_columns
 from attnlight.data.conll import LINE
 from attnlight.data.features import FeatureRules
@@ -50,15 +50,16 @@ class TaggedColumns:
     """The columns of tagged sentences: names or, in column files, numbers.
 
     Args:
-        word_column: Column of the words; a number, from 0, in column files.
-        label_column: Column of the tags; -1 is the last one of a column file.
+        word_column: Column of the words; a number, from 0, in column files. Null: found
+            (`find_tag_columns`).
+        label_column: Column of the tags; -1 is the last one of a column file. Null: found.
         pos_column: Column of part-of-speech tags, read only with `pos`.
         mark_columns: Columns with a number for each word, by name in `TextBatch.extras`:
             `{impermissible: 3}`.
     """
 
-    word_column: int | str = "tokens"
-    label_column: int | str = "chunk_tags"
+    word_column: int | str | None = None
+    label_column: int | str | None = None
     pos_column: int | str | None = "pos_tags"
     mark_columns: dict[str, int | str] | None = None
 
@@ -194,11 +195,12 @@ def corpus_tags(
     Args:
         reader: Reads the source of the training split.
         rows: The rows of that split.
-        chunks: Chunk types in order; None: the tags named by the source or, if it names none, those
-            that occur.
+        chunks: Chunk types in order, of the BIO scheme; None: the tags named by the source or, if it
+            names none, those of the scheme that occurs (BIO, BIOES, BILOU, IO), or plain tags, such as
+            parts of speech, in alphabetical order.
 
     Raises:
-        InputError: A tag is not a BIO tag, or every tag is O.
+        InputError: Some tags are of chunks and one is not, or every tag is O.
     """
     if chunks is not None:
         return tags_of(list(chunks))
@@ -206,10 +208,17 @@ def corpus_tags(
     if named is not None:
         check_tags(f"the tags of {reader.source}", named, valid=named, strict=False)
         return named
-    types = set()
-    for sentence in reader(rows):
-        check_tags(sentence.place, sentence.tags, valid=sentence.tags, strict=False)
-        types |= {split_tag(tag)[1] for tag in sentence.tags}
-    if not types - {""}:
+    occurring = {tag for sentence in reader(rows) for tag in sentence.tags}
+    if not occurring - {"O"}:
         raise InputError(f"{reader.source} has no chunk: every tag is O.")
-    return tags_of(sorted(types - {""}))
+    if not has_chunks(occurring):
+        return sorted(occurring)
+    for sentence in reader(rows):
+        check_tags(sentence.place, sentence.tags, valid=occurring, strict=False)
+    parts = {split_tag(tag) for tag in occurring - {"O"}}
+    found = {prefix for prefix, _ in parts}
+    # A scheme of chunks of one token has four prefixes; BIO has two, and IO one.
+    prefixes = next(
+        (scheme for scheme in ("I", "BI", "BIES", "BILU") if found <= {*scheme}), sorted(found)
+    )
+    return tags_of(sorted({chunk for _, chunk in parts}), prefixes)

@@ -161,6 +161,17 @@ class CorpusDataModule(LightningDataModule, ABC):
         """The source of each split; empty for a generated corpus."""
         return {}
 
+    def resolve(self, verb: str | None = None) -> dict[str, Any]:
+        """The options that are null and that the corpus itself decides, by name, with their values.
+
+        Args:
+            verb: `fit`, or the split that is evaluated; None: neither is known.
+
+        Raises:
+            InputError: More than one column or split may be meant.
+        """
+        return {}
+
     def evaluate_as(self, encoding: RawText, name: str) -> None:
         """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.
 

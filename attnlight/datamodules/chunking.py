@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +12,19 @@ from typing_extensions import override
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
 from attnlight.data.features import FeatureRules, TokenFeatures
+from attnlight.data.find_columns import find_tag_columns, require_found
 from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
-from attnlight.data.splits import SplitNames, complete_sources, named_sources
+from attnlight.data.splits import (
+    FRACTIONS,
+    SplitNames,
+    find_splits,
+    named_sources,
+    replaced,
+    split_names,
+)
 from attnlight.data.tagged import TaggedColumns, corpus_tags
 from attnlight.data.targets import Target
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
@@ -132,8 +139,9 @@ class ChunkingDataModule(CorpusDataModule):
                 "erased_words would delete tokens whose tags are predicted: set its replacement to unk."
             )
         self.path, self.max_pairs = corpus.path, max_pairs
-        self._main_source, self._selection = Source(**vars(corpus)), selection
-        self._named_sources = named_sources(self._main_source, splits, selection)
+        self._main_source, self.selection, self._splits = Source(**vars(corpus)), selection, splits
+        named_sources(self._main_source, splits, selection)  # refuses what excludes each other
+        self._tag_columns, self._resolved = columns, False
         self.columns, self.mark_columns = columns.read(features), columns.mark_columns or {}
         self.chunks, self.strict = chunks, strict
         self.vocabulary, self.rules, self.feature_rules = vocabulary, rules, features
@@ -146,25 +154,44 @@ class ChunkingDataModule(CorpusDataModule):
             "only evaluated on their training corpus: give the `data` of its fit.yaml."
         )
 
-    @cached_property
+    @override
+    def resolve(self, verb: str | None = None) -> dict[str, Any]:
+        self._resolved = True
+        main, splits, selection = self._main_source, self._splits, self.selection
+        found = find_splits(main, splits, selection, self._split_names, verb)
+        splits, selection = replaced(found, splits, selection)
+        if splits.validation is None and selection.validation_fraction is None:
+            found["validation_fraction"] = FRACTIONS["validation"]
+        self._splits, self.selection = replaced(found, splits, selection)
+        unclear = {} if splits.train else {"train": list(self._split_names().values())}
+        for source in list(self.sources.values())[:1]:
+            columns, others = find_tag_columns(source, self._tag_columns)
+            found, unclear = {**columns, **found}, {**others, **unclear}
+            self._tag_columns = replace(self._tag_columns, **columns)
+        require_found(self.corpus_name, unclear)
+        self.columns = self._tag_columns.read(self.feature_rules)
+        return found
+
+    def _split_names(self) -> dict[str, str]:
+        """The splits by name: in column files, names of files."""
+        files, named = self._main_source.column_files, self._tag_columns.word_column
+        if isinstance(named, int) or (named is None and files):
+            return files
+        return {name: name for name in split_names(self._main_source, self.cache)}
+
+    @property
     def sources(self) -> dict[str, Source]:
         """The source of each split, except for those split off the training sentences."""
-        if isinstance(self.columns[0], int):  # the folder of column files does not name splits
-            return self._named_sources
-        return complete_sources(self._main_source, self._named_sources, self._selection, self.cache)
-
-    @cached_property
-    def selection(self) -> SentenceSelection:
-        """Which sentences are used, by default with a tenth of those of training for validation."""
-        if "validation" in self.sources or self._selection.validation_fraction is not None:
-            return self._selection
-        return replace(self._selection, validation_fraction=0.1)
+        if not self._resolved:
+            self.resolve()
+        return named_sources(self._main_source, self._splits, self.selection)
 
     @override
     def recipe(self) -> dict[str, Any]:
+        sources = self.sources
         in_files = isinstance(self.columns[0], int)
         recipe: dict[str, Any] = {
-            "sources": {split: source.identity(in_files) for split, source in self.sources.items()},
+            "sources": {split: source.identity(in_files) for split, source in sources.items()},
             "columns": self.columns,
             "selection": self.selection.identity(),
             "tags": [self.chunks, self.strict],

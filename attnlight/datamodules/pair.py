@@ -67,6 +67,8 @@ class PairDataModule(TextDataModule):
         self.query = query
         self.candidates = candidates
         self.evidence = evidence
+        queries = [query] if isinstance(query, str) else query
+        self.other_columns += [*queries, candidates, evidence]
         if evidence is not None:
             if EVIDENCE in self.extras or EVIDENCE in (passage, query):
                 raise InputError(

@@ -1,4 +1,4 @@
-"""Chunks in BIO tags: their positions, and how many are predicted correctly."""
+"""Chunks in tags of their tokens: their positions, and how many are predicted correctly."""
 
 from typing import NamedTuple
 
@@ -7,22 +7,24 @@ from torch import Tensor
 
 
 class TagScheme(NamedTuple):
-    """Chunk type and prefix of each of C tags of the BIO scheme.
+    """Chunk type and prefix of each of C tags of the schemes BIO, BIOES, BILOU and IO.
 
     Attributes:
         chunk: Number of the chunk type, -1 for O, (C,) long.
-        inside: Whether the tag is an I, (C,) bool.
+        inside: Whether the tag may continue a chunk, as an I, E or L does, (C,) bool.
+        last: Whether no tag continues its chunk, as after an E, L, S or U, (C,) bool.
     """
 
     chunk: Tensor
     inside: Tensor
+    last: Tensor
 
 
 def find_chunks(tags: Tensor, begins: Tensor, scheme: TagScheme) -> tuple[Tensor, Tensor]:
-    """Start and end of chunks, as in conlleval (Tjong Kim Sang & Buchholz, 2000).
+    """Start and end of chunks, as in conlleval (Tjong Kim Sang & Buchholz, 2000) and seqeval.
 
-    A chunk starts at each B, and at an I that does not continue a chunk of its type; it ends where
-    no I of its type follows in the sentence.
+    A chunk starts at each B and S, and at an I or E that does not continue a chunk of its type; it ends
+    at an E or S, and where no I or E of its type follows in the sentence.
 
     Args:
         tags: Classes of the tokens of all sentences, concatenated, (T,) long.
@@ -33,8 +35,8 @@ def find_chunks(tags: Tensor, begins: Tensor, scheme: TagScheme) -> tuple[Tensor
         At the first token of each chunk its type and the place of its last token; -1 elsewhere,
         (T,) long each.
     """
-    chunk, inside = (column.to(tags.device)[tags] for column in scheme)
-    continues = inside & ~begins & (chunk == chunk.roll(1))
+    chunk, inside, last = (column.to(tags.device)[tags] for column in scheme)
+    continues = inside & ~begins & (chunk == chunk.roll(1)) & ~last.roll(1)
     continues[:1] = False
     in_chunk = chunk >= 0
     starts = in_chunk & ~continues
@@ -53,7 +55,7 @@ def count_chunks(predicted: Tensor, target: Tensor, begins: Tensor, scheme: TagS
     `find_chunks`.
 
     Example:
-        >>> scheme = TagScheme(torch.tensor([-1, 0, 0]), torch.tensor([0, 0, 1]).bool())  # O B I
+        >>> scheme = TagScheme(*torch.tensor([[-1, 0, 0], [0, 0, 1], [0, 0, 0]]))  # of O, B, I
         >>> first = torch.tensor([True, False, False])
         >>> count_chunks(torch.tensor([2, 2, 0]), torch.tensor([1, 2, 0]), first, scheme)
         tensor([1, 1, 1])

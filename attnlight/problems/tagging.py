@@ -1,4 +1,4 @@
-"""A class for each token, judged by precision, recall and F1 of whole chunks."""
+"""A class for each token, judged by precision, recall and F1 of whole chunks, where tags are of chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.bio import tag_scheme
+from attnlight.data.bio import has_chunks, tag_scheme
 from attnlight.errors import InputError
 from attnlight.functional.chunks import find_chunks
 from attnlight.functional.readout.instances import texts_of_rows
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Tagging(Problem):
     """A class for each token of a sentence, or for the tokens of the corpus's target.
 
-    If every token is classified, F1 is of chunks; if only some are, it is the mean over the classes
-    that occur in labels or predictions.
+    If every token is classified and tags are of chunks, F1 is of chunks; if only some are, or tags are
+    plain, such as parts of speech, it is the mean over the classes that occur in labels or predictions.
     """
 
     name = "tagging"
@@ -56,7 +56,7 @@ class Tagging(Problem):
 
         classes = len(self.classes)
         accuracy = MulticlassAccuracy(classes, average="micro")
-        if self.spec["target"] != "tokens":
+        if not _of_chunks(self.classes, self.spec["target"]):
             return MetricCollection({"accuracy": accuracy, "f1": MacroF1(classes)})
         spans = {str(name): SpanMetric(self.classes, name) for name in SPAN_SCORES}
         return MetricCollection({"accuracy": accuracy, **spans})
@@ -73,7 +73,7 @@ class Tagging(Problem):
     @classmethod
     @override
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
-        chunks = target == "tokens"
+        chunks = _of_chunks(classes, target)
         quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
         return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
 
@@ -87,7 +87,7 @@ class Tagging(Problem):
         classes: Sequence[str],
         target: str,
     ) -> tuple[Flags, Flags, Flags] | None:
-        if target != "tokens":
+        if not _of_chunks(classes, target):
             return None
         # As conlleval reads tags. A token without a class is outside all chunks; a predicted chunk
         # matches a gold one of the same type, start and end.
@@ -100,3 +100,8 @@ class Tagging(Problem):
         )
         both = (predicted >= 0) & (predicted == gold) & (predicted_ends == gold_ends)
         return (gold >= 0).numpy(), (predicted >= 0).numpy(), both.numpy()
+
+
+def _of_chunks(classes: Sequence[str], target: str) -> bool:
+    """Whether predictions are of whole chunks: of every token, by a scheme that has them."""
+    return target == "tokens" and has_chunks(classes)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # What would move the cursor, reverse other text or cannot be encoded: shown as an escape.
 _HIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{CONTROLS.pattern[1:]}")
 _POSITIVE, _NEGATIVE = (86, 180, 233), (230, 159, 0)  # black text has a contrast above 7 on both
+_LEGEND = "Blue: weight, or for the prediction; orange: against it. Deeper is larger."
 _HIGHEST = 5  # items that are listed with their values
 
 
@@ -171,7 +172,7 @@ class Explanation:
             yield name, cells, ", ".join(listed)
 
     def sentences(self) -> list[str]:
-        """What is predicted, the smallest flip set, the worst case and the verdict card's line."""
+        """What is predicted, the scope of attention, the smallest flip set and the worst case."""
         of = "" if self.item is None else f" of {shown(self.items[self.item].strip())!r}"
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
         shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
@@ -194,30 +195,54 @@ class Explanation:
                 f"differs from this one by {least}{number(self.worst_case.js)} (JS in nats; 0.693 is "
                 "the maximum)."
             )
-        if self.verdict is not None:
-            sentences.append(self.verdict)
         return list(map(shown, sentences))
 
-    def to_rich(self) -> rich.console.Group:
-        """The explanation for the terminal: the items coloured by each score."""
+    def to_rich(self, coloured: bool) -> rich.console.Group:
+        """The explanation for the terminal, with the items coloured by each score, or once as text."""
         from rich.console import Group
+        from rich.padding import Padding
         from rich.text import Text
 
-        first, *others = self.sentences()
-        lines = [Text(first, style="bold")]
+        indent, (first, *others) = (0, 0, 0, 2), self.sentences()
+        lines: list[Padding | Text] = [Text(first, style="bold")]
+        if not coloured:
+            lines.append(Padding(Text(shown(self.text)), indent, expand=False))
         for name, cells, highest in self.layers():
             lines.append(Text(f"{name}: {highest}", style="dim"))
-            line = Text("  ")
+            line = Text()
             for before, piece, _, (red, green, blue) in cells:
                 line.append(before)
                 line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})")
-            lines.append(line)
+            if coloured:
+                lines.append(Padding(line, indent, expand=False))
         return Group(*lines, *map(Text, others))
+
+    def __str__(self) -> str:
+        """What `attnlight explain` prints."""
+        return on_terminal([self])
 
     def _repr_html_(self) -> str:
         """The explanation as HTML: text is escaped, and direction controls are shown."""
         layers, (first, *others) = list(self.layers()), self.sentences()
+        others += [] if self.verdict is None else [shown(self.verdict)]
         query = self.query and shown(self.query)
         return str(
             render("explanation.html.jinja", first=first, others=others, layers=layers, query=query)
         )
+
+
+def on_terminal(explanations: Sequence[Explanation]) -> str:
+    """Explanations as standard output shows them; the legend of colours and the verdict stand once."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    coloured = console.color_system is not None and not console.no_color
+    with console.capture() as capture:
+        for one in explanations:
+            console.print(one.to_rich(coloured), "")
+        if coloured:
+            console.print(Text(_LEGEND, style="dim"))
+        for verdict in dict.fromkeys(one.verdict for one in explanations if one.verdict):
+            console.print(Text(shown(verdict)))
+    return capture.get().rstrip()

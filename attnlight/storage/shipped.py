@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from attnlight.errors import InputError, did_you_mean
@@ -34,14 +35,14 @@ def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") ->
     """
     path = folder / name
     is_class = kind in ("data", "models") and _CLASS.fullmatch(name)
-    if not _NAME.fullmatch(name) or is_class or (path.exists() and not path.is_dir()):
+    if not _NAME.fullmatch(name) or is_class:
         return name
     shipped = shipped_configs()
-    for key in (f"{kind}/{name}", name):
-        if key in shipped:
-            return str(shipped[key])
-    if kind == "data" and path.is_dir():
-        return name
+    found = next((str(shipped[key]) for key in (f"{kind}/{name}", name) if key in shipped), None)
+    if path.is_file() or (kind == "data" and path.is_dir()):
+        return _before_shipped(path, name, found)
+    if found is not None or path.is_dir():
+        return found or name
     stems = [path.stem for key, path in shipped.items() if key.startswith(f"{kind}/")]
     longer = [stem for stem in stems if stem.startswith(f"{name}_")]
     hint = f" (did you mean {' or '.join(longer)}?)" if longer else ""
@@ -59,13 +60,22 @@ def find_trained(path: str | Path) -> Path:
         InputError: There is no such path and no shipped model of that name.
     """
     given = Path(path)
-    if given.exists():
-        return given
     names = sorted(folder.parent.name for folder in TRAINED.glob("*/best.ckpt"))
-    if str(path) in names:
-        return TRAINED / str(path)
+    shipped = str(TRAINED / str(path)) if str(path) in names else None
+    if given.exists():
+        return Path(_before_shipped(given, str(path), shipped))
+    if shipped:
+        return Path(shipped)
     hint = did_you_mean(str(path), names) or suggest_file(given)
     raise InputError(
         f"there is no run or checkpoint {path}{hint}, nor a model's folder; the models that come with "
         f"attnlight are {', '.join(names)}, and those of the Hugging Face hub have ids such as org/name."
     )
+
+
+def _before_shipped(path: Path, name: str, shipped: str | None) -> str:
+    """The name of a path that exists, which comes before what is shipped under the same name."""
+    if shipped is None:
+        return name
+    print(f"{path} is read, not what attnlight has of that name: {shipped}.", file=sys.stderr)
+    return f"./{name}"  # which is nothing else's name

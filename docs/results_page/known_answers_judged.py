@@ -1,4 +1,4 @@
-"""Version 4 of the verdict card judged on known answers, and which kinds of models may get a yes."""
+"""The verdict card judged on kinds of evidence set aside, and which kinds of models may get a yes."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ def licence_sentences(cards: pd.DataFrame) -> str:
     return text
 
 
-def state(cards: pd.DataFrame) -> str:
-    """How many checkpoints are archived, which are missing, and how many are not judged."""
+def state(cards: pd.DataFrame, plan: Counter[str]) -> str:
+    """How many of the planned checkpoints are archived, which are missing, and which are not judged."""
     if cards.empty:
         return f"No run of `configs/studies/{STUDY}.yaml` is archived: all are missing.\n"
-    plan, missing = planned(STUDY), Counter[str]()
+    missing = Counter[str]()
     for name, count in (plan - Counter(cards[[*KEYS[:3]]].agg("-".join, axis=1))).items():
         missing[name.split("-")[0]] += count
     names = ", ".join(f"`{kind}` ({count})" for kind, count in missing.items())
@@ -187,16 +187,23 @@ def differing(cards: pd.DataFrame) -> Iterator[Row]:
 
 
 def kind_blocks(cards: pd.DataFrame) -> dict[str, str]:
-    """The parts of the page, by the name of their place."""
-    blocks = {"kinds_state": state(cards), "kinds_licences": licence_sentences(cards)}
+    """The parts of the page on the rules of today, by the name of their place."""
+    blocks = {"kinds_state": state(cards, planned(STUDY))}
+    blocks["kinds_licences"] = licence_sentences(cards)
     apart = [*differing(cards)]
     blocks["kinds_differ"] = (
         table(apart, 5) if apart or cards.empty else "They differ on no checkpoint.\n"
     )
+    return blocks | judged_blocks(cards, "kinds")
+
+
+def judged_blocks(cards: pd.DataFrame, name: str) -> dict[str, str]:
+    """The judgement of a version, by the name of its place, which begins with `name`."""
+    blocks = {}
     rows = judgeable(cards).assign(line=cards["model"], answer=cards[SENTENCE])
     rows["kind"] += np.where(rows["aside"], " (set aside)", "")
     for truth in TRUTHS:
-        blocks[f"kinds_{truth}"] = table(judgements(cards, truth), 2)
+        blocks[f"{name}_{truth}"] = table(judgements(cards, truth), 2)
         marks = rows.join(flags(rows[truth], rows[SENTENCE]))
-        blocks[f"kinds_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
+        blocks[f"{name}_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
     return blocks

@@ -4,15 +4,19 @@ import pytest
 
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Source
-from attnlight.data.splits import complete_sources
-from tests.data.local import write_corpus
-
-ROWS = {"text": ["a b", "c"], "label": [0, 1]}
+from attnlight.data.splits import Splits, find_splits, split_names
 
 
 @pytest.fixture(autouse=True)
 def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
+
+
+def found(
+    verb: str | None, *names: str, selection: Selection = Selection(), **given: str | Source
+) -> dict[str, object]:
+    main = Source(path="corpus")
+    return find_splits(main, Splits(**given), selection, lambda: {n: n for n in names}, verb)
 
 
 @pytest.mark.parametrize(
@@ -25,26 +29,54 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         (["train", "test", "development"], None),
     ],
 )
-def test_the_first_name_validates(tmp_path: Path, names: list[str], chosen: str | None) -> None:
-    main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))), text="t")
-    named = {"train": Source(split="train").with_defaults(main, "train")}
-    found = complete_sources(main, named, Selection(), tmp_path)
-    expected = (
-        {} if chosen is None else {"validation": Source(split=chosen).with_defaults(main, "x")}
-    )
-    assert found == named | expected
-    assert complete_sources(main, named, Selection(validation_fraction=0.1), tmp_path) == named
+def test_the_first_name_validates(names: list[str], chosen: str | None) -> None:
+    assert found(None, *names).get("validation") == chosen
+    cut = Selection(validation_fraction=0.1)
+    assert "validation" not in found("fit", *names, selection=cut)
+    assert "validation" not in found("fit", *names, validation="train[:5]")
 
 
-def test_a_split_that_trains_or_tests_does_not_validate(tmp_path: Path) -> None:
+def test_a_split_that_trains_or_tests_does_not_validate() -> None:
     names = ["train", "validation", "dev"]
-    main = Source(path=str(write_corpus(tmp_path / "c", **dict.fromkeys(names, ROWS))))
-    test = Source(split="validation[:50%]").with_defaults(main, "test")
-    found = complete_sources(main, {"test": test}, Selection(), tmp_path)
-    assert [source.split for source in found.values()] == ["dev", "validation[:50%]"]
-    elsewhere = Source(path="other/corpus", split="validation").with_defaults(main, "test")
-    found = complete_sources(main, {"test": elsewhere}, Selection(), tmp_path)
-    assert found["validation"].split == "validation"
+    assert found(None, *names, test="validation[:50%]") == {"train": "train", "validation": "dev"}
+    elsewhere = Source(path="other/corpus", split="validation")
+    assert found(None, *names, test=elsewhere)["validation"] == "validation"
+    assert found("fit", "train", "test", train="test")["test_fraction"] == 0.2
+
+
+CUT = {"test_fraction": 0.2, "validation_fraction": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("verb", "names", "expected"),
+    [
+        ("fit", ["train"], {"train": "train"} | CUT),
+        ("fit", ["all"], {"train": "all"} | CUT),
+        ("fit", ["train", "dev"], {"train": "train", "validation": "dev", "test_fraction": 0.2}),
+        ("fit", ["train", "test"], {"train": "train", "test": "test", "validation_fraction": 0.1}),
+        ("fit", ["test"], {"test": "test", "validation_fraction": 0.1}),  # nothing to train on
+        ("fit", ["a", "b"], CUT),
+        ("test", ["train"], {"test": "train"}),  # a table is tested whole
+        ("test", ["test"], {"test": "test"}),
+        ("validation", ["test"], {"validation": "test"}),
+        ("test", ["train", "dev"], {}),  # either may be meant
+        ("test", ["train", "test"], {"train": "train", "test": "test"}),
+        (None, ["train"], {"train": "train"}),
+        (None, ["all"], {}),
+    ],
+)
+def test_what_a_verb_takes_for_splits_that_are_not_named(
+    verb: str | None, names: list[str], expected: dict[str, object]
+) -> None:
+    assert found(verb, *names) == expected
+
+
+def test_nothing_is_read_where_all_splits_are_named() -> None:
+    def read() -> dict[str, str]:
+        raise AssertionError
+
+    given = Splits(train="a", test="b")
+    assert find_splits(Source(path="x"), given, Selection(validation_fraction=0.0), read) == {}
 
 
 def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +89,5 @@ def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Source, "splits", splits)
     for revision in ("r1", "r1", "r2"):
         main = Source(path="a/b", revision=revision)
-        found = complete_sources(main, {}, Selection(), tmp_path / "cache")
-        assert found["validation"].split == "dev"
+        assert split_names(main, tmp_path / "cache") == ["train", "dev"]
     assert calls == ["r1", "r2"]

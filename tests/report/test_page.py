@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from attnlight.report.page import commands, describe_run, write_report
+from attnlight.report.page import write_report
 from attnlight.report.run import Run, StoredRecord
+from attnlight.report.run_description import commands, describe_run
 from attnlight.report.summary import RecordSummary
 from tests.report.fake import write_run
 from tests.report.test_texts import row, write

@@ -10,23 +10,23 @@ import pytest
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.report.texts import ShownText, shown_texts
-from tests.cli.test_report import ATTACK, TURNED, page_of
-from tests.report.fake import write_record, write_run
+from tests.report.fake import write_record
 
 CLASSES = ["garden", "office", "kitchen"]
 SPANS = pa.list_(pa.list_(pa.int32(), 2))
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write(path: Path, rows: list[dict[str, Any]], **about: Any) -> Path:
     """Rows as `attnlight predict` writes them, with the columns of pairs where the rows have them."""
     kinds = dict.fromkeys(("tokens", "query"), pa.list_(pa.string()))
     kinds |= {"items": SPANS, "attention": pa.list_(pa.list_(pa.float32())), "label": pa.int64()}
     kinds |= {"probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"]))}
+    kinds["item_logits"] = pa.list_(pa.list_(pa.list_(pa.float32())))
     kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}
     columns |= {n: np.array([row.get(n, 0) for row in rows]) for n in ("index", "position")}
-    return write_record(path, columns, test="predict", stage="predict")
+    return write_record(path, columns, **({"test": "predict", "stage": "predict"} | about))
 
 
 def row(index: int = 3, **changes: Any) -> dict[str, Any]:
@@ -104,26 +104,3 @@ def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Pa
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="not a readable record"):
         shown_texts(path, None)
-
-
-def test_the_page_shows_the_query_beside_its_passage_as_text(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "babi" / "seed0", epochs=())
-    asked = ["Where", f"<b>{ATTACK}", TURNED, "?"]
-    hostile = [ATTACK, TURNED, "</p>", "&amp;", "x", "y"]
-    two: dict[str, Any] = {"probabilities": [0.25, 0.75]}
-    rows = [row(query=asked, allowed=[1], evidence=[0, 0, 0, 0, 1, 0], label=0, **two)]
-    rows.append(row(7, tokens=hostile, query=["?"], allowed=[0, 1], evidence=[0] * 6, **two))
-    write(folder / "predictions.parquet", rows)
-    page = page_of(folder)
-    assert not page.tags & {"b", "img", "script"}
-    assert not page.turned, "what turns text around is shown as an escape"
-    assert r"\u202eevil" in page.text
-    shown = page.text.split("Some texts")[1].split("About this run")[0]
-    parts = shown.split("text 7")
-    assert f"Where <b>{ATTACK[:20]}" in parts[0]
-    assert "Mary left the garden" in " ".join(parts[0].split())
-    assert "label negative" in parts[0]
-    assert "allowed positive" in " ".join(parts[0].split())
-    assert ATTACK[:59] in parts[1]
-    assert "--attention:100%;--evidence:100%;" in page.html
-    assert 'class="evidence" data-v="attention 0.4, evidence">garden</span>' in page.html
