@@ -28,8 +28,6 @@ HOSTILE = "test_mistakes.py::test_hostile_texts_names_and_paths_go_through"
 DATA = "reference/test_rows.py::test_other_data_are_refused"
 NOTHING = "reference/test_rows.py::test_options_of_nothing_are_refused"
 RESUMED = "cli/test_resuming.py"
-MODEL = "huggingface/test_elsewhere.py"
-FOLDER = "huggingface/test_folder.py"
 TABLE = "attribution/test_external.py::test_a_wrong_table_is_refused"
 
 FAULTS = {
@@ -211,39 +209,6 @@ MISTAKEN = {
         "report/test_verdict.py::TestMajority::test_by_a_loop",
     ],
     "SIGTERM during sanity": ['test_signals.py::test_status["sanity"]'],
-    "folder or id of a Hugging Face model in explain, load, test": [
-        f"{MODEL}::TestCommands::test_short_forms",
-        f"{MODEL}::TestPython::test_folders_and_runs",
-        f"{FOLDER}::TestHub::test_ids_are_models_everywhere",
-    ],
-    "Hugging Face model without --data": [f"{MODEL}::TestCommands::test_a_corpus_must_be_named"],
-    "LABEL_0, LABEL_1": [f"{MODEL}::TestCommands::test_classes_without_names"],
-    "regression, multi-label, token classifier, pair model": [
-        f"{FOLDER}::test_models_in_memory",
-        *(
-            f"{FOLDER}::test_one_sentence[{n}]"
-            for n in ("one-label", "multi-label", "tokens", "pairs")
-        ),
-    ],
-    "model folder missing, empty, of a Trainer": [
-        *(f'{MODEL}::test_what_is_no_model["{n}"]' for n in ("nowhere/at/all", "empty", "trained")),
-        f"{FOLDER}::TestHub::test_a_model_that_the_hub_lacks",
-        f"{FOLDER}::TestHub::test_a_misspelt_path_is_not_looked_for",
-    ],
-    "weights truncated, a git-lfs pointer, of wrong sizes": [
-        *(f"{FOLDER}::test_one_sentence[{n}]" for n in ("truncated", "pointer", "sizes"))
-    ],
-    "vocab.txt without tokenizer.json": [
-        f"{FOLDER}::TestWhatIsRead::test_a_vocabulary_of_word_pieces_is_what_transformers_makes_of_it",
-        f"{FOLDER}::TestWhatIsRead::test_the_conversions_that_are_named",
-    ],
-    "--run NAME with a Hugging Face model": [
-        f"{MODEL}::TestCommands::test_a_run_that_was_trained_here[best.ckpt]"
-    ],
-    "explain RUN and a second test of a Hugging Face model": [
-        f"{MODEL}::TestCommands::test_a_run_stands_for_its_model_from_anywhere",
-        f"{MODEL}::TestCommands::test_the_commands_of_the_card_fill_it",
-    ],
 }
 
 
