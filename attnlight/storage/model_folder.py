@@ -49,18 +49,23 @@ def require_run(run: Path) -> None:
     raise InputError(f"there is no trained run {run}: {lacks}{hint}.")
 
 
-def tested_config(run: Path) -> dict[str, Any] | None:
-    """The configuration of a run that tested a model from elsewhere; None: the run was trained here.
+def tested_config(run: Path) -> Path | None:
+    """The configuration of a run that tested a model from elsewhere; None: the run was trained here."""
+    written = [run / f"{verb}.yaml" for verb in _VERBS if (run / f"{verb}.yaml").is_file()]
+    return None if (run / "fit.yaml").is_file() or not written else written[0]
+
+
+def read_tested(run: Path) -> dict[str, Any]:
+    """Sections of the configuration of a run that tested a model from elsewhere; empty for other runs.
 
     Raises:
-        InputError: It is damaged, or names a class for model or corpus that is not trusted.
+        InputError: It is damaged, or names a class that is not trusted.
     """
-    written = [run / f"{verb}.yaml" for verb in _VERBS if (run / f"{verb}.yaml").is_file()]
-    if (run / "fit.yaml").is_file() or not written:
-        return None
-    config = read_yaml(written[0])
-    sections = {name: config.get(name) for name in ("model", "data")}
-    require_trusted(written[0], sections, sys.modules)
+    if (file := tested_config(run)) is None:
+        return {}
+    content = read_yaml(file)
+    config = {n: content[n] for n in ("seed_everything", "model", "data") if n in content}
+    require_trusted(file, config, sys.modules)
     return config
 
 
@@ -72,10 +77,9 @@ def command_options(path: Path) -> list[str] | None:
     if is_model(path):
         named = path if is_hub_id(path) else os.path.abspath(path)
         return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
-    config, place = tested_config(path), Path(os.path.abspath(path))
-    if config is None:
+    config, place = read_tested(path), Path(os.path.abspath(path))
+    if not config:
         return None
     names = {"root": os.path.relpath(place.parent.parent), "experiment": place.parent.name}
-    sections = (name for name in ("seed_everything", "model", "data") if name in config)
-    options = [f"--{name}={json.dumps(config[name])}" for name in sections]
+    options = [f"--{name}={json.dumps(section)}" for name, section in config.items()]
     return options + [f"--{name}={value}" for name, value in (names | {"run": place.name}).items()]
