@@ -21,12 +21,12 @@ _HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+(?<!\.ckpt)(?<!\.yaml)")
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is the folder of a model of transformers, or an id on the hub, `org/name`."""
-    return any(any(path.glob(name)) for name in _MODEL_FILES) or is_hub_id(path)
+    """Whether a path is the folder of a model of transformers, or an id on the hub, `org/name`.
 
-
-def is_hub_id(path: Path) -> bool:
-    """Whether a path has the form of an id on the hub, and names no place here and no shipped file."""
+    What lies in a folder here, or names a shipped file, is no id.
+    """
+    if any(any(path.glob(name)) for name in _MODEL_FILES):
+        return True
     known = (path.parent, CONFIGS / path.parent)
     return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
 
@@ -64,7 +64,8 @@ def read_tested(run: Path) -> dict[str, Any]:
     if (file := tested_config(run)) is None:
         return {}
     content = read_yaml(file)
-    config = {n: content[n] for n in ("seed_everything", "model", "data") if n in content}
+    names = ("seed_everything", "model", "data")
+    config: dict[str, Any] = {name: content[name] for name in names if name in content}
     require_trusted(file, config, sys.modules)
     return config
 
@@ -75,7 +76,7 @@ def command_options(path: Path) -> list[str] | None:
     None if the path is neither.
     """
     if is_model(path):
-        named = path if is_hub_id(path) else os.path.abspath(path)
+        named = os.path.abspath(path) if path.is_dir() else path
         return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
     config, place = read_tested(path), Path(os.path.abspath(path))
     if not config:
