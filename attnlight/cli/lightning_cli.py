@@ -184,7 +184,9 @@ class AttnlightCLI(LightningCLI):
             found[0].encoding_of(found[1], ())  # refused before a corpus is prepared
         return found
 
-    def _resolved_corpus(self, config: Namespace, trained_on: str | None = None) -> CorpusDataModule:
+    def _resolved_corpus(
+        self, config: Namespace, trained_on: str | None = None
+    ) -> CorpusDataModule:
         """The corpus, with the options that it decides itself in the configuration too.
 
         If it then is the one that a model was trained on, by its fingerprint, these are those of `fit`.

@@ -57,7 +57,9 @@ def tags_of(chunks: Iterable[str], prefixes: Iterable[str] = "BI") -> list[str]:
     return ["O", *(f"{prefix}-{chunk}" for chunk in chunks for prefix in prefixes)]
 
 
-def check_tags(place: str, tags: Sequence[str], valid: Collection[str], strict: bool = True) -> None:
+def check_tags(
+    place: str, tags: Sequence[str], valid: Collection[str], strict: bool = True
+) -> None:
     """Check that the tags of a sentence, named by `place`, are valid and follow the scheme.
 
     With `strict` an I, E or L that does not continue a chunk of its type is refused, unless no chunk

@@ -60,7 +60,9 @@ def find_columns(
         else:
             unclear[option] = names or free
     if list(kinds.values()).count("tokens") > 1 and "label" in unclear:
-        raise InputError(f"{source} has lists of tags: a tagger reads it, as `--model tagger_bilstm`.")
+        raise InputError(
+            f"{source} has lists of tags: a tagger reads it, as `--model tagger_bilstm`."
+        )
     return found, unclear
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from base64 import b64encode
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +14,6 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
@@ -80,11 +78,9 @@ def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Ma
         InputError: A run has no texts, or the runs have different ones.
     """
     corpora = dict.fromkeys(["", *(record.corpus for record in runs[0].records)])
-    groups = {}
-    for corpus in corpora:
-        sets = [texts_of_run(run, corpus, room=BYTES // len(runs)) for run in runs]
-        if None not in sets:
-            groups[corpus] = sets
+    room = BYTES // (len(runs) * len(corpora))
+    found = {corpus: [texts_of_run(run, corpus, room=room) for run in runs] for corpus in corpora}
+    groups = {corpus: list(filter(None, sets)) for corpus, sets in found.items() if all(sets)}
     shown = what_if(groups)
     if shown is None:
         folder = shlex.quote(str(runs[-1].folder))
@@ -137,7 +133,7 @@ def texts_of_run(
         run: The run.
         corpus: The corpus, "" for that of training.
         needed: Dataset indices of texts that are shown in any case.
-        room: Most bytes; of more texts, those with the smallest hashes of their dataset indices.
+        room: Most bytes; of more texts, some in a random order of a fixed seed.
         stage: `test`, `val` or `predict`; None: the first of them that has texts.
 
     Returns:
@@ -177,7 +173,7 @@ def texts_of_run(
         "classes": [class_name(number, classes) for number in numbers],
         "heads": len(rows["attention"][0]),
         "epsilon": file.metadata.get("epsilon", 0.01),
-        "rows": total,
+        "recorded": total,
         "keys": keys,
         "texts": list(map(_lines, texts)),
         "queries": [
@@ -207,14 +203,10 @@ def _chosen(
     texts, place = np.unique(np.array(rows, dtype=np.int64), return_inverse=True)
     counts, totals = np.bincount(place), np.bincount(place, sizes)
     wanted = np.isin(texts, list(needed))
-
-    def exceeds(count: int) -> bool:
-        """Whether so many texts, beside those that are needed, do not fit."""
-        shown = wanted | np.isin(texts, choose(texts, count, seed=0))
-        return bool(counts[shown].sum() > TEXTS or totals[shown].sum() > room)
-
-    fitting = bisect_left(range(1, len(texts) + 1), True, key=exceeds)
-    return texts[wanted | np.isin(texts, choose(texts, fitting, seed=0))], len(rows)
+    order = np.random.default_rng(0).permutation(len(texts))
+    order = order[(~wanted[order]).argsort(kind="stable")]
+    fit = (counts[order].cumsum() <= TEXTS) & (totals[order].cumsum() <= room)
+    return np.sort(texts[order[fit | wanted[order]]]), len(rows)
 
 
 def _lines(row: Mapping[str, Any]) -> str:
@@ -246,10 +238,13 @@ def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         sentences = any(end - start > 1 for start, end in items)
         for place, (start, end) in enumerate(items):
             marks = [
-                name in rows and np.any(rows[name][number][start:end] > 0) for name in TEXT_MARKS
+                *(
+                    name in rows and np.any(rows[name][number][start:end] > 0)
+                    for name in TEXT_MARKS
+                ),
+                _MINIMAL in rows and rows[_MINIMAL][number][place] > 0,
+                position == place if sentences else start <= position < end,
             ]
-            marks.append(_MINIMAL in rows and rows[_MINIMAL][number][place] > 0)
-            marks.append(position == place if sentences else start <= position < end)
             bits.append(sum(2**bit for bit, mark in enumerate(marks) if mark))
     return np.array(bits)
 
@@ -258,7 +253,8 @@ def _measures(
     run: Run, stage: str, corpus: str, keys: Sequence[tuple[int, int]], texts: NDArray[np.int64]
 ) -> dict[str, Any]:
     """What the tests of the same split measured of each instance, NaN where nothing."""
-    places, found = {key: place for place, key in enumerate(keys)}, {}
+    places = {key: place for place, key in enumerate(keys)}
+    found: dict[str, Any] = {}
     for record in run.records:
         columns = record.file.columns
         names = [n for n in record.file.metadata.get("measures", ()) if columns.get(n) is False]

@@ -9,8 +9,8 @@ import yaml
 from attnlight.figures import descriptions
 from attnlight.report.compare import group_runs, measure_groups, write_comparison
 from attnlight.report.headlines import headline
-from attnlight.report.run_description import corpus_name
 from attnlight.report.run import StoredRecord
+from attnlight.report.run_description import corpus_name
 from attnlight.report.summary import summarise
 from attnlight.report.texts import choose_texts
 from attnlight.storage.shipped import shipped_configs

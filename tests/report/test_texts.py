@@ -22,6 +22,7 @@ def write(path: Path, rows: list[dict[str, Any]], **about: Any) -> Path:
     kinds |= {"items": SPANS, "attention": pa.list_(pa.list_(pa.float32())), "label": pa.int64()}
     kinds |= {"probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"]))}
     kinds["item_logits"] = pa.list_(pa.list_(pa.list_(pa.float32())))
+    kinds |= {"text": pa.string(), "offsets": SPANS}
     kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}

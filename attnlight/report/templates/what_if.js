@@ -99,8 +99,12 @@ class Panel {
       set.several ? element("h4", {}, set.run) : null,
       title,
       query ? element("p", { className: "query", dir: "auto" }, query) : null,
-      element("div", { className: "predictions" }, ...bars),
-      this.status,
+      element(
+        "div",
+        { className: "now" },
+        element("div", { className: "predictions" }, ...bars),
+        this.status,
+      ),
     ].filter((part) => part !== null);
   }
 
@@ -180,7 +184,8 @@ class Panel {
     }).filter((part) => typeof part !== "string");
     const name = "Attention by word. Arrow keys up and down change it, left and right move on.";
     this.told = element("p", { className: "told" });
-    return element("div", { className: "cells", role: "group", "aria-label": name }, ...parts);
+    const kind = this.words.length > 60 ? "cells many" : "cells";
+    return element("div", { className: kind, role: "group", "aria-label": name }, ...parts);
   }
 
   kind(i) {
@@ -191,10 +196,11 @@ class Panel {
 
   /** Rows of methods: the words, coloured by each score. */
   layers() {
-    const { row } = this;
+    const { row, set, at } = this;
+    const start = set.starts[at];
     this.scores = [
       ["attention (the model's)", () => this.own],
-      ...row.scores.map(([name, values]) => [name, () => values]),
+      ...set.scores.map(([name, all]) => [name, () => all.subarray(start, start + row.n)]),
       ["worst case", () => meanOfHeads(this.worst.attention, row.heads)],
     ].filter(([, values]) => values().some((value) => value));
     if (row.itemLogits) {
@@ -459,8 +465,10 @@ class Browser {
     );
     this.shown = kept;
     this.measure = this.find("sort").value === "0" ? null : measure;
+    const more = set.recorded - set.keys.length;
     const said = `${kept.length.toLocaleString("en")} of ${this.all.length.toLocaleString("en")} texts`;
-    this.root.querySelector(".try-list [role=status]").textContent = said;
+    const left = more ? `; ${more.toLocaleString("en")} more would make the page too large` : "";
+    this.root.querySelector(".try-list [role=status]").textContent = said + left;
     this.list.replaceChildren();
     this.extend();
   }

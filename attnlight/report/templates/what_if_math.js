@@ -290,7 +290,6 @@ function rowOf(set, at) {
     weights: Float64Array.from(part(set.attention, heads)),
     itemLogits: set.item_logits.length ? part(set.item_logits, heads * count) : null,
     flags: part(set.flags, 1),
-    scores: set.scores.map(([name, values]) => [name, part(values, 1)]),
   };
 }
 
