@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnlight.report.run import VERBS
 from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import tested_config
+from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import find_config
 
 
@@ -29,7 +29,7 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str]) -> str:
 
 def command_of(folder: Path, corpus: str, tests: str, again: bool = False) -> str:
     """The command that runs some tests of a run's model on a corpus, `again` if they have records."""
-    if not (folder / "fit.yaml").is_file() and tested_config(folder) is None:
+    if not is_run(folder):
         return f'attnlight.run(model, data, tests="{tests}")'
     run = [str(folder)]
     if corpus:
