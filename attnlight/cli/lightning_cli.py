@@ -133,8 +133,8 @@ class AttnlightCLI(LightningCLI):
             for name in NOT_HASHED:
                 hashed.pop(name, None)
             dump = self._parser(self.subcommand).dump
-            text = dump(hashed, skip_validation=True)
-            self.current_run = Run.of_fit(config, text, self._corpus)
+            hashed = dump(hashed, skip_validation=True)
+            self.current_run = Run.of_fit(config, hashed, self._corpus)
         else:
             self._pretrained = self._trained_elsewhere(config)
             if self._pretrained is not None:
@@ -177,7 +177,9 @@ class AttnlightCLI(LightningCLI):
             )
         return found
 
-    def _resolved_corpus(self, config: Namespace, trained_on: str | None = None) -> CorpusDataModule:
+    def _resolved_corpus(
+        self, config: Namespace, trained_on: str | None = None
+    ) -> CorpusDataModule:
         """The corpus, with the options that it decides itself in the configuration too.
 
         If it then is the one that a model was trained on, by its fingerprint, these are those of `fit`.
@@ -187,17 +189,15 @@ class AttnlightCLI(LightningCLI):
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data, verb = parser.instantiate(corpus).data, str(self.subcommand)
-        found = None
+        verb = {"validate": "validation", "predict": data.predict_split}.get(verb, verb)
         if trained_on is not None:
             with suppress(InputError):  # a corpus that is only tested need have no training texts
-                found = data.resolve("fit")
-                found = None if found and data.fingerprint != trained_on else found
-        if found is None:
+                data.resolve("fit")
+                verb = "fit" if data.fingerprint == trained_on else verb
             data = parser.instantiate(corpus).data
-            evaluated = {"validate": "validation", "predict": data.predict_split}
-            found = data.resolve(evaluated.get(verb, verb))
-        for name, value in found.items():
-            config.data.init_args[name] = value
+        found = data.resolve(verb)
+        found = {name: found[name] for name in found if config.data.init_args[name] is None}
+        config.data.init_args.update(found)
         options = " ".join(f"--data.{name} {found[name]}" for name in found if name != found[name])
         if options and is_rank_zero():
             print(f"{data.corpus_name} is read with {options}, since nothing else is named.")
