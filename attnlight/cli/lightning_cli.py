@@ -197,7 +197,8 @@ class AttnlightCLI(LightningCLI):
             data = parser.instantiate(corpus).data
         found = data.resolve(verb)
         found = {name: found[name] for name in found if config.data.init_args[name] is None}
-        config.data.init_args.update(found)
+        for name, value in found.items():
+            config.data.init_args[name] = value
         options = " ".join(f"--data.{name} {found[name]}" for name in found if name != found[name])
         if options and is_rank_zero():
             print(f"{data.corpus_name} is read with {options}, since nothing else is named.")

@@ -19,7 +19,7 @@ SMALL = [*CPU, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=1"]
 SMALL += ["--model.net.embedding_size=4", "--model.net.hidden_size=2"]
 MODEL = ["--model", "bilstm_additive", "--model.vectors.path=null"]
 OPTIONS = "--data.text sentence --data.label verdict"
-CUT = "--data.validation_fraction 0.1 --data.test_fraction 0.2"
+CUT = "--data.test_fraction 0.2 --data.validation_fraction 0.1"
 FIXED = ["--data.text=sentence", "--data.train=train", "--data.test_fraction=0.2"]
 
 
