@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     add("--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)")
     add("--seed", type=int, default=0, help="seed of the random orders and of the intervals")
     first = "the test whose record to read; default: the first of these that the first run has"
-    add("--test", choices=COMPARABLE, help=first)
+    add("--test", metavar="TEST", choices=COMPARABLE, help=first)
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
