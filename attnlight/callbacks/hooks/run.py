@@ -23,6 +23,7 @@ from attnlight.records import RecordError, read_metadata
 from attnlight.report.headlines import headline_table
 from attnlight.report.run import stored_records
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.commands import from_here
 from attnlight.storage.checkpoint_file import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
@@ -190,7 +191,7 @@ class SummaryTable(Callback):
             return
         if not all(test.shows_table for test in attached):
             rich.print(headline_table(records, corpus))
-            print(f"All measures: attnlight report {shlex.quote(str(around.folder))}")
+            print(f"All measures: attnlight report {shlex.quote(str(from_here(around.folder)))}")
         for test in attached:
             path = records / f"test{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
