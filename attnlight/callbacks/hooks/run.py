@@ -190,14 +190,16 @@ class SummaryTable(Callback):
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not all(test.shows_table for test in attached):
-            rich.print(headline_table(records, corpus))
-            print(f"All measures: attnlight report {shlex.quote(str(from_here(around.folder)))}")
+            shown = headline_table(records, corpus)
+            if shown.row_count:
+                folder = shlex.quote(str(from_here(around.folder)))
+                rich.print(shown, f"All measures: attnlight report {escape(folder)}", sep="\n")
         for test in attached:
             path = records / f"test{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
                 rows, _ = figure_rows(path, describe(test.name).columns)
-                shown = tables(test.name, rows, metadata=read_metadata(path))
-                for table in shown[:1]:
+                own = tables(test.name, rows, metadata=read_metadata(path))
+                for table in own[:1]:
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
         if attached and all(test.shows_table for test in attached):
             return  # their table is the answer to what was asked
