@@ -48,6 +48,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
+from attnlight.report.verdict.commands import from_here
 from attnlight.storage import checkpoints  # noqa: F401
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
@@ -391,4 +392,4 @@ def run(arguments: Sequence[str] | None) -> None:
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)
     if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
-        print(cli.current_run.folder)
+        print(from_here(cli.current_run.folder))
