@@ -191,7 +191,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         str(records.model.get("scope", "")),
         non_finite if broken else "",
         records.subject,
-        _remarks(records.kind, bool(licensed), best),
+        _remarks(records.kind, bool(licensed), best) if given != "unmeasured" else (),
         () if best is None else best.names,
         records.unit,
     )
