@@ -35,7 +35,7 @@ Train attention models and test whether their attention explains their predictio
   sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
   explain      show what attention and other scores say of a text
-  export       write explanations of a run in the format of the ERASER benchmark
+  export       write explanations of a run for captum, Thermostat, ERASER or as JSON lines
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
   demo         train, test and report on a generated corpus, in a few minutes

@@ -76,6 +76,7 @@ pieces.train_from_iterator(texts, vocab_size=200, show_progress=False)
 special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces._tokenizer, **special)
 torch.manual_seed(0)
+torch.set_num_threads(1)
 config = BertConfig(vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2,
     num_attention_heads=2, intermediate_size=128, id2label=dict(enumerate(names)),
     label2id={name: number for number, name in enumerate(names)}, pad_token_id=tokenizer.pad_token_id)
@@ -115,13 +116,12 @@ class Newcomer:
             [self.bin / (words := shlex.split(command))[0], *words[1:]],
             cwd=cwd or self.home,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{command}: {done.stdout[-6000:]}"
+        assert done.returncode == 0, f"{command}: {(done.stdout + done.stderr)[-6000:]}"
         return done.stdout
 
 
@@ -133,14 +133,13 @@ def spent() -> float:
 
 def answered(newcomer: Newcomer, run: str, *commands: str) -> str:
     """Give three commands, of which each ends with what it wrote, and return the sentence."""
-    before, printed = spent(), []
-    for command in commands:
-        printed.append(newcomer.run(command))
-        (newcomer.home / f"{len(printed)}.log").write_text(printed[-1])
-        named = printed[-1].rstrip().splitlines()[-1].split()[-1]
-        assert command.startswith("attnlight explain") or (newcomer.home / named).exists(), named
+    before = spent()
+    printed = [newcomer.run(command) for command in commands]
     assert len(commands) == 3
     assert spent() - before <= SECONDS
+    for command, text in zip(commands, printed, strict=True):
+        written = newcomer.home / text.rstrip().splitlines()[-1]
+        assert written.exists() or command.startswith("attnlight explain"), text
     card = json.loads((newcomer.home / run / "report/verdict.json").read_text(encoding="utf-8"))
     sentence: str = card["sentence"]
     page = (newcomer.home / run / "report/index.html").read_text(encoding="utf-8")

@@ -242,7 +242,7 @@ MISTAKES = [
     Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
     Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test no-records --tests card")),
     Mistake("report-an-experiment", ["report", "checkpoints/e"], ("checkpoints/e is the folder of an experiment", "such as checkpoints/e/")),
-    Mistake("export-without-scores", ["export", RUN], (f"`attnlight test {RUN} --tests plausibility --trainer.callbacks.keep_scores=true`",)),
+    Mistake("export-without-scores", ["export", RUN], (f"`attnlight test {RUN} --tests texts`",)),
     Mistake("card-beside-other-settings", [*TEST, "--tests=card", BEST], ("measured with other settings (draws", "--overwrite replaces it, and --tests card --overwrite goes last")),
     Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),
     Mistake("sanity-nowhere", ["sanity", "checkpoints/e/q"], ("no trained run", "checkpoints/e/q")),

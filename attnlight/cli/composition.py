@@ -122,8 +122,14 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     data = config.get("data")
     corpus = data.stem if isinstance(data, _FileSection) else None
     task = class_of(config["model"].get("class_path", DEFAULTS["model"]), AttentionTask, "model")
-    if isinstance(data, _FileSection) and data.is_corpus and issubclass(task, ChunkTagger):
-        data["class_path"] = _OF_TAGS
+    if isinstance(data, _FileSection) and data.is_corpus:
+        if issubclass(task, ChunkTagger):
+            data["class_path"] = _OF_TAGS
+        elif data["class_path"] == _OF_TAGS:
+            raise InputError(
+                f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
+                "`--model tagger_bilstm`"
+            )
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     callbacks = _as_list(config["trainer"].get("callbacks"))
@@ -207,7 +213,7 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 def _read(path: Path) -> Config:
     suffixes = {file.suffix for file in (path.glob("*") if path.is_dir() else [path])}
     if suffixes & {*_TABLES, *_TAGS} and path.exists() and not is_run(path):
-        model = "tagger_text" if suffixes & {*_TAGS} else "bilstm_additive"
+        model = "tagger_bilstm" if suffixes & {*_TAGS} else "bilstm_additive"
         raise InputError(
             f"{path} is a corpus, not a configuration; to train on it write `attnlight fit --model "
             f"{model} --data {path}`"

@@ -78,7 +78,8 @@ class AttnlightCLI(LightningCLI):
         parser.add_argument(
             "--experiment",
             type=str | None,
-            help="folder of the experiment (default: stem of the last config outside tests/)",
+            help="folder of the experiment (default: stem of the last config outside tests/, or of the "
+            "data file)",
         )
         parser.add_argument(
             "--run",
@@ -136,7 +137,8 @@ class AttnlightCLI(LightningCLI):
             for name in NOT_HASHED:
                 hashed.pop(name, None)
             dump = self._parser(self.subcommand).dump
-            self.current_run = Run.of_fit(config, dump(hashed, skip_validation=True))
+            text = dump(hashed, skip_validation=True)
+            self.current_run = Run.of_fit(config, text, self._corpus)
         else:
             self._pretrained = self._trained_elsewhere(config)
             if self._pretrained is not None:

@@ -24,8 +24,8 @@ def find_columns(
     """The columns of texts and labels that a source does not name, and what leaves them open.
 
     A column called `text`, or `label`, is it. Else labels are the only column of whole numbers, truth
-    values or strings with few different values, and texts the only other one of strings, or of lists of
-    strings.
+    values or strings with few different values, and texts the only one of strings with many, or of
+    lists of strings.
 
     Args:
         source: The source.
@@ -49,16 +49,18 @@ def find_columns(
         rows = source.load(Path(scratch))
         used = {*taken, *source.columns, str(source.label), *found}
         free = [name for name in rows.column_names if name not in used]
-        labels = [name for name in free if _has_classes(rows, name)]
-        texts = [name for name in free if name not in labels and _strings(rows, name)]
-        lists = [name for name in texts if _strings(rows, name) == "tokens"]
+        kinds = {name: _kind(rows, name) for name in free}
     unclear: dict[str, list[str]] = {}
-    for option, names in (("text", texts), ("label", labels)):
-        if option in missing and option not in found:
-            if len(names) == 1:
-                found["tokens" if names[0] in lists else option] = names[0]
-            else:
-                unclear[option] = names or free
+    for option, fits in (("text", ("text", "tokens")), ("label", ("label",))):
+        names = [name for name in free if kinds[name] in fits]
+        if option not in missing or option in found:
+            continue
+        if len(names) == 1:
+            found[str(kinds[names[0]])] = names[0]
+        else:
+            unclear[option] = names or free
+    if list(kinds.values()).count("tokens") > 1 and "label" in unclear:
+        raise InputError(f"{source} has lists of tags: a tagger reads it, as `--model tagger_bilstm`.")
     return found, unclear
 
 
@@ -97,21 +99,20 @@ def find_tag_columns(
     return found, {option: candidates[option] for option in missing if option not in found}
 
 
-def _strings(rows: Dataset, name: str) -> str | None:
-    """The option for a column of strings, `text`, or of lists of strings, `tokens`; None: of others."""
-    kind = rows.features.arrow_schema.field(name).type
-    return "text" if is_text(kind) else "tokens" if is_text(list_element(kind)) else None
-
-
-def _has_classes(rows: Dataset, name: str) -> bool:
-    """Whether a column holds few different strings, whole numbers or truth values."""
+def _kind(rows: Dataset, name: str) -> str | None:
+    """The option that a column fits by its values; None: neither texts, lists of words nor labels."""
     import pyarrow
 
     kind = rows.features.arrow_schema.field(name).type
+    if is_text(list_element(kind)):
+        return "tokens"
     if not (is_text(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_boolean(kind)):
-        return False
+        return None
     column = rows.select_columns([name]).with_format("arrow")[:][name]
-    return 1 < len(column.unique()) <= len(column) / _ROWS_A_CLASS
+    values = len(column.unique())
+    if values <= len(column) / _ROWS_A_CLASS:
+        return "label" if values > 1 else None
+    return "text" if is_text(kind) else None
 
 
 def require_found(corpus: str, options: Mapping[str, Sequence[str]]) -> None:

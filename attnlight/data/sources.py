@@ -132,7 +132,8 @@ class Source(Corpus):
         folder = Path(path).expanduser()
         if not self._reads_local and folder.is_file():
             return folder
-        if not self._reads_local and folder.suffix in _FILES and not folder.is_dir():
+        named = folder.suffix in (*_FILES, *_COLUMN_FILES)
+        if not self._reads_local and named and not folder.is_dir():
             raise InputError(f"there is no corpus file {folder}")
         if self._reads_local:
             folder = Path(os.environ[DATA_VARIABLE]).expanduser() / str(self.local)
@@ -290,7 +291,7 @@ class Source(Corpus):
                     f"{corpus} needs a loading script, which `datasets` no longer runs; set "
                     "revision to its parquet files, often `refs/convert/parquet`, or use a copy"
                 )
-            elif "nknown split" in message:
+            elif "nknown split" in message or message.startswith("Bad split"):
                 available, split = self.splits(), str(self.split).partition("[")[0]
                 hint = did_you_mean(split, available)
                 reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(available)}"

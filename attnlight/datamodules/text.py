@@ -166,7 +166,8 @@ class TextDataModule(CorpusDataModule):
         unclear: dict[str, list[str]] = {}
         if read and read not in self._named_sources and not fraction_of(read, self.selection):
             unclear[read] = list(self._split_names())
-        for source in list(self._named_sources.values())[:1]:
+        sources = self._named_sources.values()
+        for source in [one for one in sources if not (one.columns and one.label)][:1]:
             columns, others = find_columns(source, self.other_columns)
             found, unclear = columns | found, others | unclear
             self._main_source = replace(main, **columns)

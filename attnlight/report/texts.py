@@ -1,4 +1,4 @@
-"""Texts of a run with the scores of their items, as layers that the page switches."""
+"""Texts of a run with the scores of their items."""
 
 from __future__ import annotations
 
@@ -204,25 +204,20 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, of_parts:
     """The text of one row of the file; `of_parts`: instances are tokens or sentences, as items are."""
     position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
     span = position, position + 1
-    if any(end - start > 1 for start, end in spans):  # sentences
+    sentences = any(end - start > 1 for start, end in spans)
+    if sentences:
         span = spans[position] if position < len(spans) else (0, 0)
     part = range(*span) if of_parts else range(0)
-    words, sizes = row["tokens"], np.zeros(len(row["tokens"]), dtype=np.int64)
-    for start, end in spans:
-        sizes[start:end] = end - start
-    offsets = row.get("offsets", ())
-    known = (x == y for x, y in offsets) if row.get("text") else (w in BOUNDARY for w in words)
-    special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
-    pieces = join_pieces(words, special, row.get("text") or "", offsets)
+    pieces = pieces_of(row)
     layers = {"attention": np.mean(list(row["attention"]), 0)}
     layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
     by_piece = {}
     for name, scores in layers.items():
-        values = np.full(len(words), np.nan)
+        values = np.full(len(row["tokens"]), np.nan)
         for (start, end), score in zip(spans, scores, strict=True):
             values[start:end] = score
         # Of a sentence each token has the score of the whole.
-        by_piece[name] = _of_pieces(pieces, values, name == "minimal" or sizes.max(initial=0) > 1)
+        by_piece[name] = _of_pieces(pieces, values, name == "minimal" or sentences)
     shares = {}
     for name, values in by_piece.items():
         largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
@@ -248,6 +243,17 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, of_parts:
         tokens=tokens[:_TOKENS],
         hidden=sum(bool(token.word) for token in tokens[_TOKENS:]),
     )
+
+
+def pieces_of(row: Mapping[str, Any]) -> list[Piece]:
+    """The pieces of the text of a row of the file, without special tokens that attention ignores."""
+    sizes = np.zeros(len(row["tokens"]), dtype=np.int64)
+    for start, end in row["items"]:
+        sizes[start:end] = end - start
+    text, offsets = row.get("text") or "", row.get("offsets", ())
+    known = (x == y for x, y in offsets) if text else (word in BOUNDARY for word in row["tokens"])
+    special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
+    return join_pieces(row["tokens"], special, text, offsets)
 
 
 def _of_pieces(pieces: Sequence[Piece], values: Any, largest: bool) -> NDArray[np.float64]:  # noqa: ANN401

@@ -22,7 +22,7 @@ from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
 from attnlight.report.explanation import shown
 from attnlight.report.markup import render
 from attnlight.report.run import VERBS
-from attnlight.report.texts import BOUNDARY, LAYERS, shortened
+from attnlight.report.texts import BOUNDARY, LAYERS, pieces_of, shortened
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -34,7 +34,8 @@ _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _MINIMAL = f"{SCORES}minimal"
 _SHOWN_OTHERWISE = (_MINIMAL, f"{SCORES}worst_case")
 _NUMBERS = ("probabilities", "attention", "item_logits", "candidates", "candidate_probabilities")
-_OPTIONAL = ("query", *_NUMBERS[2:], *TEXT_MARKS)
+_OF_TEXTS = ("tokens", "items", "text", "offsets")
+_OPTIONAL = ("query", *_OF_TEXTS[2:], *_NUMBERS[2:], *TEXT_MARKS)
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 _SCRIPTS = ("what_if_math.js", "what_if.js")
 
@@ -164,9 +165,7 @@ def texts_of_run(
     rows = {name: np.concatenate([part[name] for part in parts]) for name in columns}
     keys = list(zip(*(rows[name].tolist() for name in KEY), strict=True))
     numbers = range(rows["probabilities"].shape[1])
-    words = [
-        _words(tokens, items) for tokens, items in zip(rows["tokens"], rows["items"], strict=True)
-    ]
+    texts = [{n: rows[n][at] for n in _OF_TEXTS if n in rows} for at in range(len(keys))]
     methods = {
         LAYERS.get(name.removeprefix(SCORES), name.removeprefix(SCORES).replace("_", " ")): name
         for name in scores
@@ -180,8 +179,10 @@ def texts_of_run(
         "epsilon": file.metadata.get("epsilon", 0.01),
         "rows": total,
         "keys": keys,
-        "texts": words,
-        "queries": [_words(query, ()) for query in rows.get("query", ())],
+        "texts": list(map(_lines, texts)),
+        "queries": [
+            shown(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
+        ],
         "labels": np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist(),
         "flags": _base64(_flags(rows), np.uint8),
         "scores": {name: _halves(_flat(rows[column])) for name, column in methods.items()},
@@ -216,17 +217,24 @@ def _chosen(
     return texts[wanted | np.isin(texts, choose(texts, fitting, seed=0))], len(rows)
 
 
-def _words(tokens: Sequence[str], items: Sequence[Sequence[int]]) -> str:
-    """A text in lines: each is an item or, after a tab, words between items."""
-    lines, last = [], 0
-    for start, end in [*items, (len(tokens), len(tokens))]:
-        between = [shown(shortened(token)) for token in tokens[last:start] if token not in BOUNDARY]
-        lines += ["\t" + " ".join(between)] * bool(between)
-        lines += [" ".join(shown(shortened(token)) for token in tokens[start:end])] * bool(
-            end > start
-        )
-        last = end
-    return "\n".join(lines)
+def _lines(row: Mapping[str, Any]) -> str:
+    """A text in lines, one for each item; others hold a number of items, what is before, and words."""
+    item_of = {place: n for n, span in enumerate(row["items"]) for place in range(*span)}
+    lines: list[tuple[list[int], str, str]] = []
+    for piece in pieces_of(row):
+        before, text = shown(shortened(piece.before)), shown(shortened(piece.text))
+        items = [*dict.fromkeys(item_of[place] for place in piece.tokens if place in item_of)]
+        if lines and items and items == lines[-1][0]:  # of one sentence
+            lines[-1] = (items, lines[-1][1], lines[-1][2] + before + text)
+        else:
+            lines.append((items, before, text))
+    if [item for items, *_ in lines for item in items] != list(range(len(row["items"]))):
+        words = (" ".join(row["tokens"][slice(*span)]) for span in row["items"])
+        lines = [([item], " ", shown(word)) for item, word in enumerate(words)]
+    return "\n".join(
+        text if len(items) == 1 and before == " " else f"\t{len(items)}\t{before}\t{text}"
+        for items, before, text in lines
+    )
 
 
 def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:

@@ -41,10 +41,11 @@ class Run:
     name: str
 
     @classmethod
-    def of_fit(cls, config: Mapping[str, Any], hashed: str) -> Run:
+    def of_fit(cls, config: Mapping[str, Any], hashed: str, corpus: str | None = None) -> Run:
         """The run of a `fit` configuration.
 
-        The default name contains a hash of `hashed`, its text without the keys in `NOT_HASHED`.
+        The default name contains a hash of `hashed`, its text without the keys in `NOT_HASHED`. Without a
+        configuration file the experiment is named by the file of the `corpus`.
 
         Raises:
             InputError: A name is not a valid name of one folder.
@@ -54,7 +55,7 @@ class Run:
             raise InputError(f"--root is {root!r}, which is not a valid folder name.")
         if experiment is None:  # the last configuration file outside tests/
             paths = [Path(str(path)) for path in config.get("config") or () if path is not None]
-            experiment = ["default", *(p.stem for p in paths if p.parent.name != "tests")][-1]
+            experiment = [corpus_name(None, corpus or "default"), *(p.stem for p in paths if p.parent.name != "tests")][-1]
         if name is None:
             digest = hashlib.sha256(hashed.encode()).hexdigest()[:8]
             name = f"seed{config['seed_everything']}-{digest}"

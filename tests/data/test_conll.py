@@ -52,10 +52,20 @@ def test_what_is_no_text(tmp_path: Path) -> None:
         list(read_sentences(broken, [0]))
 
 
+def test_conll_u(tmp_path: Path) -> None:
+    """Comments, words of several tokens and empty nodes are no tokens; tabs divide columns."""
+    lines = ["# text = Vámonos #1", "1-2\tVámonos\t_\t_", "1\tVamos\tir\tVERB", "2\tnos\tyo\tPRON"]
+    lines += ["2.1\tx\ty\tX", "3\t#1\ta b\tNOUN", "", "1\t2-3\t2-3\tNUM"]
+    (tmp_path / "x.conllu").write_text("\n".join(lines))
+    found = list(read_sentences(tmp_path / "x.conllu", [1, 3]))
+    words, tags = ["Vamos", "nos", "#1"], ["VERB", "PRON", "NOUN"]
+    assert found == [(1, [words, tags]), (8, [["2-3"], ["NUM"]])]
+
+
 KNOWN = tags_of(["NP", "VP"])
 
 
-@pytest.mark.parametrize("tag", ["", "B", "I-", "O-NP", "E-NP", "NP", "b-NP"])
+@pytest.mark.parametrize("tag", ["", "B", "I-", "O-NP", "X-NP", "NP", "b-NP"])
 def test_what_is_no_tag(tag: str) -> None:
     with pytest.raises(InputError, match="not of the BIO scheme; expected O, B-<type> or I-<type>"):
         split_tag(tag)
@@ -69,4 +79,14 @@ def test_an_inside_without_a_begin_is_named(tags: str, token: int) -> None:
     with pytest.raises(InputError, match=f"train.txt, token {token}, has the tag .*conlleval"):
         check_tags("train.txt", tags.split(), KNOWN)
     check_tags("train.txt", tags.split(), KNOWN, strict=False)
+    io = tags_of(["NP", "VP"], "I")  # nothing says where a chunk begins
+    check_tags("train.txt", [tag.replace("B-", "I-") for tag in tags.split()], io)
     check_tags("train.txt", ["O", "B-NP", "B-NP", "I-NP", "B-VP", "I-VP", "I-VP"], KNOWN)
+
+
+@pytest.mark.parametrize("tags", ["B-NP E-NP I-NP", "S-NP I-NP", "B-NP E-VP", "O E-VP"])
+def test_an_end_closes_its_chunk(tags: str) -> None:
+    known = tags_of(["NP", "VP"], "BIES")
+    with pytest.raises(InputError, match="but no .P before it to continue"):
+        check_tags("train.txt", tags.split(), known)
+    check_tags("train.txt", "B-NP I-NP E-NP S-VP O B-VP E-VP".split(), known)

@@ -38,8 +38,8 @@ OF_FOLDER |= {"classes": {"negative": "bad", "positive": ["good", "great"]}}
 
 
 def test_csv_files_without_a_test_split(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match=r"'test'; it has train, validation: .*test_fraction"):
-        module(folder, **OF_FOLDER).prepare()
+    with pytest.raises(InputError, match=r"no test split, only train, validation: .*test_fraction"):
+        module(folder, **OF_FOLDER).dataset("test")
     with pytest.raises(InputError, match=r"subset names test.*train, validation"):
         module(folder, **OF_FOLDER, test=None, subset={"test": 3}).prepare()
     data = module(folder, **OF_FOLDER, test_fraction=0.2)
@@ -92,7 +92,7 @@ def test_an_option_wins_over_the_splits_that_are_there(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", **splits)
     assert module(corpus).sources["validation"].split == "valid"
     assert module(corpus, validation="dev").sources["validation"].split == "dev"
-    given: Any = [{"validation_fraction": 0.2}, {"test_fraction": 0.2}, {"test": None}]
+    given: Any = [{"validation_fraction": 0.2}, {"test_fraction": 0.2}, {"test_fraction": 0}]
     found = [tuple(sizes(module(corpus, **options)).values()) for options in given]
     assert found == [(16, 4, 20), (16, 20, 4), (20, 20)]
     with pytest.raises(InputError, match="test or test_fraction"):

@@ -181,15 +181,15 @@ def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> 
     [
         (in_table, {"word_column": "words"}, "no column 'words'; it has tokens, pos_tags, chunk"),
         (in_table, {"label_column": "ner_tags"}, "no column 'ner_tags'"),
-        (in_table, {"pos": True, "pos_column": "upos"}, "no column 'upos'"),
+        (in_table, {"pos": True, "pos_column": "upos", "label_column": "pos_tags"}, "no column 'upos'"),
+        (in_table, {"pos_column": "upos"}, r"set label_column \(pos_tags or chunk_tags\), such as `--d"),
         (in_table, {"train": "dev"}, "no split 'dev'"),
         (in_table, {"word_column": "chunk_tags", "label_column": "tokens"}, "no lists of strings"),
         (in_files, {"label_column": 3}, r"train\.txt, line 1, has 3 columns; expected column 3 "),
         (in_files, {"train": "dev.txt"}, r"there is no column file .*dev\.txt"),
         (in_files, {"test": None, "train": "none.txt"}, r"holds no sentence"),
-        (in_files, {"label_column": 1}, "token 0, cannot be read: tag 'DT' is not of the BIO"),
-        (in_files, {"validation": "dev", "validation_fraction": 0.1}, "not both"),
-        (in_files, {"validation_fraction": 0.0}, "must lie between 0 and 1"),
+                (in_files, {"validation": "dev", "validation_fraction": 0.1}, "not both"),
+        (in_files, {"validation_fraction": 1.0}, "must lie between 0 and 1"),
         (in_files, {"max_pairs": 0}, "max_pairs is 0"),
         (in_files, {"word_column": "tokens"}, "must all be names, or"),
         (in_files, {"label_column": 0}, "must be different columns"),
@@ -224,7 +224,9 @@ def test_a_corpus_without_chunks_is_refused(tmp_path: Path) -> None:
 
 
 def test_hub_id_by_default_at_its_parquet_revision_without_numbered_columns() -> None:
-    source = ChunkingDataModule(validation_fraction=0.1).recipe()["sources"]["train"]
+    given: Any = {"train": "train", "test": "test", "validation_fraction": 0.1}
+    given |= {"word_column": "tokens", "label_column": "chunk_tags"}
+    source = ChunkingDataModule(**given).recipe()["sources"]["train"]
     assert source["path"] == "eriktks/conll2000"
     assert source["revision"] == "refs/convert/parquet"
     with pytest.raises(InputError, match="is not a local folder"):

@@ -124,7 +124,7 @@ class TestPreparedPairs:
         assert "train 4 (2 cut before the end of their evidence)" in capsys.readouterr().err
 
     def test_length_limits_are_of_passages(self, corpus: Path) -> None:
-        data = module(corpus, test=None, max_tokens=7)
+        data = module(corpus, test_fraction=0, max_tokens=7)
         assert data.dataset("train").index.tolist() == [0, 2, 3]
 
 

@@ -64,7 +64,7 @@ def test_prepared_corpus(corpus: Path) -> None:
 def test_index_is_the_source_s_row_and_vocabulary_of_the_training_texts(
     corpus: Path,
 ) -> None:
-    data = module(corpus, min_tokens=2, validation_fraction=0.4, split_seed=2, test=None)
+    data = module(corpus, min_tokens=2, validation_fraction=0.4, split_seed=2, test_fraction=0)
     train, validation = data.dataset("train").index, data.dataset("validation").index
     assert sorted([*train, *validation]) == [0, 1, 2, 4, 5]
     assert len(validation) == 2

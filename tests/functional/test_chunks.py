@@ -9,6 +9,7 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from torch import Tensor
 
+from attnlight.data.bio import tag_scheme
 from attnlight.functional.chunks import TagScheme, count_chunks, find_chunks
 
 TAGS = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "B-PP", "I-PP"]
@@ -80,6 +81,22 @@ def test_ten_thousand_random_sequences_as_seqeval_finds_and_counts_them() -> Non
     assert right / called == pytest.approx(precision_score(target, predicted), abs=1e-12)
     assert right / there == pytest.approx(recall_score(target, predicted), abs=1e-12)
     assert 2 * right / (called + there) == pytest.approx(f1_score(target, predicted), abs=1e-12)
+
+
+def test_tags_of_ends_and_of_single_tokens_as_seqeval_finds_them() -> None:
+    """BIOES in any order; BILOU is the same with other letters."""
+    tags = ["O", *(f"{prefix}-{kind}" for kind in ("NP", "VP") for prefix in "BIES")]
+    scheme = tag_scheme(tags)
+    renamed = [tag.replace("E-", "L-").replace("S-", "U-") for tag in tags]
+    assert all(map(torch.equal, scheme, tag_scheme(renamed)))
+    rng = random.Random(1)
+    sentences = [rng.choices(range(9), k=rng.randint(1, 9)) for _ in range(3000)]
+    for sentence in sentences:
+        begins = torch.arange(len(sentence)) == 0
+        kinds, ends = find_chunks(torch.tensor(sentence), begins, scheme)
+        starts = (kinds >= 0).nonzero().flatten().tolist()
+        found = [(("NP", "VP")[int(kinds[n])], n, int(ends[n])) for n in starts]
+        assert found == get_entities([tags[number] for number in sentence])
 
 
 def test_nothing_at_all() -> None:

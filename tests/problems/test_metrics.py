@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
@@ -86,5 +87,17 @@ def test_a_tag_of_another_scheme_is_refused() -> None:
     scheme = tag_scheme(["I-B-x", "O", "B-a-b"])
     assert scheme.chunk.tolist() == [0, -1, 1]
     assert scheme.inside.tolist() == [True, False, False]
-    with pytest.raises(InputError, match="'E-NP' is not of the BIO scheme"):
-        SpanMetric(["O", "E-NP"], "f1")
+    assert tag_scheme(["I-x", "S-x", "L-x"]).last.tolist() == [False, True, True]
+    with pytest.raises(InputError, match="'NOUN' is not of the BIO scheme"):
+        SpanMetric(["O", "NOUN"], "f1")
+
+
+def test_plain_tags_have_no_spans() -> None:
+    metrics = Tagging(spec(9, ["ADJ", "NOUN", "VERB"])).metrics()
+    tags = torch.tensor([0, 1, 2, 2])
+    metrics.update(preds=tags, target=torch.tensor([0, 1, 1, 2]), begins=tags == 0)
+    found = {name: float(value) for name, value in metrics.compute().items()}
+    # F1 of ADJ is 1, of NOUN and VERB 2/3 each
+    assert found == pytest.approx({"accuracy": 0.75, "f1": 7 / 9}, abs=1e-6)
+    numbers = np.array([0, 1])
+    assert Tagging.chunks(numbers, numbers, numbers[:1], ["NOUN", "VERB"], "tokens") is None

@@ -63,11 +63,11 @@ def test_words() -> None:
     words = Pairs.words(["no", "yes"])
     assert (words.problem, words.instance, words.cluster) == ("pairs", "pair", "pair")
     assert words.quality == words.criterion == "accuracy"
-    words = Tagging.words([])
+    words = Tagging.words(["O", "B-NP"])
     assert (words.instance, words.cluster, words.guided) == ("token", "sentence", "a tagger")
     assert (words.quality, words.criterion) == ("chunk F1", "chunk F1")
-    other = Tagging.words([], target="marked")
-    assert (other.quality, other.criterion) == ("accuracy", "macro F1")
+    for other in (Tagging.words(["O", "B-NP"], "marked"), Tagging.words(["NOUN", "VERB"])):
+        assert (other.quality, other.criterion) == ("accuracy", "macro F1")
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -161,7 +161,7 @@ def test_what_if_by_keyboard_alone_from_disk(tmp_path: Path) -> None:
         assert await value(call, "document.scripts.length + 10 * document.images.length") == 2
         for _ in range(400):
             await press(call, "Tab", 9)
-            if "bar" in (state := await value(call, STATE))[5]:
+            if "weight" in (state := await value(call, STATE))[5]:
                 break
         own, moved = state[2:4]
         assert "moves by 0.000 (TVD), attention by 0.000" in moved
@@ -170,7 +170,7 @@ def test_what_if_by_keyboard_alone_from_disk(tmp_path: Path) -> None:
         now = "document.activeElement.getAttribute('aria-valuenow')"
         assert float(await value(call, now)) > 30
         raised = await value(call, STATE)
-        assert "bar" in raised[5]
+        assert "weight" in raised[5]
         assert raised[2] != own
         await press(call, "Delete", 46)
         assert float(await value(call, now)) == 0
@@ -218,14 +218,14 @@ def test_texts_are_found_sorted_dragged_and_replaced(page: Path, tmp_path: Path)
             assert said in await value(
                 call, f"{found}.click(), document.querySelector('.moved').textContent"
             )
-        await value(call, "document.querySelector('.bar').scrollIntoView({block: 'center'})")
-        box = "(b => [b.x + b.width / 2, b.bottom, b.height])(document.querySelector('.bar').getBoundingClientRect())"
+        await value(call, "document.querySelector('.weight').scrollIntoView({block: 'center'})")
+        box = "(b => [b.x + b.width / 2, b.bottom, b.height])(document.querySelector('.weight').getBoundingClientRect())"
         x, bottom, height = await value(call, box)
         mouse = {"x": x, "button": "left", "buttons": 1, "clickCount": 1}
         await call("Input.dispatchMouseEvent", type="mousePressed", y=bottom - 2, **mouse)
         await call("Input.dispatchMouseEvent", type="mouseMoved", y=bottom - height / 2, **mouse)
         await call("Input.dispatchMouseEvent", type="mouseReleased", y=bottom - height / 2, **mouse)
-        now = await value(call, "document.querySelector('.bar').getAttribute('aria-valuenow')")
+        now = await value(call, "document.querySelector('.weight').getAttribute('aria-valuenow')")
         assert float(now) == pytest.approx(25, abs=3), "heights are square roots"
 
     assert [event for event in browse(page, visit, tmp_path) if event["method"] in NOISE] == []

@@ -90,7 +90,9 @@ def test_an_explanation_shows_the_bytes_of_a_character_once() -> None:
     assert listed == "\U0001f600 0.600, ! 0.300, ok 0.100"
     assert layers["smallest flip set"][1] == "\U0001f600"
     assert [cell.value for cell in layers["occlusion"][0]][:3] == ["\u2013", "-0.500", "\u2013"]
-    assert "ok \U0001f600!" in re.sub(r"\x1b\[[0-9;]*m", "", str(one.to_rich().renderables[2]))
+    assert "ok \U0001f600!" in re.sub(
+        r"\x1b\[[0-9;]*m", "", str(one.to_rich(coloured=True).renderables[2])
+    )
     assert one.items == items, "results are those of the items"
 
 

@@ -2,8 +2,7 @@
 
 const PAGE = 100; // texts of the list that are drawn at once
 const CLASSES = 6; // most bars of predictions
-const KINDS = ["evidence", "rationale", "impermissible"]; // bits of an item
-const [FLIP, THIS] = [8, 16];
+const [MARKED, FLIP, THIS] = [7, 8, 16]; // bits of an item
 
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -17,6 +16,8 @@ function element(tag, properties = {}, ...children) {
 
 const number = (value) =>
   Number.isFinite(value) ? value.toFixed(Math.abs(value) < 10 ? 3 : 1) : "–"; // prettier-ignore
+
+const textOf = (parts) => parts.map(({ before, text }) => before + text).join("");
 
 /** What texts are sorted by: a name and a function from a place to a number. */
 function measuresOf(set, other) {
@@ -61,7 +62,12 @@ class Panel {
     this.now = this.row.weights;
     this.predicted = argmax(this.row.probabilities);
     this.own = meanOfHeads(this.row.weights, this.row.heads);
-    this.words = this.row.lines.filter((line) => line[0] !== "\t");
+    let first = 0;
+    this.words = this.row.parts.flatMap(({ text, count }) => {
+      const items = Array.from({ length: count }, (_, i) => first + i);
+      first += count;
+      return count ? [{ text, items }] : [];
+    });
     this.worst = worstCase(this.row, this.epsilon);
     this.root.replaceChildren(...this.heading(), this.controls(), this.bars(), this.layers());
     this.draw();
@@ -88,11 +94,11 @@ class Panel {
       return element("div", {}, element("span", {}, set.classes[c]), track, value);
     });
     this.status = element("p", { className: "moved", role: "status" });
-    const query = set.queries[at] && set.queries[at].replaceAll("\t", "");
+    const query = set.queries[at];
     return [
       set.several ? element("h4", {}, set.run) : null,
       title,
-      query ? element("p", { className: "query", dir: "auto" }, query.replaceAll("\n", " ")) : null,
+      query ? element("p", { className: "query", dir: "auto" }, query) : null,
       element("div", { className: "predictions" }, ...bars),
       this.status,
     ].filter((part) => part !== null);
@@ -127,7 +133,7 @@ class Panel {
       button("shuffled", () => (affine ? this.shuffled() : stored(2)), lacking),
       button("another's", () => this.others(), !affine || this.browser.all.length < 2),
       flips.length && affine
-        ? button("without framed words", () => this.changed(row.weights, flips, 0))
+        ? button("without framed words", () => this.changed(row.weights, flips, 0, true))
         : null,
       button("worst case", () => this.worst.attention, lacking),
       element("label", {}, "prediction may move by ", this.slider, " ", this.limit),
@@ -143,35 +149,44 @@ class Panel {
     return controls;
   }
 
-  bars() {
-    const { row } = this;
+  /** The sum of a word's items, which are several where they are bytes of one character. */
+  total(values, i) {
+    return this.words[i].items.reduce((sum, item) => sum + values[item], 0);
+  }
+
+  /** The text in order: what `make` gives for each word, and what stands between words. */
+  written(make) {
     let i = 0;
+    const gap = (text) => element("span", { className: "gap" }, text);
+    return this.row.parts.flatMap(({ before, text, count }) => {
+      const part = count ? make(text, i) : gap(text);
+      i += count ? 1 : 0;
+      return before.trim() ? [gap(before), part] : [before, part];
+    });
+  }
+
+  bars() {
     this.cells = [];
-    const parts = row.lines.map((line) => {
-      if (line[0] === "\t") return element("span", { className: "gap" }, line.slice(1));
+    const parts = this.written((text, i) => {
       const bar = element("span", {
-        ...{ className: "bar", role: "slider", tabIndex: i ? -1 : 0, "aria-label": line },
+        ...{ className: "weight", role: "slider", tabIndex: i ? -1 : 0, "aria-label": text },
         ...{ "aria-orientation": "vertical", "aria-valuemin": 0, "aria-valuemax": 100 },
       });
-      if (!row.itemLogits) bar.setAttribute("aria-disabled", true);
+      if (!this.row.itemLogits) bar.setAttribute("aria-disabled", true);
       bar.append(element("i"), element("b"));
-      const word = element("span", { className: this.kind(i), dir: "auto" }, line);
-      const cell = element("span", { className: "cell", "data-i": i }, bar, word);
-      this.cells.push(cell);
-      i += 1;
-      return cell;
-    });
+      const word = element("span", { className: this.kind(i), dir: "auto" }, text);
+      this.cells.push(element("span", { className: "cell", "data-i": i }, bar, word));
+      return this.cells[i];
+    }).filter((part) => typeof part !== "string");
     const name = "Attention by word. Arrow keys up and down change it, left and right move on.";
     this.told = element("p", { className: "told" });
     return element("div", { className: "cells", role: "group", "aria-label": name }, ...parts);
   }
 
   kind(i) {
-    const flag = this.row.flags[i];
-    const marks = KINDS.filter((_, bit) => flag & (1 << bit)).map(() => "marked");
-    return ["word", ...marks, flag & FLIP ? "flip" : "", flag & THIS ? "this" : ""]
-      .join(" ")
-      .trim();
+    const flag = this.words[i].items.reduce((bits, item) => bits | this.row.flags[item], 0);
+    const names = [["marked", MARKED], ["flip", FLIP], ["this", THIS]]; // prettier-ignore
+    return ["word", ...names.filter(([, bits]) => flag & bits).map(([name]) => name)].join(" ");
   }
 
   /** Rows of methods: the words, coloured by each score. */
@@ -187,12 +202,11 @@ class Panel {
       this.scores.push(["each word alone", () => odds]);
     }
     this.lines = this.scores.map(([name]) => {
-      let i = 0;
-      const words = row.lines.map((line) => {
-        if (line[0] === "\t") return element("span", { className: "gap" }, line.slice(1));
-        return element("span", { className: this.kind(i), "data-i": i++, dir: "auto" }, line);
-      });
-      return element("p", { className: "layer" }, element("span", { className: "name" }, name), ...words.flatMap((word) => [word, " "])); // prettier-ignore
+      const words = this.written((text, i) =>
+        element("span", { className: this.kind(i), "data-i": i, dir: "auto" }, text),
+      );
+      const title = element("span", { className: "name" }, name);
+      return element("p", { className: "method" }, title, ...words);
     });
     const root = element("div", { className: "layers" }, this.told, ...this.lines);
     this.colour();
@@ -201,7 +215,8 @@ class Panel {
 
   colour() {
     this.lines.forEach((line, k) => {
-      const values = this.scores[k][1]();
+      const items = this.scores[k][1]();
+      const values = this.words.map((_, i) => this.total(items, i));
       const largest = values.reduce((most, v) => Math.max(most, Math.abs(v) || 0), 0) || 1;
       for (const word of line.querySelectorAll("[data-i]")) {
         const value = values[word.dataset.i] || 0;
@@ -219,10 +234,11 @@ class Panel {
     this.draw();
   }
 
-  changed(weights, items, value) {
+  /** Weights in which some items have a value in the head that is shown, or in all heads. */
+  changed(weights, items, value, everywhere = false) {
     const [{ heads, n }, now] = [this.row, Float64Array.from(weights)];
     for (let h = 0; h < heads; h++)
-      if (h === this.head || items.length > 1)
+      if (h === this.head || everywhere)
         now.set(withWeight(ofHead(now, h, heads), items, value), h * n);
     return now;
   }
@@ -264,9 +280,13 @@ class Panel {
 
   draw() {
     const { row, set } = this;
-    const shown = ofHead(this.now, this.head, row.heads);
-    const own = ofHead(row.weights, this.head, row.heads);
+    const ofShown = (weights) => {
+      const items = ofHead(weights, this.head, row.heads);
+      return this.words.map((_, i) => this.total(items, i));
+    };
+    const [shown, own] = [ofShown(this.now), ofShown(row.weights)];
     const largest = Math.max(...shown) || 1;
+    this.shown = shown;
     this.cells.forEach((cell, i) => {
       cell.style.setProperty("--now", Math.sqrt(shown[i]));
       cell.style.setProperty("--own", Math.sqrt(own[i]));
@@ -314,13 +334,13 @@ class Panel {
     for (const word of this.root.querySelectorAll(".here")) word.classList.remove("here");
     if (!holder) return;
     for (const word of this.root.querySelectorAll(`[data-i="${i}"]`)) word.classList.add("here");
-    const values = this.scores.map(([name, of]) => `${name} ${number(of()[i])}`);
-    const now = ofHead(this.now, this.head, this.row.heads)[i];
-    this.told.textContent = `${this.words[i]}: attention now ${number(now)}, ${values.join(", ")}`;
+    const values = this.scores.map(([name, of]) => `${name} ${number(this.total(of(), i))}`);
+    const now = number(this.shown[i]);
+    this.told.textContent = `${this.words[i].text}: attention now ${now}, ${values.join(", ")}`;
   }
 
   dragged(event) {
-    const bar = event.target.closest(".bar");
+    const bar = event.target.closest(".weight");
     if (!bar || !this.row.itemLogits || event.button > 0) return;
     const i = Number(bar.parentElement.dataset.i);
     if (event.type === "pointerdown") {
@@ -329,29 +349,33 @@ class Panel {
     }
     const box = bar.getBoundingClientRect();
     const height = Math.min(Math.max((box.bottom - event.clientY) / box.height, 0), 1);
-    this.set_(this.changed(this.now, [i], height ** 2));
+    this.set_(this.changed(this.now, this.words[i].items, height ** 2));
     this.tell(bar);
     event.preventDefault();
   }
 
   focusOn(i) {
     this.cells[this.focus].firstChild.tabIndex = -1;
-    this.focus = Math.min(Math.max(i, 0), this.row.n - 1);
+    this.focus = Math.min(Math.max(i, 0), this.words.length - 1);
     const bar = this.cells[this.focus].firstChild;
     bar.tabIndex = 0;
     bar.focus();
   }
 
   pressed(event) {
-    if (!event.target.classList.contains("bar") || event.altKey || event.ctrlKey || event.metaKey)
+    if (
+      !event.target.classList.contains("weight") ||
+      event.altKey ||
+      event.ctrlKey ||
+      event.metaKey
+    )
       return;
     const moves = { ArrowLeft: -1, ArrowRight: 1 };
     const steps = { ArrowUp: 0.01, ArrowDown: -0.01, PageUp: 0.1, PageDown: -0.1, Home: -1, End: 1, Delete: -1 }; // prettier-ignore
     if (event.key in moves) this.focusOn(this.focus + moves[event.key]);
     else if (event.key in steps && this.row.itemLogits) {
-      const now = ofHead(this.now, this.head, this.row.heads)[this.focus];
-      const value = Math.min(Math.max(now + steps[event.key], 0), 1);
-      this.set_(this.changed(this.now, [this.focus], value));
+      const value = Math.min(Math.max(this.shown[this.focus] + steps[event.key], 0), 1);
+      this.set_(this.changed(this.now, this.words[this.focus].items, value));
       this.tell(event.target);
     } else return;
     event.preventDefault();
@@ -418,9 +442,9 @@ class Browser {
     const { set, predicted } = this;
     const words = this.find("search").value.trim().toLowerCase();
     const [kind, outcome] = [this.find("class").value, this.find("outcome").value];
-    this.lower = set.lower = set.lower || set.rows.map((lines) => lines.join(" ").replaceAll("\t", "").toLowerCase()); // prettier-ignore
+    set.lower = set.lower || set.rows.map((parts) => textOf(parts).toLowerCase());
     const kept = this.all.filter((at) => {
-      if (words && !this.lower[at].includes(words)) return false;
+      if (words && !set.lower[at].includes(words)) return false;
       if (kind !== "" && predicted[at] !== Number(kind)) return false;
       if (outcome === "right" || outcome === "wrong")
         return set.labels[at] >= 0 && (set.labels[at] === predicted[at]) === (outcome === "right");
@@ -453,7 +477,7 @@ class Browser {
       const { set, measure, predicted } = this;
       const wrong = set.labels[at] >= 0 && set.labels[at] !== predicted[at];
       const name = this.nameOf(at).slice(5);
-      const first = set.rows[at].slice(0, 14).join(" ").replaceAll("\t", "");
+      const first = textOf(set.rows[at].slice(0, 14));
       const value = measure ? element("small", {}, ` ${number(measure.values[at])}`) : null;
       const title = element("b", { className: wrong ? "wrong" : "" }, name);
       const said = wrong ? element("i", { className: "unseen" }, " wrongly predicted") : "";

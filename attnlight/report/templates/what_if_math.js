@@ -252,10 +252,17 @@ function aloneOdds({ n, heads, classes, itemLogits }, target) {
   });
 }
 
+/** A part of a text: what stands before it, its words, and of how many items they are. */
+function partOf(line) {
+  if (line[0] !== "\t") return { before: " ", text: line, count: 1 };
+  const [, count, before, text] = line.split("\t");
+  return { before, text, count: Number(count) };
+}
+
 /** Decode the arrays of a run's texts, and note where each text begins. */
 function decoded(set) {
-  const rows = set.texts.map((text) => text.split("\n"));
-  const lengths = rows.map((lines) => lines.filter((line) => line[0] !== "\t").length);
+  const rows = set.texts.map((text) => text.split("\n").map(partOf));
+  const lengths = rows.map((parts) => parts.reduce((sum, { count }) => sum + count, 0));
   const starts = [0];
   for (const length of lengths) starts.push(starts.at(-1) + length);
   const arrays = {};
@@ -279,7 +286,7 @@ function rowOf(set, at) {
     probabilities: set.predictions.subarray((at * lists + k) * count, (at * lists + k + 1) * count),
   }));
   return {
-    ...{ n, heads, classes: count, probabilities, candidates, lines: set.rows[at] },
+    ...{ n, heads, classes: count, probabilities, candidates, parts: set.rows[at] },
     weights: Float64Array.from(part(set.attention, heads)),
     itemLogits: set.item_logits.length ? part(set.item_logits, heads * count) : null,
     flags: part(set.flags, 1),

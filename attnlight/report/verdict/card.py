@@ -112,8 +112,9 @@ class Verdict:
     def _repr_html_(self) -> str:
         """The card as HTML."""
         from attnlight.report.markup import render
+        from attnlight.report.verdict.rows import rows_of
 
-        return str(render("verdict.html.jinja", verdict=self))
+        return str(render("verdict.html.jinja", verdict=self, rows=rows_of(self)))
 
     def summary(self) -> dict[str, str | float]:
         """Sentence, and answers, numbers and texts of the lines by key, for loggers."""
