@@ -88,7 +88,8 @@ class CardRecords:
         if not self.has(test, name):
             return self.kind == "none"
         _, (own,) = self.columns(self.records[test], name)
-        return bool(np.nanmean(own) >= rules()["words"]["own_word"])
+        own = own[~np.isnan(own)]
+        return bool(own.size) and bool(own.mean() >= rules()["words"]["own_word"])
 
     def _accuracy(self) -> float | None:
         """Share of the labelled instances that are predicted rightly; None if it is not known."""
