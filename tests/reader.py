@@ -144,6 +144,12 @@ class Reader:
         for split in ("train", "dev", "test"):
             with (self.folder / f"reviews/{split}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])
+        labels = {"pos": "positive", "neg": "negative"}
+        with (self.folder / "reviews.csv").open("w", newline="") as file:
+            rows = [(text, labels[label]) for text, label in verdicts[:2]]
+            csv.writer(file).writerows([("sentence", "verdict"), *rows * 60])
+        tags = "the DET\nfilm NOUN\nis VERB\n\na DET\nfilm NOUN\n\n"
+        (self.folder / "tags.conll").write_text(tags * 30)
         stories = {
             "story": [["Ann went home.", "Bob sat down."], ["Eve went to the garden."]] * 20,
             "question": ["Where is Ann?", "Where is Eve?"] * 20,

@@ -99,7 +99,7 @@ class Newcomer:
     def __init__(self, folder: Path, extras: str = "") -> None:
         self.home, self.bin = folder / "home", folder / "venv/bin"
         self.home.mkdir()
-        kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG"))}
+        kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "OMP_"))}
         self.environment = kept | {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin"}
         venv.create(folder / "venv", with_pip=True)
         leave = shutil.ignore_patterns("__pycache__")

@@ -116,12 +116,15 @@ def _damage(world: Path) -> None:
         "study.yaml": f"experiment: {CONFIGS}/experiments/sst_bilstm.yaml\nbse: {{seeds: [0]}}\n",
         "a-file": "",
         "tags.txt": "the DT B-NP\ncat NN I-NP\n\nit PRP B-NP\n",
+        "open.csv": "title,body,stars,lang\n"
+        + "".join(f"t{n},b{n},{n % 2},{n % 3}\n" for n in range(9)),
     }
     for name, text in files.items():
         (world / name).write_text(text)
     shutil.copy(world / "corpus/test.csv", world / "one.csv")
     (world / "test-alone").mkdir()
     shutil.copy(world / "corpus/test.csv", world / "test-alone")
+    shutil.copytree(world / "corpus", world / "no-test", ignore=lambda *_: ["test.csv"])
     (world / "no-records").mkdir()
     _copy(world, "latin", "fit.yaml", "# Müll\n".encode("latin-1"))
     _copy(world, "status-latin", "status.json", '{"state": "Müll"}'.encode("latin-1"))
@@ -175,12 +178,16 @@ MISTAKES = [
     option("--trainer.epochs=3", "did you mean '--trainer.max_epochs'"),
     option("--dtaa.batch_size=3", "--dtaa.batch_size (did you mean '--data.batch_size'?)"),
     option("--model=bilstm", "did you mean bilstm_additive or"),
-    option("--data=tags.txt", "tags.txt", "--model tagger_text --data ChunkingDataModule"),
-    Mistake("table-as-configuration", ["fit", "corpus/test.csv"], ("corpus/test.csv is a table", "--data corpus/test.csv`")),
-    Mistake("one-split", [*PLANTED, "--data=one.csv"], ("one.csv", "test_fraction: 0.2", "validation_fraction: 0.1")),
-    Mistake("one-split-in-test", [*TEST, BEST, "--data=one.csv"], ("one.csv", "test: train")),
-    Mistake("one-split-called-test", [*PLANTED, "--data=test-alone"], ("train", "test_fraction: 0.2", "validation_fraction: 0.1")),
-    in_corpus("validation-as-train", "corpus.yaml", ("corpus gives no validation split, only train, test", "validation_fraction"), "--data.validation=null", "--data.train=validation"),
+    option("--data=tags.txt", "tags.txt", "--model tagger_bilstm"),
+    option("--data=missing.conll", "there is no corpus file missing.conll"),
+    option("--data=open.csv", "set text (title or body) and label (stars or lang)", "--data.text title"),
+    Mistake("table-as-configuration", ["fit", "corpus/test.csv"], ("corpus/test.csv is a corpus", "bilstm_additive --data corpus/test.csv`")),
+    Mistake("folder-as-configuration", ["fit", "corpus"], ("corpus is a corpus", "--data corpus`")),
+    Mistake("tags-as-configuration", ["fit", "tags.txt"], ("tags.txt is a corpus", "tagger_bilstm --data tags.txt`")),
+    Mistake("tagger-of-texts", [*PLANTED, "--model=tagger_bilstm", "--data=one.csv"], ("word_column (no column has lists of words)",)),
+    Mistake("one-split-called-test", [*PLANTED, "--data=test-alone"], ("set train (test)", "--data.train test")),
+    Mistake("which-split-to-test", [*TEST, BEST, "--data=no-test"], ("set test (train or validation)", "--data.test train")),
+    in_corpus("no-validation", "corpus.yaml", ("corpus gives no validation split, only train, test", "validation_fraction"), "--data.validation=null", "--data.validation_fraction=0"),
     Mistake("broken-yaml", [*PLANTED[:1], "-c", "broken.yaml"], ("broken.yaml",)),
     Mistake("no-utf-8", [*PLANTED[:1], "-c", "latin.yaml"], ("latin.yaml", "utf-8")),
     Mistake("deep-yaml", [*PLANTED[:1], "-c", "deep.yaml"], ("deep.yaml", "deep")),

@@ -16,7 +16,7 @@ open it: search and sort texts, change the attention of a word, and see what the
 stand side by side on the texts that both have."""
 EPILOG = """\
 attnlight browse checkpoints/sst_bilstm/seed0
-attnlight browse checkpoints/sst_bilstm/seed0 checkpoints/sst_cnn/seed0 --output both.html
+attnlight browse RUN RUN2 --output both.html
 
 Nothing is evaluated again. The page is RUN/report/browse.html of the first run. It is one file without
 requests, and is opened only from a terminal."""

@@ -28,6 +28,7 @@ from jsonargparse import get_loader
 from lightning.pytorch.callbacks import Callback
 
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.data.conll import SUFFIXES
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
 from attnlight.storage.files import read_yaml
@@ -48,7 +49,6 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
-_TAGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".txt")  # a token on each line
 _OF_TEXTS, _OF_TAGS = (f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking"))
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
@@ -212,8 +212,8 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 def _read(path: Path) -> Config:
     suffixes = {file.suffix for file in (path.glob("*") if path.is_dir() else [path])}
-    if suffixes & {*_TABLES, *_TAGS} and path.exists() and not is_run(path):
-        model = "tagger_bilstm" if suffixes & {*_TAGS} else "bilstm_additive"
+    if suffixes & {*_TABLES, *SUFFIXES} and path.exists() and not is_run(path):
+        model = "tagger_bilstm" if suffixes & {*SUFFIXES} else "bilstm_additive"
         raise InputError(
             f"{path} is a corpus, not a configuration; to train on it write `attnlight fit --model "
             f"{model} --data {path}`"
@@ -230,12 +230,12 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         return value
     file = None
     if isinstance(value, str):
-        table = name == "data" and Path(value).suffix in (*_TABLES, *_TAGS)
+        table = name == "data" and Path(value).suffix in (*_TABLES, *SUFFIXES)
         file = Path(value) if table else folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         is_corpus = table or (name == "data" and file.is_dir())
         if is_corpus:
-            kind = _OF_TAGS if file.suffix in _TAGS else _OF_TEXTS
+            kind = _OF_TAGS if file.suffix in SUFFIXES else _OF_TEXTS
             value = {"class_path": kind, "init_args": {"path": str(file)}}
         else:
             value, file = (_read(file), file) if named else ({"class_path": value}, None)

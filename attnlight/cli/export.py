@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,15 +34,16 @@ DESCRIPTION = """\
 Write the explanations of a run from a record that has scores of items: that of the test `Texts`, or
 one of `Plausibility` or `SaliencyAgreement` with keep_scores: true. The formats:
 
-  jsonl       RUN/export/test-RECORD.jsonl: for each text its items, class, probabilities and the
-              scores of all methods
-  captum      RUN/export/test-METHOD.captum.jsonl: arguments of captum's VisualizationDataRecord,
-              with scores divided by the largest of the text
-  thermostat  RUN/export/test-METHOD.parquet: the columns of Thermostat's data sets (Feldhus et al.
-              2021), with tokens in place of their ids
-  eraser      RUN/export/test-METHOD.jsonl: the format of the ERASER benchmark (DeYoung et al. 2020).
-              Each text has the scores of its items as soft predictions, its highest ones as hard
-              predictions (start_token inclusive, end_token exclusive)"""
+  jsonl       RUN/export/test-RECORD.jsonl: for each text its items, class,
+              probabilities and the scores of all methods
+  captum      RUN/export/test-METHOD.captum.jsonl: arguments of captum's
+              VisualizationDataRecord; scores are divided by the text's largest
+  thermostat  RUN/export/test-METHOD.parquet: the columns of Thermostat's data
+              sets (Feldhus et al. 2021), with tokens in place of their ids
+  eraser      RUN/export/test-METHOD.jsonl: the format of the ERASER benchmark
+              (DeYoung et al. 2020), with the scores of a text's items as soft
+              predictions and the highest ones as hard predictions
+              (start_token inclusive, end_token exclusive)"""
 EPILOG = """\
 ERASER's own scripts need a score for each token of their documents: with `splitting: whitespace`
 and without truncation, as in configs/data/movie_rationales.yaml, items are these tokens. Items that
@@ -55,8 +55,7 @@ attnlight export RUN --format eraser --ids doc_id"""
 
 def main(argv: list[str]) -> int:
     """Write the files, and print the methods and the file, or the folder of several."""
-    form: Any = RawDescriptionHelpFormatter
-    parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG, formatter_class=form)
+    parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
     add("--format", choices=ENDINGS, default="jsonl", help="the format (default: jsonl)")

@@ -48,6 +48,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
+from attnlight.report.verdict.commands import from_here
 from attnlight.storage import checkpoints  # noqa: F401
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
@@ -137,8 +138,8 @@ class AttnlightCLI(LightningCLI):
             for name in NOT_HASHED:
                 hashed.pop(name, None)
             dump = self._parser(self.subcommand).dump
-            text = dump(hashed, skip_validation=True)
-            self.current_run = Run.of_fit(config, text, self._corpus)
+            hashed = dump(hashed, skip_validation=True)
+            self.current_run = Run.of_fit(config, hashed, self._corpus)
         else:
             self._pretrained = self._trained_elsewhere(config)
             if self._pretrained is not None:
@@ -196,15 +197,14 @@ class AttnlightCLI(LightningCLI):
         parser.add_subclass_arguments(CorpusDataModule, "data")
         corpus = Namespace(data=config.data)  # type: ignore[no-untyped-call]
         data, verb = parser.instantiate(corpus).data, str(self.subcommand)
-        found = None
+        verb = {"validate": "validation", "predict": data.predict_split}.get(verb, verb)
         if trained_on is not None:
             with suppress(InputError):  # a corpus that is only tested need have no training texts
-                found = data.resolve("fit")
-                found = None if found and data.fingerprint != trained_on else found
-        if found is None:
+                data.resolve("fit")
+                verb = "fit" if data.fingerprint == trained_on else verb
             data = parser.instantiate(corpus).data
-            evaluated = {"validate": "validation", "predict": data.predict_split}
-            found = data.resolve(evaluated.get(verb, verb))
+        found = data.resolve(verb)
+        found = {name: found[name] for name in found if config.data.init_args[name] is None}
         for name, value in found.items():
             config.data.init_args[name] = value
         options = " ".join(f"--data.{name} {found[name]}" for name in found if name != found[name])
@@ -392,4 +392,4 @@ def run(arguments: Sequence[str] | None) -> None:
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)
     if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
-        print(cli.current_run.folder)
+        print(from_here(cli.current_run.folder))

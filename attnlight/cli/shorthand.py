@@ -69,6 +69,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
         if not value:
             raise InputError(f"{option} needs a value")
         if option == "--model" and is_model(Path(value)):
+            if verb != "fit":
+                named.append(value)
+                continue
             options += command_options(Path(value)) or []
             tokenizer = [options[-1].replace("model.net.path", "data.tokenizer")]
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
@@ -11,8 +10,7 @@ import torch
 from attnlight.errors import InputError
 from attnlight.functional.chunks import TagScheme
 
-# A chunk begins with B, goes on with I and ends with E or L; S and U are chunks of one token.
-_OF_CHUNK = re.compile("([BIELSU])-(.+)", re.DOTALL)
+_OF_CHUNKS = ("B", "I", "E", "L", "S", "U")  # a chunk ends with E or L; S and U are a whole one
 
 
 @cache
@@ -26,25 +24,15 @@ def split_tag(tag: str) -> tuple[str, str]:
         >>> split_tag("B-NP")
         ('B', 'NP')
     """
-    if tag == "O":
-        return tag, ""
-    found = _OF_CHUNK.fullmatch(tag)
-    if found is None:
-        raise InputError(
-            f"tag {tag!r} is not of the BIO scheme; expected O, B-<type> or I-<type>, or E-, S-, L- and "
-            "U-<type> of BIOES and BILOU."
-        )
-    return found[1], found[2]
+    prefix, _, chunk = tag.partition("-")
+    if tag != "O" and not (prefix in _OF_CHUNKS and chunk):
+        raise InputError(f"tag {tag!r} is not of the BIO scheme; expected O, B-<type> or I-<type>.")
+    return prefix, chunk
 
 
 def has_chunks(tags: Iterable[str]) -> bool:
-    """Whether tags are of a scheme of chunks, unlike parts of speech.
-
-    Example:
-        >>> has_chunks(["NOUN", "VERB"])
-        False
-    """
-    return any(map(_OF_CHUNK.fullmatch, tags))
+    """Whether tags are of a scheme of chunks, unlike parts of speech."""
+    return any(tag[0] in _OF_CHUNKS for tag in tags if tag[1:2] == "-" and tag[2:])
 
 
 def tags_of(chunks: Iterable[str], prefixes: Iterable[str] = "BI") -> list[str]:

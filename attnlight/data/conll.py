@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 LINE = "line"  # where the sentence begins in its file, counted from 1
+SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".txt")  # of files in this format alone
 _CHUNK = 1000
 _NO_TOKEN = re.compile(r"#|\d+[-.]\d")
 

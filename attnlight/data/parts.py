@@ -107,7 +107,12 @@ def open_sentences(
     numbers = [column for column in (*columns, *marks.values()) if isinstance(column, int)]
     file = None
     if numbers:
-        file = source.column_file
+        if source.folder is None:
+            raise InputError(
+                f"{source.path} is not a local folder; column numbers need column files in a local "
+                "folder."
+            )
+        file = source.folder / str(source.split)
         if not file.is_file():
             raise InputError(f"there is no column file {file}.")
         rows = load_columns(file, numbers, scratch / f"{split}.columns")

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.errors import InputError, one_line
@@ -23,6 +23,13 @@ _SAMPLE = "A film: 12 words, gripping throughout."
 # Models whose positions begin after the number of padding.
 _AFTER_PADDING = ("roberta", "camembert", "mpnet", "longformer", "xmod", "data2vec-text", "ibert")
 _PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
+
+
+@runtime_checkable
+class _Fast(Protocol):
+    """A fast tokenizer of transformers."""
+
+    backend_tokenizer: Any
 
 
 def find_file(path: str, name: str = _TOKENIZER) -> Path:
@@ -119,7 +126,7 @@ def _description(given: Any) -> dict[str, Any]:  # noqa: ANN401
 
     if isinstance(given, str | Path):
         return _word_pieces(Path(given)) or read_json(find_file(str(given)))
-    tokenizer = getattr(given, "backend_tokenizer", given)
+    tokenizer = given.backend_tokenizer if isinstance(given, _Fast) else given
     if not isinstance(tokenizer, Tokenizer):
         raise InputError(
             f"{type(given).__name__} is no fast tokenizer: give one that has a `backend_tokenizer`, or the "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import glob
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,11 +22,7 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_COLUMN_FILES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".txt", ".tsv")
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
-# Names of the validation split on the hub and in `datasets`, in order of preference.
-VALIDATION_NAMES = ("validation", "valid", "dev", "val")
-SPLIT_NAMES = ("train", *VALIDATION_NAMES, "test")
 Label = str | int | bool
 Classes = dict[str, list[Label] | Label]
 
@@ -61,12 +56,10 @@ class TextCorpus(Corpus):
 
     Args:
         text: Column of texts, or several to be joined with spaces; with `sentences`, by empty
-            lines, so that no sentence spans two columns. Null: `text`, or the only one that it can
-            be (`find_columns`).
+            lines, so that no sentence spans two columns. Null: found (`find_columns`).
         tokens: Column of token lists, in place of `text`; they are joined with spaces and processed
             by the same rules as texts.
-        label: Column of labels, whole numbers or strings. Null: `label`, or the only one that it can
-            be.
+        label: Column of labels, whole numbers or strings. Null: found.
     """
 
     path: str = field()  # required
@@ -130,11 +123,10 @@ class Source(Corpus):
         """
         path = self.path or ""
         folder = Path(path).expanduser()
-        if not self._reads_local and folder.is_file():
+        if not self._reads_local and folder.suffix in _FILES and not folder.is_dir():
+            if not folder.is_file():
+                raise InputError(f"there is no corpus file {folder}")
             return folder
-        named = folder.suffix in (*_FILES, *_COLUMN_FILES)
-        if not self._reads_local and named and not folder.is_dir():
-            raise InputError(f"there is no corpus file {folder}")
         if self._reads_local:
             folder = Path(os.environ[DATA_VARIABLE]).expanduser() / str(self.local)
         elif not folder.is_dir() and not path.startswith((".", "/", "~")) and path.count("/") < 2:
@@ -143,31 +135,6 @@ class Source(Corpus):
             reason = f" (${DATA_VARIABLE} is set)" if self._reads_local else ""
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
-
-    @property
-    def column_file(self) -> Path:
-        """The column file of the split: the corpus itself, or the file of its folder that it names."""
-        folder = self.folder
-        if folder is None:
-            raise InputError(
-                f"{self.path} is not a local folder or file; column numbers need column files."
-            )
-        return folder if folder.is_file() else folder / str(self.split)
-
-    @property
-    def column_files(self) -> dict[str, str]:
-        """Names of a local corpus's files with a token on each line, by the splits that these name."""
-        folder = self.folder
-        if folder is None:
-            return {}
-        paths = sorted(path for path in folder.glob("*") if path.suffix in _COLUMN_FILES)
-        if folder.is_file():
-            paths = [folder] if folder.suffix in {"", *_COLUMN_FILES} else []
-        words = {path.name: re.split(r"[^a-z]+", path.name.lower()) for path in paths}
-        return {
-            next((split for split in SPLIT_NAMES if split in words[name]), name): name
-            for name in words
-        }
 
     def identity(self, column_file: bool = False) -> dict[str, Any]:
         """The parts of the source that determine the split's content, as plain JSON.
@@ -189,8 +156,8 @@ class Source(Corpus):
         content |= {"path": None, "revision": None}
         content["name"] = None if self._reads_local else self.name
         if column_file:
-            file = self.column_file
-            return content | {"files": digests(file.parent, [file] if file.is_file() else [])}
+            file = folder / str(self.split)
+            return content | {"files": digests(folder, [file] if file.is_file() else [])}
         import datasets
 
         with tempfile.TemporaryDirectory() as scratch, self._input_errors():
@@ -213,22 +180,6 @@ class Source(Corpus):
             options = self._arguments(Path(scratch))
             name = options.pop("name")
             return list(datasets.get_dataset_split_names(config_name=name, **options))
-
-    def first_row(self) -> dict[str, Any]:
-        """The split's first row, for which no other row is read.
-
-        Raises:
-            InputError: The corpus cannot be read, lacks the split, or is empty.
-        """
-        import datasets
-
-        with tempfile.TemporaryDirectory() as scratch, self._input_errors():
-            split = re.split(r"[\[+]", str(self.split))[0]
-            options = self._arguments(Path(scratch))
-            local = self.folder is not None  # those of the hub are kept, for use without a network
-            for row in datasets.load_dataset(**options, split=split, streaming=local):
-                return dict(row)
-        raise InputError(f"{self} is empty")
 
     def load(self, scratch: Path, advice: str = "") -> Dataset:
         """The rows of the split, read by memory map.
@@ -291,7 +242,7 @@ class Source(Corpus):
                     f"{corpus} needs a loading script, which `datasets` no longer runs; set "
                     "revision to its parquet files, often `refs/convert/parquet`, or use a copy"
                 )
-            elif "nknown split" in message or message.startswith("Bad split"):
+            elif "nknown split" in message:
                 available, split = self.splits(), str(self.split).partition("[")[0]
                 hint = did_you_mean(split, available)
                 reason = f"{corpus} has no split {split!r}{hint}; it has {', '.join(available)}"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from attnlight.data.prepared import prepare_once
 from attnlight.data.selection import Selection
-from attnlight.data.sources import PLACE, VALIDATION_NAMES, Source
+from attnlight.data.sources import PLACE, Source
 from attnlight.errors import InputError
 from attnlight.storage.files import write_text
 
+# Names of the validation split on the hub and in `datasets`, in order of preference.
+VALIDATION_NAMES = ("validation", "valid", "dev", "val")
 FRACTIONS = {"test": 0.2, "validation": 0.1}  # of the training texts, where `fit` finds no split
 MISSING_SPLIT_ADVICE = {
     "train": (
@@ -36,16 +37,16 @@ MISSING_SPLIT_ADVICE = {
 
 @dataclass(frozen=True)
 class Splits:
-    """The splits of a corpus of texts; those that are null are found in it (`find_splits`).
+    """The splits of a corpus of texts; those that are null are found in it.
 
     Args:
         train: Split of the corpus to train on (slices like `train[:10%]` are supported), or a
             separate source. Null: `train`, or the only split.
         validation: The same for validation. Null: the first of the splits validation, valid, dev
-            and val that `path` has and that neither `train` nor `test` reads; where it has none of
-            them, `fit` cuts a tenth of the training texts, and `validate` takes the only split.
-        test: The same for testing. Null: `test`; where there is none, `fit` cuts a fifth of the
-            training texts, and `test` takes the only split.
+            and val that `path` has and that neither `train` nor `test` reads, or none if it has
+            none of them; `fit` then cuts a tenth of the training texts.
+        test: The same for testing. Null: `test`, or none; `fit` then cuts a fifth of the training
+            texts, and `test` takes the only split.
     """
 
     train: str | Source | None = None
@@ -55,25 +56,19 @@ class Splits:
 
 @dataclass(frozen=True)
 class SplitNames(Splits):
-    """The splits of a corpus of tagged sentences: of a folder of column files, names of files.
+    """The splits of a corpus of tagged sentences.
 
     Args:
-        train: Split to train on (slices like `train[:10%]` are supported), or a column file. Null:
-            `train`, or the only split.
-        validation: The same for validation. Null: the first of the splits validation, valid, dev
-            and val that the corpus has and that is neither `train` nor `test`, or a fraction of the
-            training sentences.
-        test: The same for testing. Null: `test`; where there is none, `fit` cuts a fifth of the
-            training sentences.
+        train: Split to train on (slices like `train[:10%]` are supported), or a column file.
+        validation: The same for validation; null: the first of the splits validation, valid, dev
+            and val that the corpus has and that is neither `train` nor `test`; in column files, or
+            where it has none of them, a tenth of the training sentences.
+        test: The same for testing; null: `test`, or a fifth of the training sentences.
     """
 
     train: str | None = None
     validation: str | None = None
     test: str | None = None
-
-
-AnySplits = TypeVar("AnySplits", bound=Splits)
-AnySelection = TypeVar("AnySelection", bound=Selection)
 
 
 def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[str, Source]:
@@ -95,77 +90,53 @@ def find_splits(
     main: Source,
     splits: Splits,
     selection: Selection,
-    names: Callable[[], Mapping[str, str]],
+    names: Callable[[], Sequence[str]],
     verb: str | None = None,
 ) -> dict[str, Any]:
-    """What a corpus has in place of the splits that are null, by option.
+    """What a corpus has in place of the splits that are null, by option; `names` gives those it has.
 
-    Args:
-        main: The main source.
-        splits: The splits.
-        selection: Which has the fractions that are given in place of splits.
-        names: Gives the corpus's splits, as options name them, by name.
-        verb: `fit`, which cuts what is missing from the training texts; or the split that is
-            evaluated, for which the only one of the corpus serves. None: splits of these names alone.
+    The `verb` `fit` cuts what is missing from the training texts; where it is a split that is
+    evaluated, the only one of the corpus serves. None: only splits of these names are found.
     """
-    null = [
-        split
-        for split, source in vars(splits).items()
-        if source is None and fraction_of(split, selection) is None
-    ]
-    if not null:
-        return {}
-    available, corpus_of = names(), attrgetter(*PLACE)
+    fractions = {split: getattr(selection, f"{split}_fraction", None) for split in vars(splits)}
+    null = [split for split in fractions if (vars(splits)[split], fractions[split]) == (None, None)]
+    available = list(names()) if null else []
     used = {
         str(source.split).partition("[")[0]
         for source in named_sources(main, splits, selection).values()
-        if corpus_of(source) == corpus_of(main)
+        if all(getattr(source, name) == getattr(main, name) for name in PLACE)
     }
     found: dict[str, Any] = {}
     for split in null:
         wanted = VALIDATION_NAMES if split == "validation" else (split,)
-        free = [available[name] for name in wanted if name in available]
-        free = [name for name in free if split == "train" or name not in used]
-        found |= {split: name for name in free[:1]}
-    only = list(available) if len(available) == 1 else []
+        free = [name for name in wanted if name in {*available} - (used - {"train"})]
+        found |= dict(zip([split], free, strict=False))
+    only = available if len(available) == 1 else []
     if verb in null and verb not in found:
-        return {str(verb): available[name] for name in only}
+        return dict(zip([verb], only, strict=False))
     if verb == "fit":
         if "train" in null and not {*only} & {"test", *VALIDATION_NAMES}:
-            found = {"train": available[name] for name in only} | found
-        cut = {f"{split}_fraction": FRACTIONS[split] for split in null if split in FRACTIONS}
-        found |= {name: cut[name] for name in cut if name.removesuffix("_fraction") not in found}
+            found = dict(zip(["train"], only, strict=False)) | found
+        cut = [split for split in FRACTIONS if split in null and split not in found]
+        found |= {f"{split}_fraction": FRACTIONS[split] for split in cut}
     return found
 
 
-def fraction_of(split: str, selection: Selection) -> float | None:
-    """The fraction of the training texts that is cut for a split; None where none is given."""
-    fraction: float | None = getattr(selection, f"{split}_fraction", None)
-    return fraction
-
-
-def replaced(
-    found: Mapping[str, Any], splits: AnySplits, selection: AnySelection
-) -> tuple[AnySplits, AnySelection]:
-    """Splits and selection with the options that `find_splits` found."""
-    names = {name: found[name] for name in found if name in vars(splits)}
-    fractions = {name: found[name] for name in found if name not in names}
-    return replace(splits, **names), replace(selection, **fractions)
+def with_options(options: Mapping[str, Any], *groups: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """Dataclasses with the options that are fields of each."""
+    fields = ({k: v for k, v in options.items() if k in vars(group)} for group in groups)
+    return tuple(map(lambda group, values: replace(group, **values), groups, fields))
 
 
 def split_names(main: Source, cache: Path) -> list[str]:
-    """Names of a corpus's splits.
-
-    The folder `cache` keeps those of hub corpora, so that a prepared corpus needs no network.
+    """Names of a corpus's splits; the folder `cache` keeps those of the hub, for use without a network.
 
     Raises:
         InputError: The corpus cannot be read.
     """
     if main.folder is not None:
         return main.splits()
-    place = json.dumps(attrgetter(*PLACE)(main))
-    digest = hashlib.sha256(place.encode()).hexdigest()[:16]
-    file = cache / f"splits-{digest}" / "names.json"
+    place = json.dumps([getattr(main, name) for name in PLACE])
+    file = cache / f"splits-{hashlib.sha256(place.encode()).hexdigest()[:16]}" / "names.json"
     prepare_once(file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits())))
-    names: list[str] = json.loads(file.read_text(encoding="utf-8"))
-    return names
+    return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]

@@ -215,10 +215,6 @@ def corpus_tags(
         return sorted(occurring)
     for sentence in reader(rows):
         check_tags(sentence.place, sentence.tags, valid=occurring, strict=False)
-    parts = {split_tag(tag) for tag in occurring - {"O"}}
-    found = {prefix for prefix, _ in parts}
-    # A scheme of chunks of one token has four prefixes; BIO has two, and IO one.
-    prefixes = next(
-        (scheme for scheme in ("I", "BI", "BIES", "BILU") if found <= {*scheme}), sorted(found)
-    )
-    return tags_of(sorted({chunk for _, chunk in parts}), prefixes)
+    found, types = map(set, zip(*map(split_tag, occurring - {"O"}), strict=True))
+    scheme = next(s for s in ("I", "BI", "BIES", "BILU", "BIELSU") if found <= {*s})
+    return tags_of(sorted(types), scheme)

@@ -23,15 +23,24 @@ from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
+from attnlight.data.find_columns import require_found
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.raw_text import RawText
 from attnlight.data.removed_words import RemovedWords, remove_words
 from attnlight.data.samplers import BucketSampler, OnceSampler
+from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceRules
 from attnlight.data.sources import Source
-from attnlight.data.splits import MISSING_SPLIT_ADVICE
+from attnlight.data.splits import (
+    MISSING_SPLIT_ADVICE,
+    Splits,
+    find_splits,
+    named_sources,
+    split_names,
+    with_options,
+)
 from attnlight.data.targets import TargetName
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
 from attnlight.data.word_sampler import WordSampler
@@ -106,6 +115,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         target: What a tagger predicts, where a corpus has a choice.
         encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
+        selection: Which texts are used.
     """
 
     path: str | None = None
@@ -117,6 +127,9 @@ class CorpusDataModule(LightningDataModule, ABC):
     target: TargetName = "tokens"
     encoding: RawText | None = None
     recorded_as: str | None = None
+    selection = Selection()
+    _main_source: Source | None = None
+    _splits, _resolved = Splits(), False
 
     @flat_options
     def __init__(self, common: CorpusOptions) -> None:
@@ -158,19 +171,45 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @property
     def sources(self) -> dict[str, Source]:
-        """The source of each split; empty for a generated corpus."""
-        return {}
+        """The source of each split with one; empty for a generated corpus."""
+        if not self._resolved:
+            self.resolve()
+        main, splits, selection = self._main_source, self._splits, self.selection
+        return {} if main is None else named_sources(main, splits, selection)
 
     def resolve(self, verb: str | None = None) -> dict[str, Any]:
-        """The options that are null and that the corpus itself decides, by name, with their values.
+        """The options that are null, with the values that the corpus itself gives them.
 
-        Args:
-            verb: `fit`, or the split that is evaluated; None: neither is known.
+        The `verb` is `fit` or the split that is evaluated; None: neither is known.
 
         Raises:
             InputError: More than one column or split may be meant.
         """
-        return {}
+        if self._main_source is None:
+            return {}
+        self._resolved, main = True, self._main_source
+        found = find_splits(main, self._splits, self.selection, self._split_names, verb)
+        self._splits, self.selection = with_options(found, self._splits, self.selection)
+        unclear: dict[str, Sequence[str]] = {}
+        read = verb if self.encoding or verb not in (None, "fit") else "train"
+        fraction = vars(self.selection).get(f"{read}_fraction")
+        if read and read not in self.sources and fraction is None:
+            unclear[read] = self._split_names()
+        for source in self.sources.values():
+            columns, others = self._find_columns(source)
+            found, unclear = columns | found, {**others, **unclear}
+            if columns or others:  # which all splits of the corpus share
+                break
+        require_found(self.corpus_name, unclear)
+        return found
+
+    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        """The function `find_columns` of this corpus, whose results it reads from now on."""
+        return {}, {}
+
+    def _split_names(self) -> list[str]:
+        assert self._main_source is not None
+        return split_names(self._main_source, self.cache)
 
     def evaluate_as(self, encoding: RawText, name: str) -> None:
         """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,22 +10,16 @@ from typing import Any
 
 from typing_extensions import override
 
+from attnlight.data.conll import SUFFIXES
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
 from attnlight.data.features import FeatureRules, TokenFeatures
-from attnlight.data.find_columns import find_tag_columns, require_found
+from attnlight.data.find_columns import find_columns
 from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
-from attnlight.data.splits import (
-    FRACTIONS,
-    SplitNames,
-    find_splits,
-    named_sources,
-    replaced,
-    split_names,
-)
+from attnlight.data.splits import SplitNames, named_sources, with_options
 from attnlight.data.tagged import TaggedColumns, corpus_tags
 from attnlight.data.targets import Target
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
@@ -139,9 +134,18 @@ class ChunkingDataModule(CorpusDataModule):
                 "erased_words would delete tokens whose tags are predicted: set its replacement to unk."
             )
         self.path, self.max_pairs = corpus.path, max_pairs
-        self._main_source, self.selection, self._splits = Source(**vars(corpus)), selection, splits
+        file = Path(corpus.path)
+        self._file = file if file.suffix in (*SUFFIXES, ".tsv") else None
+        if self._file:
+            corpus = replace(corpus, path=str(file.parent))
+            defaults = (1, 3) if file.suffix == ".conllu" else (0, -1)  # of CoNLL-U, word and UPOS
+            named = (columns.word_column, columns.label_column)
+            word, label = (d if n is None else n for d, n in zip(defaults, named, strict=True))
+            columns = replace(columns, word_column=word, label_column=label)
+        self._main_source, self._splits = Source(**vars(corpus)), splits
+        self.selection = selection
         named_sources(self._main_source, splits, selection)  # refuses what excludes each other
-        self._tag_columns, self._resolved = columns, False
+        self._tag_columns = columns
         self.columns, self.mark_columns = columns.read(features), columns.mark_columns or {}
         self.chunks, self.strict = chunks, strict
         self.vocabulary, self.rules, self.feature_rules = vocabulary, rules, features
@@ -156,35 +160,24 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def resolve(self, verb: str | None = None) -> dict[str, Any]:
-        self._resolved = True
-        main, splits, selection = self._main_source, self._splits, self.selection
-        found = find_splits(main, splits, selection, self._split_names, verb)
-        splits, selection = replaced(found, splits, selection)
-        if splits.validation is None and selection.validation_fraction is None:
-            found["validation_fraction"] = FRACTIONS["validation"]
-        self._splits, self.selection = replaced(found, splits, selection)
-        unclear = {} if splits.train else {"train": list(self._split_names().values())}
-        for source in list(self.sources.values())[:1]:
-            columns, others = find_tag_columns(source, self._tag_columns)
-            found, unclear = {**columns, **found}, {**others, **unclear}
-            self._tag_columns = replace(self._tag_columns, **columns)
-        require_found(self.corpus_name, unclear)
+        found = super().resolve("fit")  # a tagger is only evaluated on the corpus of its training
         self.columns = self._tag_columns.read(self.feature_rules)
+        return found | dict(zip(("word_column", "label_column"), self.columns, strict=False))
+
+    @override
+    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        columns = self._tag_columns
+        named = {"word_column": columns.word_column, "label_column": columns.label_column}
+        taken = {*named.values(), *(columns.mark_columns or {}).values()}
+        null = [option for option, column in named.items() if column is None]
+        found = find_columns(source, null, taken, str(columns.pos_column))
+        (self._tag_columns,) = with_options(found[0], columns)
         return found
 
-    def _split_names(self) -> dict[str, str]:
-        """The splits by name: in column files, names of files."""
-        files, named = self._main_source.column_files, self._tag_columns.word_column
-        if isinstance(named, int) or (named is None and files):
-            return files
-        return {name: name for name in split_names(self._main_source, self.cache)}
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        """The source of each split, except for those split off the training sentences."""
-        if not self._resolved:
-            self.resolve()
-        return named_sources(self._main_source, self._splits, self.selection)
+    @override
+    def _split_names(self) -> list[str]:
+        in_files = isinstance(self._tag_columns.word_column, int)  # which no option needs to name
+        return [self._file.name] if self._file else [] if in_files else super()._split_names()
 
     @override
     def recipe(self) -> dict[str, Any]:

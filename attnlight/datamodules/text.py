@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
 from attnlight.data.edits import EditColumns, read_originals
 from attnlight.data.encode import write_split
-from attnlight.data.find_columns import find_columns, require_found
+from attnlight.data.find_columns import find_columns
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
 from attnlight.data.pieces import find_file, longest_text, read_tokenizer
@@ -25,15 +26,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceOptions, SentenceRules
 from attnlight.data.sources import Classes, Source, TextCorpus
-from attnlight.data.splits import (
-    MISSING_SPLIT_ADVICE,
-    Splits,
-    find_splits,
-    fraction_of,
-    named_sources,
-    replaced,
-    split_names,
-)
+from attnlight.data.splits import MISSING_SPLIT_ADVICE, Splits, named_sources, with_options
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import VocabularyLimits, learn_vocabulary
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -104,8 +97,6 @@ class TextDataModule(CorpusDataModule):
         self.columns, self.extras, self.edits = columns, list(columns.extras or ()), edits
         self.selection, self.vocabulary, self.rules = selection, vocabulary, rules
         self._main_source, self._splits = Source(**vars(corpus), classes=classes), splits
-        self._named_sources = named_sources(self._main_source, splits, selection)
-        self._resolved = False
         self.other_columns = [*self.extras, columns.rationale, columns.remove, edits.edit_of]
         self.tokenizer_path, self.line_breaks = tokenizer, line_breaks
         options = sentence_options
@@ -118,8 +109,9 @@ class TextDataModule(CorpusDataModule):
         self._check()
 
     def _check(self) -> None:
-        main = [] if "train" in self._named_sources else [self._main_source]
-        pre_split = [bool(source.tokens) for source in (*main, *self._named_sources.values())]
+        main, splits = self._main_source, self._splits
+        sources = {"train": main} | named_sources(main, splits, self.selection)
+        pre_split = [bool(source.tokens) for source in sources.values()]
         marked = {RATIONALE, ANNOTATORS} & set(self.extras) if self.columns.rationale else ()
         has_sentences, reserved = self.sentence_rules is not None, set(self.extras) & set(COLUMNS)
         makes_tokens = self.rules.digits or self.vocabulary != VocabularyLimits() or has_sentences
@@ -156,34 +148,12 @@ class TextDataModule(CorpusDataModule):
             raise InputError(message)
 
     @override
-    def resolve(self, verb: str | None = None) -> dict[str, Any]:
-        self._resolved = True
-        main, selection = self._main_source, self.selection
-        found = find_splits(main, self._splits, selection, self._split_names, verb)
-        self._splits, self.selection = replaced(found, self._splits, selection)
-        self._named_sources = named_sources(main, self._splits, self.selection)
-        read = "train" if verb in (None, "fit") and self.encoding is None else verb
-        unclear: dict[str, list[str]] = {}
-        if read and read not in self._named_sources and not fraction_of(read, self.selection):
-            unclear[read] = list(self._split_names())
-        sources = self._named_sources.values()
-        for source in [one for one in sources if not (one.columns and one.label)][:1]:
-            columns, others = find_columns(source, self.other_columns)
-            found, unclear = columns | found, others | unclear
-            self._main_source = replace(main, **columns)
-            self._named_sources = named_sources(self._main_source, self._splits, self.selection)
-        require_found(self.corpus_name, unclear)
+    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        null = {"text": not source.columns, "label": not source.label}
+        taken = {*self.other_columns, *source.columns, source.label}
+        found = find_columns(source, [name for name in null if null[name]], taken)
+        (self._main_source,) = with_options(found[0], self._main_source)
         return found
-
-    def _split_names(self) -> dict[str, str]:
-        return {name: name for name in split_names(self._main_source, self.cache)}
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        """The source of each split, except for those split off the training texts."""
-        if not self._resolved:
-            self.resolve()
-        return self._named_sources
 
     @property
     @override

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.errors import InputError
@@ -94,8 +94,9 @@ def open_model(
         numbers = torch.arange(path.config.get_text_config().vocab_size)
         source = Source(path.eval(), numbers)
         if tokenizer is not None:
-            own, text = _tokens(tokenizer, path.config)
-            source = Source(path, _numbers(path, own, "the tokenizer"), tokenizer=text)
+            longest = longest_text(path.config.get_text_config().to_dict())
+            read, own = read_tokenizer(tokenizer, longest)
+            source = Source(path, _numbers(path, own, "the tokenizer"), tokenizer=read.to_str())
     else:
         source = _read(path, num_classes, vocab_size, config, fingerprint, head)
     if source.model.config.is_encoder_decoder:
@@ -150,7 +151,7 @@ def _read(
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
             raise InputError(f"the weights in {path} are not those that training started from.")
         config = configuration(folder)
-        own, tokenizer = _tokens(folder, config)
+        read, own = read_tokenizer(folder, longest_text(config.get_text_config().to_dict()))
     except InputError as error:
         if stored is None or vocab_size is None:
             raise
@@ -167,13 +168,7 @@ def _read(
         config.num_labels = config.num_labels if num_classes is None else num_classes
     model, new = load_model(path, folder, config)
     numbers = _numbers(model, own, f"the tokenizer.json in {path}")
-    return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=tokenizer)
-
-
-def _tokens(tokenizer: Any, config: PretrainedConfig) -> tuple[list[int], str]:  # noqa: ANN401
-    """The model's own number of each token, and the tokenizer, which cuts at the longest text, as JSON."""
-    read, own = read_tokenizer(tokenizer, longest_text(config.get_text_config().to_dict()))
-    return own, read.to_str()
+    return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=read.to_str())
 
 
 def _numbers(model: PreTrainedModel, own: list[int], tokenizer: str) -> Tensor:

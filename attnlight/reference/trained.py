@@ -20,8 +20,7 @@ from attnlight.errors import InputError
 from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
-from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import is_model, require_run, tested_config
+from attnlight.storage.model_folder import is_model, read_tested, require_run
 from attnlight.storage.shipped import find_trained
 
 
@@ -32,6 +31,14 @@ class _ReadsRawText(Protocol):
     problem: Problem
     raw: RawText
     hparams: Mapping[str, Any]
+
+
+@runtime_checkable
+class _Pipeline(Protocol):
+    """A pipeline of transformers, or another object that holds a model and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
 
 
 def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
@@ -74,8 +81,7 @@ def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
         from attnlight.huggingface import HuggingFaceClassifier
 
         return HuggingFaceClassifier(path).eval()
-    file = tested_config(path)
-    found = None if file is None else pretrained_network(read_yaml(file).get("model") or {})
+    found = pretrained_network(read_tested(path).get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
 
 
@@ -87,14 +93,16 @@ def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
     Raises:
         InputError: The network cannot be built, or a tokenizer is given with another object.
     """
-    kind = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", ())
-    given = model if isinstance(model, kind) else getattr(model, "model", None)
+    module = sys.modules.get("transformers.modeling_utils")
+    kind: Any = () if module is None else module.PreTrainedModel
+    given, own = model, None
+    if isinstance(model, _Pipeline) and not isinstance(model, kind):
+        given, own = model.model, model.tokenizer
     if isinstance(given, kind):
         from attnlight.huggingface import HuggingFaceClassifier
 
-        if tokenizer is None:
-            tokenizer = getattr(model, "tokenizer", None)
         shared = {id(values): values for values in chain(given.parameters(), given.buffers())}
+        tokenizer = own if tokenizer is None else tokenizer
         return HuggingFaceClassifier(deepcopy(given, shared), tokenizer).eval()
     if tokenizer is not None:
         name = model if isinstance(model, str | Path) else type(model).__name__

@@ -16,7 +16,6 @@ from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
 from attnlight.progress import progress
-from attnlight.records import SCORES
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
 from attnlight.report.first_text import first_text
@@ -26,8 +25,9 @@ from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
 from attnlight.report.run_description import commands, describe_run
 from attnlight.report.summary import RecordSummary, summarise, to_texts
-from attnlight.report.texts import LAYERS, choose_texts, link_column, shown_texts, text_name
+from attnlight.report.texts import choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.verdict.commands import command_of, from_here
 from attnlight.report.verdict.rows import rows_of
 from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
 from attnlight.storage.files import write_text
@@ -150,14 +150,10 @@ def _texts(
         shown = shown_texts(file, classes)
     else:
         file, recorded = files[stage], int(files[stage].metadata["rows"])
-        rows = [row for found in chosen.values() for row in found.rows]
+        rows = [row for found in chosen.values() for row, _ in found.typical]
         shown = shown_texts(file, classes, rows)
     needed = {index for found in chosen.values() for index, _ in found.rows}
-    columns = file.columns if shown else {}
-    present = {"attention", *columns, *(name.removeprefix(SCORES) for name in columns)}
-    missing = set.intersection(*(set(text.lacking) for text in shown)) if shown else set()
     return {
-        "shown": shown,
         "chosen": chosen,
         "first": first_text(shown, chosen, methods, file.metadata if shown else {}),
         "recorded": recorded,
@@ -165,12 +161,8 @@ def _texts(
             record: shown_differences(record.file, found, file) for record, found in chosen.items()
         },
         "what_if": texts_of_run(run, corpus, needed, BYTES // len(run.test_metrics), stage),
-        "anchor": f"texts-{list(run.test_metrics).index(corpus) + 1}",
-        "layers": {
-            layer: name
-            for layer, name in LAYERS.items()
-            if layer in present and name not in missing
-        },
+        "command": command_of(from_here(run.folder), corpus, "texts"),
+        "address": partial(text_address, corpus=corpus),
     }
 
 
@@ -215,7 +207,7 @@ def _section(
         chosen=texts["chosen"].get(record),
         recorded=texts["recorded"],
         differences=texts["differences"].get(record, {}),
-        address=partial(text_address, corpus=record.corpus),
+        address=texts["address"],
     )
 
 

@@ -55,10 +55,8 @@ class Run:
             raise InputError(f"--root is {root!r}, which is not a valid folder name.")
         if experiment is None:  # the last configuration file outside tests/
             paths = [Path(str(path)) for path in config.get("config") or () if path is not None]
-            experiment = [
-                corpus_name(None, corpus or "default"),
-                *(p.stem for p in paths if p.parent.name != "tests"),
-            ][-1]
+            stems = [path.stem for path in paths if path.parent.name != "tests"]
+            experiment = [corpus_name(None, corpus or "default"), *stems][-1]
         if name is None:
             digest = hashlib.sha256(hashed.encode()).hexdigest()[:8]
             name = f"seed{config['seed_everything']}-{digest}"

@@ -41,8 +41,8 @@ def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") ->
     found = next((str(shipped[key]) for key in (f"{kind}/{name}", name) if key in shipped), None)
     if path.is_file() or (kind == "data" and path.is_dir()):
         return _before_shipped(path, name, found)
-    if found is not None or path.is_dir():
-        return found or name
+    if found is not None or (kind == "experiments" and path.is_dir()):
+        return found or name  # what a folder is, its reader says
     stems = [path.stem for key, path in shipped.items() if key.startswith(f"{kind}/")]
     longer = [stem for stem in stems if stem.startswith(f"{name}_")]
     hint = f" (did you mean {' or '.join(longer)}?)" if longer else ""

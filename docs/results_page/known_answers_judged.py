@@ -46,9 +46,11 @@ def judgeable(cards: pd.DataFrame, model: str = "") -> pd.DataFrame:
 
 
 def fitted(rows: pd.DataFrame, column: str, truth: str) -> pd.Series:
-    """Yes and no of a number, by the threshold of the kinds that are not set aside."""
+    """Yes and no of a number, by the threshold of the kinds that are not set aside; "" without these."""
     seen = rows[~rows["aside"]]
     marks = flags(seen[truth], seen[NO])
+    if not marks["follows"].any():
+        return pd.Series("", rows.index)
     labelled = marks["follows"] | marks["misleads"]
     values = np.where(labelled, seen[column].astype(np.float64), np.nan)
     scored = Scored(values, marks["follows"].to_numpy(bool), np.zeros(len(seen), np.int64))

@@ -83,13 +83,31 @@ class TestData:
 
     @pytest.mark.parametrize("name", ["reviews", "./reviews", "reviews/"])
     def test_may_be_a_folder(self, here: Path, name: str) -> None:
-        """Of the current one, unless a file that comes with attnlight has the name."""
+        """Of the current one, also where a file that comes with attnlight has the name."""
         for folder in ("reviews", "imdb"):
             (here / folder).mkdir()
         composition = compose("fit", [f"--data={name}"], KEYS)
         assert composition.config["data"]["init_args"] == {"path": "reviews"}
         assert composition.corpus == "reviews"
-        assert composed("--data=imdb")["data"]["init_args"]["path"] == "stanfordnlp/imdb"
+        assert composed("--data=imdb")["data"]["init_args"] == {"path": "imdb"}
+        assert composed("--data=data/imdb")["data"]["init_args"]["path"] == "stanfordnlp/imdb"
+
+    @pytest.mark.parametrize(
+        ("model", "file", "kind"),
+        [
+            ("tagger_bilstm", "tags.conll", "Chunking"),
+            ("tagger_bilstm", "tags.jsonl", "Chunking"),
+            ("tagger_text", "tags.tsv", "Chunking"),
+            ("bilstm_additive", "tags.tsv", "Text"),
+            ("bilstm_additive", "tags.jsonl", "Text"),
+        ],
+    )
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_is_of_tags_for_a_tagger(self, model: str, file: str, kind: str, turned: bool) -> None:
+        options = ["--model", model, f"--data={file}"]
+        config = composed(*(options[2:] + options[:2] if turned else options))
+        kind = f"attnlight.datamodules.{kind}DataModule"
+        assert config["data"] == {"class_path": kind, "init_args": {"path": file}}
 
     def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
         more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})

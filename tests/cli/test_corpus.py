@@ -46,10 +46,10 @@ def command(verb: str, *more: str, **options: Any) -> list[str]:
         ({"path": "corpus", "classes": {"a": 1.5}}, ["classes", "1.5"]),
         ({"path": "corpus", "test_fraction": 1.5}, ["test_fraction", "1.5"]),
         ({"path": "corpus", "test": "tset"}, ["'tset'", "'test'", "test_fraction"]),
+        ({"path": "corpus", "train": "tarin"}, ["'tarin'", "'train'"]),
         ({"path": "corpus", "validation": "dve"}, ["'dve'", "'dev'", "validation_fraction"]),
-        ({"path": "halved"}, ["test_fraction", "halved"]),
-        ({"path": "halved", "test": None}, ["validation_fraction", "halved"]),
-        ({"path": "halved", "test_fraction": 0.2}, ["validation_fraction", "halved"]),
+        ({"path": "halved", "validation_fraction": 0}, ["validation_fraction", "halved"]),
+        ({"path": "halved", "test": "test"}, ["'test'", "test_fraction", "halved"]),
         ({"path": "corpus.csv"}, ["corpus.csv"]),
     ],
 )
@@ -73,16 +73,16 @@ def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(
     run = here / "checkpoints/mine/first"
     run.mkdir(parents=True)
     (run / "best.ckpt").write_bytes(b"weights")
-    refused(*command("fit", "--overwrite", path="halved"), leaving=run)
+    refused(*command("fit", "--overwrite", path="halved", validation_fraction=0), leaving=run)
 
 
 def test_test_without_a_test_split_names_the_option(
     here: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = ("--trainer.max_epochs=1", "--trainer.logger=false")
-    assert main(command("fit", *short, path="corpus", test=None)) == 0
+    assert main(command("fit", *short, path="corpus", test_fraction=0)) == 0
     run = here / "checkpoints/mine/first"
     monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
-    test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test=None)
+    test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test_fraction=0)
     test = [word for word in test if word not in ("--experiment", "mine", "--run", "first")]
     refused(*test, names=["test_fraction"], leaving=run)

@@ -246,20 +246,20 @@ def test_a_record_without_scores_or_marks(
     refused("export", str(tmp_path / "plain"), "--record", "plausibility", names=[told])
 
 
-def test_from_fit_to_export(here: Path) -> None:
-    """A planted run: trained, tested with scores, exported; and its report."""
+def test_from_fit_to_export(here: Path, printed: Printed) -> None:
+    """A planted run: trained, tested with scores, exported; and its report. Paths are printed last."""
+    run = "checkpoints/e/r"
     small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20"]
     options = ["--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", *CPU, *QUIET]
     named = ["--experiment=e", "--run=r", *small, *options]
-    assert main(["fit", *experiment("planted_none"), *named]) == 0
+    assert printed("fit", *experiment("planted_none"), *named).splitlines()[-1] == run
     (here / "scores.yaml").write_text(
         "trainer:\n  inference_mode: false\n  callbacks+:\n"
         "    - class_path: attnlight.callbacks.Plausibility\n"
         "      init_args: {methods: [attention, input_gradient], keep_scores: true}\n"
     )
-    run = "checkpoints/e/r"
-    assert main(["test", run, "-c", "scores.yaml"]) == 0
-    assert main(["export", run, *ERASER]) == 0
+    assert printed("test", run, "-c", "scores.yaml").splitlines()[-1] == run
+    assert printed("export", run, *ERASER).splitlines()[-1] == f"{run}/export"
     for name in ("attention", "input_gradient"):
         found = lines(Path(run, f"export/test-{name}.jsonl"))
         assert len(found) == 20
@@ -267,7 +267,7 @@ def test_from_fit_to_export(here: Path) -> None:
             scores = row["classification_scores"]
             assert sum(scores.values()) == pytest.approx(1, abs=1e-5)
             assert row["classification"] == max(scores, key=scores.__getitem__)
-    assert main(["report", run]) == 0
+    assert printed("report", run).splitlines()[-1] == f"{run}/report/index.html"
     page = Path(run, "report/index.html").read_text(encoding="utf-8")
     assert "Agreement of explanations with marked items" in page
     assert "gradient × input" in page  # noqa: RUF001

@@ -58,7 +58,9 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
 
 def test_test_validate_report(fitted: Path, printed: Printed) -> None:
     tests = attached("predictions", "attention_permutation")
-    assert "median_tvd" in printed("test", str(fitted), *tests)
+    said = printed("test", str(fitted), *tests)
+    assert "Shuffling attention moves the prediction by" in said
+    assert said.splitlines()[-1] == str(fitted)
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 111
     assert record.metadata["checkpoint"] == "best.ckpt"
@@ -122,6 +124,7 @@ def run(fitted: Path, tmp_path: Path) -> Path:
 def test_fit_yaml_gives_test_no_tests(run: Path, printed: Printed) -> None:
     said = printed("test", str(run))
     assert "No test is selected" in said
+    assert "attnlight report" not in said
     assert "accuracy" in said
     assert not (run / "records").exists()
 

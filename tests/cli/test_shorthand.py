@@ -69,7 +69,8 @@ class TestFit:
             assert found[2:] == [f"--model.net.path={path}", IMDB, f"--data.tokenizer={path}"]
             own = ["--data.tokenizer=other"]
             assert expand(["fit", "--model", name, *own])[-2:] == [f"--model.net.path={path}", *own]
-            assert expand(["test", "--model", name])[2:] == [f"--model.net.path={path}"]
+            assert expand(["test", "--model", name]) == expand(["test", name])
+            assert expand(["test", name])[2:] == [f"--model.net.path={path}", "--experiment=films"]
         assert expand(["fit", "--model=some/films.yaml"]) == ["fit", "--model=some/films.yaml"]
 
     def test_a_file_of_that_path_comes_first(self, here: Path) -> None:

@@ -87,6 +87,6 @@ def test_an_inside_without_a_begin_is_named(tags: str, token: int) -> None:
 @pytest.mark.parametrize("tags", ["B-NP E-NP I-NP", "S-NP I-NP", "B-NP E-VP", "O E-VP"])
 def test_an_end_closes_its_chunk(tags: str) -> None:
     known = tags_of(["NP", "VP"], "BIES")
-    with pytest.raises(InputError, match="but no .P before it to continue"):
+    with pytest.raises(InputError, match=r"but no .P before it to continue"):
         check_tags("train.txt", tags.split(), known)
-    check_tags("train.txt", "B-NP I-NP E-NP S-VP O B-VP E-VP".split(), known)
+    check_tags("train.txt", ["B-NP", "I-NP", "E-NP", "S-VP", "O", "B-VP", "E-VP"], known)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from attnlight.data.find_columns import find_columns, find_tag_columns, require_found
+from attnlight.data.find_columns import find_columns, require_found
 from attnlight.data.sources import Source
-from attnlight.data.tagged import TaggedColumns
 from attnlight.errors import InputError
 
 TEXT = [f"text number {n}" for n in range(12)]
@@ -34,74 +33,67 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
 
 
-def written(folder: Path, names: str, **given: Any) -> Source:
+def written(folder: Path, names: str) -> Source:
     """A file of JSON lines with these columns."""
     columns = {name: COLUMNS[name] for name in names.split()}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return Source(path=str(folder / "rows.jsonl"), split="train", **given)
+    return Source(path=str(folder / "rows.jsonl"), split="train")
+
+
+TEXTS, TAGS = ("text", "label"), ("word_column", "label_column")
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "found", "unclear"),
+    ("names", "null", "found", "unclear"),
     [
-        ("id body mood constant score", {}, {"text": "body", "label": "mood"}, {}),
-        ("id body stars", {}, {"text": "body", "label": "stars"}, {}),
-        ("body good", {}, {"text": "body", "label": "good"}, {}),
-        ("body text mood label", {}, {"text": "text", "label": "label"}, {}),  # as they are called
-        ("body text mood stars", {"label": "stars"}, {"text": "text"}, {}),
-        ("body mood label", {}, {"text": "body", "label": "label"}, {}),
-        ("words mood", {}, {"tokens": "words", "label": "mood"}, {}),
-        ("body title mood", {}, {"label": "mood"}, {"text": ["body", "title"]}),
-        ("body title mood", {"text": ["title", "body"]}, {"label": "mood"}, {}),
-        ("body mood stars", {}, {"text": "body"}, {"label": ["mood", "stars"]}),
-        ("body id", {}, {"text": "body"}, {"label": ["body", "id"]}),  # none has classes
-        ("body title mood stars", {}, {}, {"text": ["body", "title"], "label": ["mood", "stars"]}),
-        ("body mood", {"text": "x", "label": "y"}, {}, {}),  # nothing is read
+        ("id body mood constant score", TEXTS, {"text": "body", "label": "mood"}, {}),
+        ("id body stars", TEXTS, {"text": "body", "label": "stars"}, {}),
+        ("body good", TEXTS, {"text": "body", "label": "good"}, {}),
+        ("body text mood label", TEXTS, {"text": "text", "label": "label"}, {}),
+        ("body text mood stars", ["text"], {"text": "text"}, {}),
+        ("words mood", TEXTS, {"tokens": "words", "label": "mood"}, {}),
+        ("body title mood", TEXTS, {"label": "mood"}, {"text": ["body", "title"]}),
+        ("body mood stars", TEXTS, {"text": "body"}, {"label": ["mood", "stars"]}),
+        ("body id", TEXTS, {"text": "body"}, {"label": []}),  # none has classes
+        ("body title mood stars", ["label"], {}, {"label": ["mood", "stars"]}),
+        ("absent", [], {}, {}),  # nothing is read
+        ("id words tags", TAGS, {"word_column": "words", "label_column": "tags"}, {}),
+        ("tags numbers", TAGS, {"word_column": "tags", "label_column": "numbers"}, {}),
+        (
+            "words tags numbers",
+            TAGS,
+            {"word_column": "words"},
+            {"label_column": ["tags", "numbers"]},
+        ),
+        ("body mood", TAGS, {}, {"word_column": [], "label_column": []}),
     ],
 )
-def test_columns_of_texts_and_labels(
-    tmp_path: Path, names: str, given: Any, found: object, unclear: object
+def test_columns_are_found_where_one_can_be_meant(
+    tmp_path: Path, names: str, null: list[str], found: object, unclear: object
 ) -> None:
-    assert find_columns(written(tmp_path, names, **given), []) == (found, unclear)
+    source = written(tmp_path, names) if null else Source(path="absent.csv")
+    assert find_columns(source, null, []) == (found, unclear)
 
 
 def test_a_column_of_another_meaning_is_not_taken(tmp_path: Path) -> None:
     source = written(tmp_path, "body title mood stars")
-    assert find_columns(source, ["title", None, "mood"]) == ({"text": "body", "label": "stars"}, {})
+    found = {"text": "body", "label": "stars"}
+    assert find_columns(source, TEXTS, ["title", None, "mood"]) == (found, {})
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "found", "unclear"),
-    [
-        ("id words tags", {}, {"word_column": "words", "label_column": "tags"}, {}),
-        ("words tags numbers", {"pos_column": "tags"}, {"label_column": "numbers"}, {}),
-        ("words tags", {"pos_column": "tags"}, {"label_column": "tags"}, {}),
-        ("words tags numbers", {"mark_columns": {"m": "numbers"}}, {"label_column": "tags"}, {}),
-        ("words tags numbers", {}, {}, {"label_column": ["tags", "numbers"]}),
-        ("tags numbers", {}, {"word_column": "tags", "label_column": "numbers"}, {}),
-    ],
+    ("names", "column"), [("words tags numbers", "numbers"), ("words tags", "tags")]
 )
-def test_columns_of_words_and_tags(
-    tmp_path: Path, names: str, given: Any, found: dict[str, str], unclear: object
+def test_a_last_column_is_taken_where_there_is_no_other(
+    tmp_path: Path, names: str, column: str
 ) -> None:
-    found = found if "tags numbers" == names else {"word_column": "words"} | found
-    assert find_tag_columns(written(tmp_path, names), TaggedColumns(**given)) == (found, unclear)
+    found = {"word_column": "words", "label_column": column}
+    assert find_columns(written(tmp_path, names), TAGS, [], last="tags") == (found, {})
 
 
-@pytest.mark.parametrize(("name", "columns"), [("x.conll", (0, -1)), ("x.conllu", (1, 3))])
-def test_columns_of_files_with_a_token_on_each_line(
-    tmp_path: Path, name: str, columns: tuple[int, int]
-) -> None:
-    (tmp_path / name).write_text("a X\n")
-    found = find_tag_columns(Source(path=str(tmp_path / name), split=name), TaggedColumns())
-    assert found == (dict(zip(("word_column", "label_column"), columns, strict=True)), {})
-
-
-def test_what_is_left_open_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no lists of words and of tags: give JSON lines"):
-        find_tag_columns(written(tmp_path, "body mood"), TaggedColumns())
-    said = r"x.csv leaves open .* set text \(a or b\) and label \(c\), .*`--data.text a --data.label c`"
-    with pytest.raises(InputError, match=said):
-        require_found("x.csv", {"text": ["a", "b"], "label": ["c"]})
+def test_what_is_left_open_is_one_sentence() -> None:
+    said = r"x.csv leaves open .* set text \(a or b\) and label \(no column has few different "
+    with pytest.raises(InputError, match=said + r"values\), .*`--data.text a --data.label NAME`"):
+        require_found("x.csv", {"text": ["a", "b"], "label": []})
     require_found("x.csv", {})

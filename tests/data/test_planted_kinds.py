@@ -205,7 +205,7 @@ def test_kinds_of_the_studies_can_be_drawn_and_a_third_is_set_aside_by_the_rule(
     for name in ("known_kinds", "known_kinds_aside", "known_kinds_new"):
         path = CONFIGS / "studies" / f"{name}.yaml"
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if name != "known_kinds_aside":
+        if name == "known_kinds_new":
             text = path.with_stem(f"{name}_transformer").read_text(encoding="utf-8")
             of_transformers = yaml.safe_load(text)
             assert of_transformers["grid"][0] == content["grid"][0]

@@ -13,10 +13,10 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(
-    verb: str | None, *names: str, selection: Selection = Selection(), **given: str | Source
+    verb: str | None, *names: str, cut: float | None = None, **given: str | Source
 ) -> dict[str, object]:
-    main = Source(path="corpus")
-    return find_splits(main, Splits(**given), selection, lambda: {n: n for n in names}, verb)
+    main, selection = Source(path="corpus"), Selection(validation_fraction=cut)
+    return find_splits(main, Splits(**given), selection, lambda: names, verb)
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,7 @@ def found(
 )
 def test_the_first_name_validates(names: list[str], chosen: str | None) -> None:
     assert found(None, *names).get("validation") == chosen
-    cut = Selection(validation_fraction=0.1)
-    assert "validation" not in found("fit", *names, selection=cut)
+    assert "validation" not in found("fit", *names, cut=0.1)
     assert "validation" not in found("fit", *names, validation="train[:5]")
 
 
@@ -72,7 +71,7 @@ def test_what_a_verb_takes_for_splits_that_are_not_named(
 
 
 def test_nothing_is_read_where_all_splits_are_named() -> None:
-    def read() -> dict[str, str]:
+    def read() -> list[str]:
         raise AssertionError
 
     given = Splits(train="a", test="b")

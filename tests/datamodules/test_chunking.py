@@ -179,7 +179,11 @@ def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("made", "change", "said"),
     [
-        (in_table, {"word_column": "words"}, "no column 'words'; it has tokens, pos_tags, chunk"),
+        (
+            in_table,
+            {"word_column": "words", "label_column": "chunk_tags"},
+            "no column 'words'; it has tokens, pos_tags, chunk",
+        ),
         (in_table, {"label_column": "ner_tags"}, "no column 'ner_tags'"),
         (
             in_table,
@@ -238,7 +242,7 @@ def test_hub_id_by_default_at_its_parquet_revision_without_numbered_columns() ->
     assert source["path"] == "eriktks/conll2000"
     assert source["revision"] == "refs/convert/parquet"
     with pytest.raises(InputError, match="is not a local folder"):
-        ChunkingDataModule(word_column=0, label_column=2).prepare()
+        ChunkingDataModule(word_column=0, label_column=2, train="train.txt").prepare()
 
 
 def test_the_real_corpus(real: Path) -> None:

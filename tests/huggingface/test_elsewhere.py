@@ -1,6 +1,7 @@
 """Commands and Python on a model's folder, and on a run that tested one."""
 
 import csv
+import json
 import re
 import shlex
 import shutil
@@ -80,6 +81,20 @@ class TestCommands:
         (found,) = attnlight.explain(run, TEXTS[0])
         assert (found.items, found.attention) == (expected.items, expected.attention)
         assert expected.verdict.endswith("attnlight test films --data FILE --tests card")
+
+    def test_a_run_of_others_imports_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "harmful.py").write_text("raise AssertionError('was run')")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+        net = {"class_path": "harmful.Net", "init_args": {"path": "films"}}
+        model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"net": net}}
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/test.yaml").write_text(json.dumps({"model": model}))
+        for command in (["explain", f"{tmp_path}/run", TEXTS[0]], ["test", f"{tmp_path}/run"]):
+            assert main(command) == 2
+            assert "names harmful.Net" in capsys.readouterr().err
 
     @pytest.mark.parametrize("left", ["fit.yaml", "best.ckpt"])
     def test_a_run_that_was_trained_here(

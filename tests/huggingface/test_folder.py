@@ -179,6 +179,7 @@ IN_MEMORY: list[tuple[dict[str, Any], str]] = [
     ({"num_labels": 1}, "is a regression model"),
     ({"problem_type": "multi_label_classification"}, "may assign several classes"),
     ({"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
+    ({"id2label": {0: "not_equivalent", 1: "equivalent"}}, "trained on pairs"),
     ({"auto": "AutoModelForTokenClassification"}, r"tag tokens \(BertForTokenClassification\)"),
 ]
 

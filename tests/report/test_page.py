@@ -114,7 +114,7 @@ def test_each_file_of_the_run_is_opened_at_most_twice(
     for module, name in readers:
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     page = write_report(folder, tmp_path / "report").read_text()
-    assert 'href="#texts-1-' in page
+    assert 'href="#text=' in page
     read = {path for path in folder.rglob("*") if path.suffix in (".parquet", ".yaml", ".csv")}
     assert opened.keys() == {path.relative_to(folder) for path in read}
     assert max(opened.values()) <= 2, opened.most_common(5)

@@ -24,6 +24,8 @@ def write(path: Path, rows: list[dict[str, Any]], **about: Any) -> Path:
     kinds["item_logits"] = pa.list_(pa.list_(pa.list_(pa.float32())))
     kinds |= {"text": pa.string(), "offsets": SPANS}
     kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
+    kinds |= {"text": pa.string(), "offsets": SPANS}
+    kinds |= {name: pa.list_(pa.float64()) for name in rows[0] if name.startswith("scores_")}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}
     columns |= {n: np.array([row.get(n, 0) for row in rows]) for n in ("index", "position")}
@@ -50,33 +52,29 @@ def only(tmp_path: Path, **changes: Any) -> ShownText:
 def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     shown = only(tmp_path)
     assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
-    assert (shown.query, shown.allowed, shown.hidden) == ("", [], 0)
-    assert shown.start == "Mary left the garden"
+    assert (shown.query, shown.hidden) == ("", 0)
     assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
     shares = {token.word: token.shares["attention"] for token in shown.tokens}
     assert shares == {"Mary": 50, "left": 50, "the": 50, "garden": 100}
-    assert not any(token.marked for token in shown.tokens)
 
 
-def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
+def test_shows_the_query_without_boundary_tokens(tmp_path: Path) -> None:
     asked = ["[BOS]", "Where", "is", "Mary", "?", "[EOS]"]
-    shown = only(tmp_path, query=asked, allowed=[0, 2], evidence=[0, 0, 1, -1, 1, 0])
-    assert (shown.query, shown.allowed) == ("Where is Mary ?", ["garden", "kitchen"])
-    assert shown.start == "Where is Mary ?"
-    assert [token.marked for token in shown.tokens] == [False, True, False, True]
-    assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
+    shown = only(tmp_path, query=asked, allowed=[0, 2])
+    assert shown.query == "Where is Mary ?"
+    assert "".join(token.before + token.word for token in shown.tokens) == "Mary left the garden"
 
 
 def test_a_token_has_a_position_and_a_sentence_gives_its_attention_to_its_words(
     tmp_path: Path,
 ) -> None:
     shown = only(tmp_path, position=4, label=None)
-    assert (shown.name, shown.label, shown.start) == ("text 3, position 4", "", "garden")
+    assert (shown.name, shown.label) == ("text 3, position 4", "")
     assert [token.predicted for token in shown.tokens] == [False, False, False, True]
     shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]], position=1)
     assert [token.shares["attention"] for token in shown.tokens] == [100, 100, 25, 25]
-    assert (shown.name, shown.start) == ("text 3, position 1", "the garden")
+    assert shown.name == "text 3, position 1"
     assert [token.predicted for token in shown.tokens] == [False, False, True, True]
 
 

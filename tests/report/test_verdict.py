@@ -298,6 +298,14 @@ class TestSentence:
             in card_of(tmp_path, agreement(0.9), **kinds["hierarchical"])["ranks"].question
         )
 
+    @pytest.mark.filterwarnings("error")
+    def test_without_a_licence_the_worst_class_is_told(self, tmp_path: Path) -> None:
+        """Of taggers, whose tokens are never deleted from their own sentence, `own` is undefined."""
+        card = card_of(tmp_path, agreement(0.9, 0.1), own=np.nan, problem="tagging")
+        assert card.case_if_licensed == "some_classes"
+        assert card["ranks"].value == pytest.approx(0.1, abs=0.03)
+        assert f"is {card['ranks'].value:.2f} [" in card.sentence
+
     def test_a_licence_is_for_the_rules_that_were_judged(
         self, tmp_path: Path, licences: dict[str, Any]
     ) -> None:

@@ -122,10 +122,23 @@ class TestStudyFile:
 class TestTrainedModels:
     FOLDER = TRAINED / "sst"
 
-    def test_a_path_comes_before_a_name(self, here: Path) -> None:
+    def test_a_path_comes_before_a_name(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert find_trained("sst") == self.FOLDER
+        assert find_config("sst", "data") == str(CONFIGS / "data/sst.yaml")
+        assert capsys.readouterr().err == ""
         (here / "sst").mkdir()
         assert find_trained("sst") == Path("sst")
+        assert Path(find_config("sst", "data")) == Path("sst")
+        for line, shipped in zip(
+            capsys.readouterr().err.splitlines(),
+            (self.FOLDER, CONFIGS / "data/sst.yaml"),
+            strict=True,
+        ):
+            assert line == f"sst is read, not what attnlight has of that name: {shipped}."
+        assert find_config("./sst", "data") == "./sst"  # of whom nothing else has the name
+        assert capsys.readouterr().err == ""
 
     @pytest.mark.parametrize("name", ["sts", "sst/best.ckpt", "SST"])
     def test_an_unknown_name_is_one_sentence(self, name: str, here: Path) -> None:

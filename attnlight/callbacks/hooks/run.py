@@ -23,6 +23,7 @@ from attnlight.records import RecordError, read_metadata
 from attnlight.report.headlines import headline_table
 from attnlight.report.run import stored_records
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.commands import from_here
 from attnlight.storage.checkpoint_file import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
@@ -189,14 +190,16 @@ class SummaryTable(Callback):
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not all(test.shows_table for test in attached):
-            rich.print(headline_table(records, corpus))
-            print(f"All measures: attnlight report {shlex.quote(str(around.folder))}")
+            shown = headline_table(records, corpus)
+            if shown.row_count:
+                folder = shlex.quote(str(from_here(around.folder)))
+                rich.print(shown, f"All measures: attnlight report {escape(folder)}", sep="\n")
         for test in attached:
             path = records / f"test{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
                 rows, _ = figure_rows(path, describe(test.name).columns)
-                shown = tables(test.name, rows, metadata=read_metadata(path))
-                for table in shown[:1]:
+                own = tables(test.name, rows, metadata=read_metadata(path))
+                for table in own[:1]:
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
         if attached and all(test.shows_table for test in attached):
             return  # their table is the answer to what was asked

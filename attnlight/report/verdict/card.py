@@ -166,6 +166,8 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
     given = case if licensed or case in _LEAVES_OPEN else "not_established"
+    if given == "not_established":
+        speaks_of = classes[0]  # the worst
     sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
@@ -189,7 +191,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         str(records.model.get("scope", "")),
         non_finite if broken else "",
         records.subject,
-        _remarks(records.kind, bool(licensed), best),
+        _remarks(records.kind, bool(licensed), best) if given != "unmeasured" else (),
         () if best is None else best.names,
         records.unit,
     )

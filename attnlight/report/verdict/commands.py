@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnlight.report.run import VERBS
 from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import tested_config
+from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import find_config
 
 
@@ -21,15 +21,20 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str]) -> str:
         corpus: Name of the corpus; "" is the corpus of training.
         tests: The tests that have a record.
     """
-    if not (folder / "fit.yaml").is_file() and tested_config(folder) is None:
-        return 'attnlight.run(model, data, tests="card")'
-    run = [str(folder)]
-    if corpus:
-        run = ["-c", str(folder / f"{VERBS['test']}-{corpus}.yaml")]
     attached = read_yaml(Path(find_config("card", "tests")))["trainer"]["callbacks+"]
     card = {one["class_path"].rpartition(".")[2].lower() for one in attached} - {"predictions"}
     again = not card.isdisjoint(name.replace("_", "") for name in tests)
-    words = ["attnlight", "test", *run, "--tests", "card", *["--overwrite"] * again]
+    return command_of(folder, corpus, "card", again)
+
+
+def command_of(folder: Path, corpus: str, tests: str, again: bool = False) -> str:
+    """The command that runs some tests of a run's model on a corpus, `again` if they have records."""
+    if not is_run(folder):
+        return f'attnlight.run(model, data, tests="{tests}")'
+    run = [str(folder)]
+    if corpus:
+        run = ["-c", str(folder / f"{VERBS['test']}-{corpus}.yaml")]
+    words = ["attnlight", "test", *run, "--tests", tests, *["--overwrite"] * again]
     return shlex.join(words)
 
 

@@ -1,0 +1,104 @@
+"""Accuracy of models that are trained without the words that a method ranks first: the study `roar`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from numpy.typing import NDArray
+
+from attnlight.data.planted import PlantedSpec
+from attnlight.figures.methods import method_words
+from attnlight.functional import average_precision
+from attnlight.records.parquet import read_table
+from attnlight.report.study import read_study
+from attnlight.report.study.frame import FINISHED
+from attnlight.statistics import seeds_then_instances
+from results_page import NAMES
+from results_page.tables import DASH, Row, interval
+
+Values = NDArray[np.float64]
+ARCHIVE = Path(__file__).parents[1] / "results/roar.parquet"
+_CORPORA: dict[str, str] = NAMES["real_text"]["corpora"]
+METHODS: dict[str, str] = NAMES["roar"]
+_SCORES = "records/test/saliency_agreement.parquet"
+
+
+def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
+    """Write a row for each finished run below the folder of the study.
+
+    A row has corpus, method and share of the removed words, seed, and for each test text whether its
+    class is predicted (`correct`); of whole planted texts also the AUPRC of each method's ranking.
+    """
+    rows = []
+    for path in sorted(runs.glob("roar-*/study.json")):
+        study = read_study(path.parent)
+        correct = study.measures["label"] == study.measures["prediction"]
+        for name, run in study.runs[study.runs["state"] == FINISHED].iterrows():
+            whole = run["role"] == "base"
+            method, share = ("nothing", 0.0) if whole else (run["method"], run["share"])
+            row = {"corpus": study.corpus, "method": METHODS.get(method, method), "share": share}
+            row |= {"seed": run["seed"], "correct": correct.loc[name].to_numpy()}
+            rows.append(row | (_auprc(path.parent / str(name)) if whole else {}))
+    frame = pd.DataFrame(rows).sort_values(["corpus", "method", "share", "seed"])
+    frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
+
+
+def _auprc(run: Path) -> Row:
+    """AUPRC of the evidence by the ranking of each method, of every test text; empty if unplanted."""
+    data = yaml.safe_load((run / "fit.yaml").read_text(encoding="utf-8"))["data"]
+    if not data["class_path"].endswith("PlantedEvidence"):
+        return {}
+    given = {name: x for name, x in data["init_args"].items() if name in PlantedSpec.__match_args__}
+    (texts,) = PlantedSpec(**given).draw(2, data["init_args"]["test_size"])
+    marks = np.split(texts.evidence > 0, np.cumsum(texts.lengths)[:-1])
+    found: Row = {}
+    scores = read_table(run / _SCORES).to_pandas()
+    for label, method in METHODS.items():
+        pairs = zip(scores[f"scores_{label}"], marks, strict=True)
+        each = [(torch.tensor(x.copy())[None], torch.tensor(y)[None]) for x, y in pairs]
+        areas = [float(average_precision(x, y, torch.ones_like(y))) for x, y in each]
+        found[f"auprc_{method}"] = np.array(areas, np.float32)
+    return found
+
+
+def correct(corpus: str) -> dict[tuple[str, float], Values]:
+    """Whether each test text's class is predicted (S, n), by method and share of the removed words."""
+    runs = pd.read_parquet(ARCHIVE)
+    groups = runs[runs["corpus"] == corpus].groupby(["method", "share"])["correct"]
+    return {(str(x), float(y)): np.stack([*own]).astype(float) for (x, y), own in groups}
+
+
+def losses(corpus: str) -> dict[str, Values]:
+    """Loss beyond random removal of the same seed, mean over shares, (S, n) by method."""
+    found = correct(corpus)
+    shares = [share for method, share in found if method == "random"]
+    return {
+        method: np.mean([found["random", x] - found[method, x] for x in shares], 0)
+        for method in METHODS.values()
+    }
+
+
+def auprc() -> dict[str, Values]:
+    """AUPRC of the evidence of planted texts (S, n) by method, of the models that rank the words."""
+    runs = pd.read_parquet(ARCHIVE).query("corpus == 'planted' and method == 'nothing'")
+    return {x: np.stack([*runs[f"auprc_{x}"]]).astype(np.float64) for x in METHODS.values()}
+
+
+def accuracies(_: object) -> Iterator[Row]:
+    """Accuracy by the method that chose the removed words, and their share."""
+    for corpus in ("planted", "sst"):
+        found, beyond = correct(corpus), losses(corpus)
+        for method in ("nothing", *beyond, "random"):
+            row = {"corpus": _CORPORA[corpus], "words removed by": method_words(method)}
+            for share in sorted({share for _, share in found}):
+                values = found.get((method, share))
+                mean = None if values is None else seeds_then_instances(values, bounds=(0, 1))
+                row[f"{100 * share:g} %"] = DASH if mean is None else interval(mean, 3)
+            less = beyond.get(method)
+            loss = DASH if less is None else interval(seeds_then_instances(less), 3)
+            yield row | {"mean loss beyond random": loss}
