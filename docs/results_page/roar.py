@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import torch
 import yaml
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.data.planted import PlantedSpec
 from attnlight.figures.methods import method_words
@@ -25,7 +27,7 @@ Values = NDArray[np.float64]
 ARCHIVE = Path(__file__).parents[1] / "results/roar.parquet"
 _CORPORA: dict[str, str] = NAMES["real_text"]["corpora"]
 METHODS: dict[str, str] = NAMES["roar"]
-_SCORES = "records/test/saliency_agreement.parquet"
+_padded = partial(pad_sequence, batch_first=True)  # lists as one tensor, (n, N)
 
 
 def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
@@ -43,27 +45,22 @@ def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
             method, share = ("nothing", 0.0) if whole else (run["method"], run["share"])
             row = {"corpus": study.corpus, "method": METHODS.get(method, method), "share": share}
             row |= {"seed": run["seed"], "correct": correct.loc[name].to_numpy()}
-            rows.append(row | (_auprc(path.parent / str(name)) if whole else {}))
+            planted = whole and study.corpus == "planted"
+            rows.append(row | (_auprc(path.parent / str(name)) if planted else {}))
     frame = pd.DataFrame(rows).sort_values(["corpus", "method", "share", "seed"])
     frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
 
 
 def _auprc(run: Path) -> Row:
-    """AUPRC of the evidence by the ranking of each method, of every test text; empty if unplanted."""
-    data = yaml.safe_load((run / "fit.yaml").read_text(encoding="utf-8"))["data"]
-    if not data["class_path"].endswith("PlantedEvidence"):
-        return {}
-    given = {name: x for name, x in data["init_args"].items() if name in PlantedSpec.__match_args__}
-    (texts,) = PlantedSpec(**given).draw(2, data["init_args"]["test_size"])
+    """AUPRC of the planted evidence by each method's ranking, of every test text."""
+    data = yaml.safe_load((run / "fit.yaml").read_text(encoding="utf-8"))["data"]["init_args"]
+    given = {name: x for name, x in data.items() if name in PlantedSpec.__match_args__}
+    (texts,) = PlantedSpec(**given).draw(2, data["test_size"])
     marks = np.split(texts.evidence > 0, np.cumsum(texts.lengths)[:-1])
-    found: Row = {}
-    scores = read_table(run / _SCORES).to_pandas()
-    for label, method in METHODS.items():
-        pairs = zip(scores[f"scores_{label}"], marks, strict=True)
-        each = [(torch.tensor(x.copy())[None], torch.tensor(y)[None]) for x, y in pairs]
-        areas = [float(average_precision(x, y, torch.ones_like(y))) for x, y in each]
-        found[f"auprc_{method}"] = np.array(areas, np.float32)
-    return found
+    marked, mask = (_padded([torch.tensor(f(x)) for x in marks]) for f in (np.array, np.ones_like))
+    columns = read_table(run / "records/test/saliency_agreement.parquet").to_pandas()
+    scores = {y: _padded([*map(torch.tensor, columns[f"scores_{x}"])]) for x, y in METHODS.items()}
+    return {f"auprc_{x}": average_precision(y, marked, mask).numpy() for x, y in scores.items()}
 
 
 def correct(corpus: str) -> dict[tuple[str, float], Values]:
