@@ -179,7 +179,7 @@ MISTAKES = [
     option("--dtaa.batch_size=3", "--dtaa.batch_size (did you mean '--data.batch_size'?)"),
     option("--model=bilstm", "did you mean bilstm_additive or"),
     option("--data=tags.txt", "tags.txt", "--model tagger_bilstm"),
-    option("--data=missing.conll", "there is no corpus file missing.conll"),
+    Mistake("no-file-of-tags", [*PLANTED, "--model=tagger_bilstm", "--data=missing.conll"], ("no column file missing.conll",)),
     option("--data=open.csv", "set --data.text (title or body) and --data.label (stars or lang)"),
     Mistake("table-as-configuration", ["fit", "corpus/test.csv"], ("corpus/test.csv is a corpus", "bilstm_additive --data corpus/test.csv`")),
     Mistake("folder-as-configuration", ["fit", "corpus"], ("corpus is a corpus", "--data corpus`")),
