@@ -24,6 +24,7 @@ from results_page import NAMES
 from results_page.tables import DASH, Row, interval
 
 Values = NDArray[np.float64]
+Methods = dict[str, Values]  # values of each seed and text (S, n), by method
 ARCHIVE = Path(__file__).parents[1] / "results/roar.parquet"
 _CORPORA: dict[str, str] = NAMES["real_text"]["corpora"]
 METHODS: dict[str, str] = NAMES["roar"]
@@ -63,33 +64,29 @@ def _auprc(run: Path) -> Row:
     return {f"auprc_{x}": average_precision(y, marked, mask).numpy() for x, y in scores.items()}
 
 
-def correct(corpus: str) -> dict[tuple[str, float], Values]:
-    """Whether each test text's class is predicted (S, n), by method and share of the removed words."""
-    runs = pd.read_parquet(ARCHIVE)
-    groups = runs[runs["corpus"] == corpus].groupby(["method", "share"])["correct"]
-    return {(str(x), float(y)): np.stack([*own]).astype(float) for (x, y), own in groups}
+def measures(corpus: str) -> tuple[dict[tuple[str, float], Values], Methods, Methods]:
+    """Whether the class is predicted, loss and AUPRC, of each seed and text (S, n).
 
-
-def losses(corpus: str) -> dict[str, Values]:
-    """Loss beyond random removal of the same seed, mean over shares, (S, n) by method."""
-    found = correct(corpus)
-    shares = [share for method, share in found if method == "random"]
-    return {
-        method: np.mean([found["random", x] - found[method, x] for x in shares], 0)
+    Returns:
+        Whether it is, by method and share of the removed words; by method, the loss beyond random
+        removal of the same seed, mean over shares; and, of planted texts, the AUPRC.
+    """
+    runs = pd.read_parquet(ARCHIVE).query(f"corpus == '{corpus}'")
+    groups = runs.groupby(["method", "share"])["correct"]
+    right = {(str(x), float(y)): np.stack([*own]).astype(float) for (x, y), own in groups}
+    shares = [share for method, share in right if method == "random"]
+    less = {
+        method: np.mean([right["random", x] - right[method, x] for x in shares], 0)
         for method in METHODS.values()
     }
-
-
-def auprc() -> dict[str, Values]:
-    """AUPRC of the evidence of planted texts (S, n) by method, of the models that rank the words."""
-    runs = pd.read_parquet(ARCHIVE).query("corpus == 'planted' and method == 'nothing'")
-    return {x: np.stack([*runs[f"auprc_{x}"]]).astype(np.float64) for x in METHODS.values()}
+    auprc = runs[runs["method"] == "nothing"].filter(like="auprc_").dropna()
+    return right, less, {x: np.stack([*auprc[f"auprc_{x}"]]) for x in less if len(auprc)}
 
 
 def accuracies(_: object) -> Iterator[Row]:
     """Accuracy by the method that chose the removed words, and their share."""
     for corpus in ("planted", "sst"):
-        found, beyond = correct(corpus), losses(corpus)
+        found, beyond, _ = measures(corpus)
         for method in ("nothing", *beyond, "random"):
             row = {"corpus": _CORPORA[corpus], "words removed by": method_words(method)}
             for share in sorted({share for _, share in found}):
