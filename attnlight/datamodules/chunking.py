@@ -176,8 +176,11 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def _split_names(self) -> list[str]:
-        in_files = isinstance(self._tag_columns.word_column, int)  # which no option needs to name
-        return [self._file.name] if self._file else [] if in_files else super()._split_names()
+        main, in_files = self._main_source, isinstance(self._tag_columns.word_column, int)
+        if self._file or (in_files and main and main.folder):
+            files = [self._file] if self._file else main.folder.iterdir()
+            return sorted(file.name for file in files)
+        return super()._split_names()
 
     @override
     def recipe(self) -> dict[str, Any]:

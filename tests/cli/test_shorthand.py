@@ -74,10 +74,10 @@ class TestFit:
         assert expand(["fit", "--model=some/films.yaml"]) == ["fit", "--model=some/films.yaml"]
 
     def test_a_file_of_that_path_comes_first(self, here: Path) -> None:
-        (here / "imdb").mkdir()  # a corpus's texts, not its configuration
-        assert expand(["fit", "--data", "imdb"]) == ["fit", IMDB]
+        (here / "imdb").mkdir()
+        assert expand(["fit", "--data", "imdb"]) == ["fit", "--data=./imdb"]
         (here / "sst_bilstm").touch()
-        assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=sst_bilstm"]
+        assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=./sst_bilstm"]
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),

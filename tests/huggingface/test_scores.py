@@ -87,7 +87,7 @@ def test_penalties_and_their_gradients_are_those_of_eager_attention(
 
 def test_a_model_of_a_configuration_reads_the_tokens_of_its_corpus() -> None:
     first, again = (
-        torch.manual_seed(0) and HuggingFaceClassifier(None, 3, 50, config=CONFIG).eval()
+        torch.manual_seed(0) and HuggingFaceClassifier(num_classes=3, vocab_size=50, config=CONFIG).eval()
         for _ in range(2)
     )
     assert first.numbers.tolist() == list(range(50))
@@ -100,7 +100,7 @@ def test_a_model_of_a_configuration_reads_the_tokens_of_its_corpus() -> None:
     with pytest.raises(InputError, match="a model of `config` has no weights: train it"):
         HuggingFaceClassifier.encoding_of({"config": CONFIG}, ())
     with pytest.raises(InputError, match=r"transformers .* has no model_type 'mine'"):
-        HuggingFaceClassifier(None, 3, 50, config={"model_type": "mine"})
+        HuggingFaceClassifier(num_classes=3, vocab_size=50, config={"model_type": "mine"})
 
 
 def test_one_trained_here_has_a_card_of_its_kind(here: Path) -> None:
