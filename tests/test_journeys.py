@@ -1,7 +1,7 @@
 """Three newcomers bring a table of texts, a BERT of their own and tagged sentences to an answer.
 
-Each installs attnlight into a fresh environment, brings what they have and gives three commands: no
-file is written by hand, and what is printed and the page say whether attention may be read.
+Each installs attnlight into a fresh environment, brings what they have and gives the three commands of
+README: no file is written by hand, and what is printed and the page say whether attention may be read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT
+from tests.reader import README, blocks
 
 pytestmark = pytest.mark.slow
 SECONDS = 600  # of all three commands together, of one core
@@ -88,8 +89,8 @@ for start in range(0, 3200, 32):
     model(**batch, labels=labels).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-model.save_pretrained("bert")
-tokenizer.save_pretrained("bert")
+model.save_pretrained("finetuned")
+tokenizer.save_pretrained("finetuned")
 """
 
 
@@ -99,7 +100,9 @@ class Newcomer:
     def __init__(self, folder: Path, extras: str = "") -> None:
         self.home, self.bin = folder / "home", folder / "venv/bin"
         self.home.mkdir()
-        kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "OMP_"))}
+        kept = {
+            k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "OMP_"))
+        }
         self.environment = kept | {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin"}
         venv.create(folder / "venv", with_pip=True)
         leave = shutil.ignore_patterns("__pycache__")
@@ -113,7 +116,7 @@ class Newcomer:
     def run(self, command: str, cwd: Path | None = None) -> str:
         """What a command prints that ends with status 0."""
         done = subprocess.run(
-            [self.bin / (words := shlex.split(command))[0], *words[1:]],
+            [self.bin / (words := shlex.split(command, comments=True))[0], *words[1:]],
             cwd=cwd or self.home,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -131,9 +134,10 @@ def spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def answered(newcomer: Newcomer, run: str, *commands: str) -> str:
-    """Give three commands, of which each ends with what it wrote, and return the sentence."""
-    before = spent()
+def answered(newcomer: Newcomer, run: str, words: str) -> None:
+    """Give README's three commands with these words, each of which ends with what it wrote."""
+    (block,) = (b for b in blocks(README) if b.language == "bash" and words in b.text)
+    commands, before = block.text.splitlines(), spent()
     printed = [newcomer.run(command) for command in commands]
     assert len(commands) == 3
     assert spent() - before <= SECONDS
@@ -144,24 +148,17 @@ def answered(newcomer: Newcomer, run: str, *commands: str) -> str:
     sentence: str = card["sentence"]
     page = (newcomer.home / run / "report/index.html").read_text(encoding="utf-8")
     said = " ".join(" ".join(printed).split())
-    assert sentence in said
     assert QUESTION in said
+    assert sentence in said
     assert sentence.split(":")[0] in page
     assert "measured" not in sentence
     assert "no class is predicted" not in sentence
-    return sentence
 
 
 def test_own_texts(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     write_table(newcomer.home / "reviews.csv")
-    answered(
-        newcomer,
-        "checkpoints/reviews/first",
-        "attnlight fit --model bilstm_additive --data reviews.csv --experiment reviews --run first",
-        "attnlight test checkpoints/reviews/first --tests card,texts",
-        "attnlight report checkpoints/reviews/first",
-    )
+    answered(newcomer, "checkpoints/reviews/first", "bilstm_additive --data reviews.csv")
 
 
 def test_own_bert(tmp_path: Path) -> None:
@@ -169,22 +166,10 @@ def test_own_bert(tmp_path: Path) -> None:
     write_table(newcomer.home / "reviews.csv")
     (tmp_path / "bert.py").write_text(BERT)
     newcomer.run(f"python {tmp_path / 'bert.py'}")
-    answered(
-        newcomer,
-        "checkpoints/bert/first",
-        'attnlight explain bert "the plot is dull, the cast is funny, the ending is fresh"',
-        "attnlight test bert --data reviews.csv --tests card,texts --run first",
-        "attnlight report checkpoints/bert/first",
-    )
+    answered(newcomer, "checkpoints/finetuned/first", "test finetuned --data reviews.csv")
 
 
 def test_own_tags(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     write_tags(newcomer.home / "tags.conll")
-    answered(
-        newcomer,
-        "checkpoints/tags/first",
-        "attnlight fit --model tagger_text --data tags.conll --experiment tags --run first",
-        "attnlight test checkpoints/tags/first --tests card,texts",
-        "attnlight report checkpoints/tags/first",
-    )
+    answered(newcomer, "checkpoints/tags/first", "--data tags.conll")

@@ -22,6 +22,7 @@ CORPUS = "cli/test_corpus.py::test_a_corpus_that_cannot_be_used_stops_fit_before
 CORES = "test_ranks_end.py::TestCores"
 HERE = "huggingface/test_elsewhere.py"
 FOLDER = "huggingface/test_folder.py::test_one_sentence"
+TABLES = "cli/test_tables.py"
 ONE = "test_mistakes.py::TestOneProcessAtATime"
 DISK = "test_mistakes.py::TestDisk"
 HOSTILE = "test_mistakes.py::test_hostile_texts_names_and_paths_go_through"
@@ -53,7 +54,9 @@ FAULTS = {
     "validation split not named": [
         "datamodules/test_bring.py::test_csv_files_without_a_test_split"
     ],
-    "one split only": [f"{COMMAND}[one-split]"],
+    "one split only": [
+        f"{TABLES}::test_what_fit_finds_is_written_down_and_is_what_its_options_say"
+    ],
     "mapping of classes printed twice": [f"{CORPUS}[Given value]"],
     "another corpus after RUN/fit.yaml": [
         "cli/test_composition.py::TestData::test_is_replaced_whole"
@@ -143,7 +146,22 @@ FAULTS = {
     ],
 }
 MISTAKEN = {
-    "tags that are given as data": [f"{COMMAND}[--data=tags.txt]"],
+    "CSV as first argument of fit": [f"{COMMAND}[table-as-configuration]"],
+    "CoNLL file as --data": [f"{COMMAND}[--data=tags.txt]", f"{COMMAND}[tags-as-configuration]"],
+    "--data FOLDER": ["cli/test_composition.py::TestData::test_may_be_a_folder"],
+    "one table under test": [
+        f"{TABLES}::test_one_table_is_tested_whole_unless_the_model_was_trained_on_it",
+        f"{TABLES}::test_one_table_tests_a_model_from_elsewhere",
+    ],
+    "five options for one CSV": [
+        "data/test_find_columns.py::test_what_is_left_open_is_one_sentence",
+        f"{COMMAND}[--data=open.csv]",
+    ],
+    "tags that are not BIO": [f"{TABLES}::test_a_file_of_tags_trains_a_tagger"],
+    "export of a run without human marks": [
+        "cli/test_export.py::test_all_scores_of_a_text_are_a_line",
+        f"{COMMAND}[export-without-scores]",
+    ],
     "explain, load and test of a Hugging Face folder": [
         f"{HERE}::TestPython::test_folders_and_runs",
         f"{HERE}::TestCommands::test_short_forms",

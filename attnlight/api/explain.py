@@ -111,10 +111,9 @@ def _explanations(
     if (path := reader.path) is not None:
         folder = path.parent if path.is_file() else path
         file = path if path.is_file() else path / "best.ckpt"
-        (digest,) = (
-            digests(folder, [file]).values() if file.is_file() else [weights_digest(reader.model)]
-        )
-        verdict = ranking_verdict(folder, digest)
+        network: Any = reader.model
+        made = digests(folder, [file]).values() if file.is_file() else [weights_digest(network)]
+        verdict = ranking_verdict(folder, *made)
     size, members, exact = smallest_flip_sets(readout)
     kept = (output.mask & ~members).unsqueeze(1)
     flipped = readout.keep(torch.arange(len(size), device=size.device), kept).squeeze(1).argmax(-1)

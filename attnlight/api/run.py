@@ -91,16 +91,11 @@ class Results:
 
     def _repr_html_(self) -> str:
         """The same as HTML."""
-        from attnlight.figures.tables import Table, with_interval
-        from attnlight.report.headlines import headlines
-        from attnlight.report.markup import table_html
+        import pandas as pd
+        from markupsafe import escape
 
-        rows = [
-            (test, found.says, with_interval(found.mean), f"{found.mean.defined:,}")
-            for test, found in headlines(self.folder / "records")
-        ]
-        head = ("test", "headline", "mean [95 % interval]", "n")
-        return str(table_html(Table(self.verdict().sentence, head, rows)))
+        with pd.option_context("display.max_colwidth", None):
+            return f"<p>{escape(self.verdict().sentence)}</p>{self.headlines().to_html()}"
 
     def figure(self, test: str) -> Figure | None:
         """The figure of a test; None if it has none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.cli.export_formats import (
-    ENDINGS,
-    NEEDED,
+    FORMATS,
+    OF_TEXTS,
     captum_record,
     eraser_record,
     explained_rows,
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
-    add("--format", choices=ENDINGS, default="jsonl", help="the format (default: jsonl)")
+    add("--format", choices=FORMATS, default="jsonl", help="the format (default: jsonl)")
     add("--record", metavar="NAME", help="record with scores (default: the first that has some)")
     add("--method", action="append", metavar="NAME", help="this method alone; may be repeated")
     add(
@@ -94,7 +94,8 @@ def main(argv: list[str]) -> int:
     if options.ids is not None:
         file = run / "fit.yaml" if options.data is None else Path(find_config(options.data, "data"))
         ids = document_ids(file, options.records.partition("-")[0], options.ids)
-    files = {f"{options.records}-{name}{ENDINGS[form]}": [name] for name in methods}
+    ending = {"captum": ".captum.jsonl", "thermostat": ".parquet"}.get(form, ".jsonl")
+    files = {f"{options.records}-{name}{ending}": [name] for name in methods}
     if form == "jsonl":
         files = {f"{options.records}-{path.stem}.jsonl": methods}
     target = run / "export"
@@ -121,8 +122,8 @@ def _methods(path: Path, form: str, chosen: Sequence[str] | None) -> list[str]:
             name cannot be that of a file.
     """
     kept, columns = kept_scores(path), record_columns(path)
-    lacking = [name for name in NEEDED[form] if name not in columns]
-    if lacking:
+    needed = {"captum": OF_TEXTS, "thermostat": OF_TEXTS, "eraser": OF_TEXTS[:1]}.get(form, ())
+    if lacking := [name for name in needed if name not in columns]:
         raise InputError(
             f"{path} has no column {lacking[0]}, which --format {form} needs: export the record of "
             "`attnlight test RUN --tests texts`."
@@ -138,22 +139,13 @@ def _methods(path: Path, form: str, chosen: Sequence[str] | None) -> list[str]:
 
 
 def _records(
-    form: str,
-    path: Path,
-    methods: Sequence[str],
-    ids: NDArray[np.str_] | None,
-    share: float | None,
-) -> Iterator[Mapping[str, Any]]:
-    """The instances of a record in a format of JSON lines.
-
-    Raises:
-        InputError: The source of the ids has fewer rows, or, for ERASER, rows are tokens, or no share is
-            given and nothing is marked.
-    """
+    form: str, path: Path, methods: Sequence[str], ids: NDArray[np.str_] | None, share: float | None
+) -> Iterator[dict[str, Any]]:
+    """The instances of a record in a format of JSON lines."""
     unique = ids is None or len(set(ids.tolist())) == len(ids)
     of_sentences = read_metadata(path).get("items") == "sentences"
-    if form == "eraser" and share is None:
-        share = marked_share(path, methods[0])
+    if form == "eraser":
+        share = share or marked_share(path, methods[0])
     for row in explained_rows(path, methods):
         index = row["index"]
         if ids is not None and index >= len(ids):
@@ -169,8 +161,7 @@ def _records(
             )
         else:
             annotation = document if unique else f"{document}:{index}"
-            assert share is not None
-            yield eraser_record(row, methods[0], share, of_sentences, document, annotation)
+            yield eraser_record(row, methods[0], share or 1.0, of_sentences, document, annotation)
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:

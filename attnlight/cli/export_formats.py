@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +14,10 @@ from attnlight.records import KEY, SCORES, TEXTS, read_metadata, read_pieces, re
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of the files of each format, and the columns that it needs.
-ENDINGS = {
-    "jsonl": ".jsonl",
-    "captum": ".captum.jsonl",
-    "thermostat": ".parquet",
-    "eraser": ".jsonl",
-}
-_OF_TEXTS = ("probabilities", "label", "tokens", "items")
-NEEDED: Mapping[str, Sequence[str]] = {
-    "jsonl": (),
-    "captum": _OF_TEXTS,
-    "thermostat": _OF_TEXTS,
-    "eraser": ("probabilities",),
-}
+FORMATS = ("jsonl", "captum", "thermostat", "eraser")
+OF_TEXTS = ("probabilities", "label", "tokens", "items")  # columns that captum and Thermostat need
 MARKS = "rationale_items"  # column of the record of plausibility, the number of marked items
-_OF_SOME_RECORDS = ("label", "probabilities", "attention", "tokens", "items", "text")
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 def scored_record(folder: Path, form: str) -> Path:
@@ -44,44 +31,40 @@ def scored_record(folder: Path, form: str) -> Path:
 def explained_rows(path: Path, methods: Sequence[str]) -> Iterator[Row]:
     """The measured rows of a record, each ready for JSON.
 
-    Args:
-        path: The record.
-        methods: The methods whose scores a row has.
-
     Yields:
         `index`, `position` (0 if the instance is the whole text), `prediction`, `scores` by method
         (None where an item has none), and of records that have them `text`, `items` (their words),
         `label` (None if unknown) and `probabilities` by class.
     """
-    classes, columns = read_metadata(path).get("classes") or [], record_columns(path)
-    wanted = (*_OF_SOME_RECORDS, *(f"{SCORES}{method}" for method in methods))
+    known, columns = read_metadata(path).get("classes") or [], record_columns(path)
+    wanted = ("attention", "text", *OF_TEXTS, *(f"{SCORES}{method}" for method in methods))
     names = [*KEY, "prediction", *(name for name in wanted if name in columns)]
     for piece in read_pieces(path, names, measured=True):
         for values in zip(*(piece[name] for name in names), strict=True):
-            yield _row(dict(zip(names, values, strict=True)), methods, classes)
-
-
-def _row(read: Mapping[str, Any], methods: Sequence[str], known: Sequence[str]) -> Row:
-    """A row of a record, as of `explained_rows`; `known` are the names of the first classes."""
-    label, probabilities = read.get("label"), read.get("probabilities", ())
-    classes = [*known, *map(str, range(len(known), len(probabilities)))]
-    row = {name: int(read[name]) for name in KEY}
-    row |= {"text": read["text"]} if "text" in read else {}
-    if "items" in read:
-        row["items"] = [" ".join(read["tokens"][start:end]) for start, end in read["items"]]
-    if "label" in read:
-        labelled = label is not None and label >= 0  # False for NaN
-        row["label"] = classes[int(label)] if labelled else None
-    row["prediction"] = classes[read["prediction"]] if classes else str(read["prediction"])
-    if "probabilities" in read:
-        row["probabilities"] = dict(zip(classes, map(float, probabilities), strict=True))
-    row["scores"] = {}
-    for method in methods:
-        scores = read.get(f"{SCORES}{method}")
-        if scores is None:  # attention of a record of texts, by head
-            scores = np.mean([*read["attention"]], axis=0)
-        row["scores"][method] = [None if np.isnan(score) else float(score) for score in scores]
-    return row
+            read: dict[str, Any] = dict(zip(names, values, strict=True))
+            number = max(
+                len(known), len(read.get("probabilities", ())), int(read["prediction"]) + 1
+            )
+            classes = [*known, *map(str, range(len(known), number))]
+            row: Row = {name: int(read[name]) for name in KEY}
+            row |= {"text": read["text"]} if "text" in read else {}
+            if "items" in read:
+                spans, tokens = read["items"], read["tokens"]
+                row["items"] = [" ".join(tokens[start:end]) for start, end in spans]
+            if "label" in read:  # None or NaN where it is unknown
+                labelled = read["label"] is not None and read["label"] >= 0
+                row["label"] = classes[int(read["label"])] if labelled else None
+            row["prediction"] = classes[int(read["prediction"])]
+            if "probabilities" in read:
+                shares = map(float, read["probabilities"])
+                row["probabilities"] = dict(zip(classes, shares, strict=False))
+            row["scores"] = {}
+            for method in methods:
+                scores = read.get(f"{SCORES}{method}")
+                if scores is None:  # attention of a record of texts, by head
+                    scores = np.mean([*read["attention"]], axis=0)
+                row["scores"][method] = [None if np.isnan(x) else float(x) for x in scores]
+            yield row
 
 
 def captum_record(row: Row, method: str) -> dict[str, Any]:
@@ -101,28 +84,27 @@ def captum_record(row: Row, method: str) -> dict[str, Any]:
 
 
 def thermostat_table(rows: Iterable[Row], method: str) -> pa.Table:
-    """The columns of a data set of Thermostat, and `position`; tokens are in place of `input_ids`.
-
-    Classes are those of the schema, as `datasets` reads it from a parquet file.
-    """
+    """The columns of Thermostat, with `position`, and tokens for `input_ids`; its schema has the classes."""
     import pyarrow as pa
     from datasets import ClassLabel, Features, Sequence, Value
 
-    rows = list(rows)
-    classes = list(rows[0]["probabilities"]) if rows else []
-    number: Any = Value("int32")
-    of_item = {"attributions": Sequence(Value("float32")), "tokens": Sequence(Value("string"))}
-    of_row = {"label": ClassLabel(names=classes), "predictions": Sequence(Value("float32"))}
-    features = Features({"idx": number, "position": number, **of_item, **of_row})
-    columns = {
-        "idx": [row["index"] for row in rows],
-        "position": [row["position"] for row in rows],
-        "attributions": [row["scores"][method] for row in rows],
-        "tokens": [row["items"] for row in rows],
-        "label": [None if row["label"] is None else classes.index(row["label"]) for row in rows],
-        "predictions": [list(row["probabilities"].values()) for row in rows],
-    }
-    return pa.table(columns, schema=features.arrow_schema)
+    found = [
+        {
+            "idx": row["index"],
+            "position": row["position"],
+            "attributions": row["scores"][method],
+            "tokens": row["items"],
+            "label": None if row["label"] is None else [*row["probabilities"]].index(row["label"]),
+            "predictions": [*row["probabilities"].values()],
+            "classes": [*row["probabilities"]],
+        }
+        for row in rows
+    ]
+    names = found[0]["classes"] if found else []
+    label, number, real = ClassLabel(names=names), Value("int32"), Value("float32")
+    types = {"idx": number, "position": number, "attributions": Sequence(real)}
+    types |= {"tokens": Sequence(Value("string")), "label": label, "predictions": Sequence(real)}
+    return pa.Table.from_pylist(found, schema=Features(types).arrow_schema)
 
 
 def marked_share(path: Path, method: str) -> float:
@@ -148,13 +130,7 @@ def eraser_record(
 ) -> dict[str, Any]:
     """A row as ERASER's JSON; an item without a score counts as its least one.
 
-    Args:
-        row: The row.
-        method: The method.
-        share: Share of the items that are hard predictions.
-        of_sentences: Whether items are sentences, which have soft predictions alone.
-        document: Id of the document.
-        annotation: Id of the row, which is unique.
+    A `share` of the items are hard predictions; sentences have none. `annotation` is unique.
     """
     import torch
 

@@ -162,7 +162,7 @@ class AttnlightCLI(LightningCLI):
             require_creatable(self.current_run.folder)
         self._prepare_corpus(config)
         self._replacing = self._new and config.overwrite
-        if self.subcommand == "test":
+        if self.subcommand in ("validate", "test"):
             config.verbose = False  # SummaryTable prints it with intervals
         if self.subcommand == "predict":
             config.return_predictions = False  # they are written to disk, to bound memory
@@ -318,7 +318,8 @@ class AttnlightCLI(LightningCLI):
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
                 f"devices {options.devices}): {reason}."
             ) from error
-        extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
+        extra = {"fit": EpochLines, "predict": PredictionWriter}
+        extra |= {"validate": SummaryTable, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
         unwanted: tuple[type[Callback], ...] = (

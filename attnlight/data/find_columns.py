@@ -33,14 +33,14 @@ def find_columns(
     found: dict[str, str] = {}
     unclear: dict[str, Sequence[str]] = {}
     for option in null:
-        usual, held, _ = _OPTIONS[option]
+        usual, held, words = _OPTIONS[option]
         names = [n for n in kinds if kinds[n] in held and n not in found.values()]
         names = [n for n in usual if n in kinds][:1] or [n for n in names if n != last] or names
         if len(names) == 1:
             listed = option == "text" and kinds[names[0]] == "words"
             found["tokens" if listed else option] = names[0]
         else:
-            unclear[option] = names
+            unclear[option] = names or [f"no column has {words}"]
     return found, unclear
 
 
@@ -68,13 +68,5 @@ def require_found(corpus: str, options: Mapping[str, Sequence[str]]) -> None:
         InputError: One is; the message names all of them.
     """
     if options:
-        held = {
-            name: f"no column has {_OPTIONS[name][2]}" if name in _OPTIONS else "none is known"
-            for name in options
-            if not options[name]
-        }
-        named = [f"{name} ({held.get(name, ' or '.join(some))})" for name, some in options.items()]
-        example = " ".join(f"--data.{name} {[*some, 'NAME'][0]}" for name, some in options.items())
-        raise InputError(
-            f"{corpus} leaves open what is meant: set {' and '.join(named)}, such as `{example}`."
-        )
+        named = [f"--data.{name} ({' or '.join(some)})" for name, some in options.items()]
+        raise InputError(f"{corpus} leaves open what is meant: set {' and '.join(named)}.")

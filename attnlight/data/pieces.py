@@ -138,7 +138,7 @@ def _description(given: Any) -> dict[str, Any]:  # noqa: ANN401
 
 def _word_pieces(folder: Path) -> dict[str, Any] | None:
     """What transformers makes of a BERT's `vocab.txt`; None if a folder has another tokenizer."""
-    from tokenizers.implementations import BertWordPieceTokenizer
+    from tokenizers import BertWordPieceTokenizer
 
     if (folder / _TOKENIZER).is_file() or not (folder / "vocab.txt").is_file():
         return None

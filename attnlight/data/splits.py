@@ -19,18 +19,14 @@ from attnlight.storage.files import write_text
 VALIDATION_NAMES = ("validation", "valid", "dev", "val")
 FRACTIONS = {"test": 0.2, "validation": 0.1}  # of the training texts, where `fit` finds no split
 MISSING_SPLIT_ADVICE = {
-    "train": (
-        "name the split to train on in `train`; if it is the only one, cut the others from it by "
-        "`test_fraction: 0.2` and `validation_fraction: 0.1`"
-    ),
+    "train": "name the split to train on in `train`",
     "validation": (
         "name one in `validation`, or validate on a fraction of the training texts: "
         "`validation_fraction: 0.1`"
     ),
     "test": (
-        "name one in `test` (`test: train` tests a trained model on all texts), test on a fraction of "
-        "the training texts (`test_fraction: 0.2`; without a validation split give "
-        "`validation_fraction: 0.1` as well), or use none (`test_fraction: 0`)"
+        "name one in `test`, test on a fraction of the training texts (`test_fraction: 0.2`), or use "
+        "none (`test_fraction: 0`)"
     ),
 }
 

@@ -51,7 +51,7 @@ class TaggedColumns:
 
     Args:
         word_column: Column of the words; a number, from 0, in column files. Null: found
-            (`find_tag_columns`).
+            (`find_columns`).
         label_column: Column of the tags; -1 is the last one of a column file. Null: found.
         pos_column: Column of part-of-speech tags, read only with `pos`.
         mark_columns: Columns with a number for each word, by name in `TextBatch.extras`:

@@ -194,7 +194,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         read = verb if self.encoding or verb not in (None, "fit") else "train"
         fraction = vars(self.selection).get(f"{read}_fraction")
         if read and read not in self.sources and fraction is None:
-            unclear[read] = self._split_names()
+            unclear[read] = self._split_names() or ["none is known"]
         for source in self.sources.values():
             columns, others = self._find_columns(source)
             found, unclear = columns | found, {**others, **unclear}

@@ -96,7 +96,8 @@ class TextDataModule(CorpusDataModule):
         self.path = corpus.path
         self.columns, self.extras, self.edits = columns, list(columns.extras or ()), edits
         self.selection, self.vocabulary, self.rules = selection, vocabulary, rules
-        self._main_source, self._splits = Source(**vars(corpus), classes=classes), splits
+        self._main_source: Source = Source(**vars(corpus), classes=classes)
+        self._splits = splits
         self.other_columns = [*self.extras, columns.rationale, columns.remove, edits.edit_of]
         self.tokenizer_path, self.line_breaks = tokenizer, line_breaks
         options = sentence_options

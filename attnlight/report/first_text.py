@@ -57,7 +57,8 @@ def first_text(
     ordered = sorted(chosen.items(), key=lambda pair: pair[0].test != TEST)
     rows, texts = {text.row: text for text in shown}, list(shown)
     if ordered:
-        texts = [rows[row] for row in ordered[0][1].rows[::-1]]  # typical ones first
+        _, lowest, highest, typical = ordered[0][1]
+        texts = [rows[row] for row, _ in (*typical, *lowest, *highest)]
     short = (text for text in texts if len(text.tokens) <= _TOKENS + 1 and not text.hidden)
     text = next(short, texts[0])
     layers = {"attention": LAYERS["attention"]}

@@ -62,27 +62,30 @@ def headline(summary: RecordSummary) -> Headline | None:
     return None
 
 
-def headlines(records_dir: Path, corpus: str = "") -> Iterator[tuple[str, Headline]]:
-    """Name and headline of every test record of a run's test split that has one.
+def headlines(
+    records_dir: Path, corpus: str = "", stage: str = "test"
+) -> Iterator[tuple[str, Headline]]:
+    """Name and headline of every test record of a split that has one.
 
     Args:
         records_dir: Its folder `records`.
         corpus: Name of the corpus; "" is the corpus of training.
+        stage: `test` or `val`.
     """
     for record in stored_records(records_dir):
-        if (record.stage, record.corpus, record.epoch) == ("test", corpus, None):
+        if (record.stage, record.corpus, record.epoch) == (stage, corpus, None):
             summary = summarise(record, by_class=False)
             found = headline(summary)
             if found is not None:
                 yield f"{record.test}{' (partial)' * bool(summary.metadata.get('partial'))}", found
 
 
-def headline_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
-    """The headline of every test record of a run with its 95 % interval, for the terminal."""
+def headline_table(records_dir: Path, corpus: str = "", stage: str = "test") -> rich.table.Table:
+    """The headline of every test record of a split with its 95 % interval, for the terminal."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, found in headlines(records_dir, corpus):
+    for name, found in headlines(records_dir, corpus, stage):
         table.add_row(f"[bold]{escape(name)}", escape(f"{found.says} {interval(found.mean)}"))
     return table

@@ -150,7 +150,7 @@ def _texts(
         shown = shown_texts(file, classes)
     else:
         file, recorded = files[stage], int(files[stage].metadata["rows"])
-        rows = [row for found in chosen.values() for row, _ in found.typical]
+        rows = [row for found in chosen.values() for row in found.rows]
         shown = shown_texts(file, classes, rows)
     needed = {index for found in chosen.values() for index, _ in found.rows}
     return {

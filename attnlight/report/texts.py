@@ -1,4 +1,4 @@
-"""Texts of a run with the scores of their items, as layers that the page switches."""
+"""Texts of a run with the scores of their items."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -102,13 +102,6 @@ class Experiment:
         """
         best = self.curves["objective" if "objective" in self.curves else "accuracy"]
         return best.unstack("epoch").idxmax(axis="columns")
-
-    def of_seeds(self, seeds: Collection[int]) -> Experiment:
-        """The runs of some seeds."""
-        kept = [
-            (run, seed) for run, seed in zip(self.folders, self.seeds, strict=True) if seed in seeds
-        ]
-        return replace(self, folders=[run for run, _ in kept], seeds=[seed for _, seed in kept])
 
     def test(self, name: str, *, partial: bool = False) -> dict[str, NDArray[Any]]:
         """Columns of a test that all runs have, (S, n) or (S, n, K); `index` and `label` are (n,).

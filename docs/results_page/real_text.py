@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -21,6 +22,7 @@ from results_page.claims import OPEN
 from results_page.tables import DASH, Row, column_mean, interval
 
 Values = NDArray[np.float64]
+Clusters = NDArray[np.int64]
 Methods = dict[str, Values]  # a value of each run and text (S, n), by method
 STUDY = "real_text"
 _NAME = r"(?P<corpus>.+)_(?P<encoder>none|cnn|bilstm)-(?P<training>whole|erased)"
@@ -50,9 +52,16 @@ def trained(archive: Archive) -> Iterator[tuple[str, Row, dict[str, Experiment]]
 
 def paired(found: dict[str, Experiment]) -> dict[str, Experiment]:
     """The runs of the seeds that were trained on whole and on erased texts; empty without either."""
-    whole, erased = (found[x].seeds if x in found else [] for x in ("whole", "erased"))
-    both = {*whole} & {*erased}
-    return {x: runs.of_seeds(both) for x, runs in found.items()} if both else {}
+    both = {*found["whole"].seeds} & {*found["erased"].seeds} if len(found) == 2 else set()
+    kept = {
+        x: [(run, seed) for run, seed in zip(runs.folders, runs.seeds, strict=True) if seed in both]
+        for x, runs in found.items()
+    }
+    return {
+        x: replace(found[x], folders=[run for run, _ in of], seeds=[seed for _, seed in of])
+        for x, of in kept.items()
+        if both
+    }
 
 
 def answer(mean: SeedInterval, bound: float = 0.0) -> str:
@@ -139,7 +148,7 @@ def _of_pairs(runs: Experiment) -> dict[str, Any]:
     return chosen | {"original": originals[order].astype(np.int64)}
 
 
-def ordered(archive: Archive) -> Iterator[tuple[tuple[str, ...], Methods, Methods, Values]]:
+def ordered(archive: Archive) -> Iterator[tuple[tuple[str, ...], Methods, Methods, Clusters]]:
     """How erasures and truths order the methods of each model, ROAR last.
 
     Yields:
@@ -157,9 +166,9 @@ def ordered(archive: Archive) -> Iterator[tuple[tuple[str, ...], Methods, Method
                 auprc = {x: columns[f"auprc_{x}"] for x in METHODS}
                 clusters = columns["original" if of_pairs else "index"]
                 yield (truth, erasure, words["encoder"]), excess, auprc, clusters
-    loss, auprc = roar.losses("planted"), roar.auprc()
+    _, loss, auprc = roar.measures("planted")
     key = ("planted evidence", ROAR, _NAMES["encoders"]["bilstm"])
-    yield key, loss, auprc, np.arange(auprc["attention"].shape[1])
+    yield key, loss, auprc, np.arange(auprc["attention"].shape[1], dtype=np.int64)
 
 
 def agreement(archive: Archive) -> Iterator[Row]:
@@ -176,8 +185,8 @@ def agreement(archive: Archive) -> Iterator[Row]:
             replicates = _resampled_taus(by_method, areas, clusters)
             runs.setdefault((*key,), []).append((tau, replicates))
     for truth, erasure in sorted(runs, key=lambda key: [*TRUTHS].index(key[0])):
-        taus, replicates = zip(*runs[truth, erasure], strict=True)
-        low, high = percentile_interval(np.mean(replicates, 0))
+        taus, of_texts = zip(*runs[truth, erasure], strict=True)
+        low, high = percentile_interval(np.mean(of_texts, 0))
         row = {"truth": truth, "erasure": erasure, "runs": len(taus)}
         row["tau"] = interval(seeds_then_instances(np.array(taus)[:, None], bounds=(-1, 1)))
         row |= {"over texts": f"[{low:.2f}, {high:.2f}]", "less deletion's": DASH, "better?": DASH}
@@ -207,38 +216,36 @@ def disagreements(archive: Archive) -> Iterator[Row]:
 
 def answers(archive: Archive) -> Iterator[Row]:
     """The answers by the rules of the page, counted over the models that are archived."""
+    answered: dict[str, tuple[list[str], str]] = {}  # what each model says, and the answer
     rows = [*faithful(archive)]
     before = [row["more faithful?#deletion"] for row in rows]
     for erasure in ("resampling", "erased training"):
         found = [row[f"more faithful?#{erasure}"] for row in rows]
         kept = [*zip(before, found, strict=True)].count((YES, YES))
         said = YES if NO not in found and kept >= 0.75 * before.count(YES) else NO
-        yield _answered(f"more faithful by {erasure}, too", found, said)
+        answered[f"more faithful by {erasure}, too"] = found, said
     rows = [*edited(archive)]
     for words, method in {"chance": "attention", "gradient × input": LESS_GRADIENT}.items():  # noqa: RUF001
         found = [row.get("better?", DASH) for row in rows if row["method"] == method]
         said = YES if {*found} <= {YES, DASH} else OPEN if YES in found else NO
-        yield _answered(f"attention finds edited words better than {words}", found, said)
-    for row in (row for row in agreement(archive) if row["better?"] != DASH):
-        words = f"{row['erasure']} agrees better with {row['truth']} than deletion"
-        yield {"statement": words, "answer": f"{row['better?']}, of {row['runs']} runs"}
+        answered[f"attention finds edited words better than {words}"] = found, said
     rows = [*erased_training(archive)]
     for texts, words in _NAMES["erased"].items():
         found = [row.get("answer", DASH) for row in rows if row["tested on"] == texts]
-        yield _answered(words, found, YES if {*found} <= {YES, DASH} else OPEN)
+        answered[words] = found, YES if {*found} <= {YES, DASH} else OPEN
+    for words, (found, said) in answered.items():
+        counts = {x: found.count(x) for x in (YES, NO, OPEN)}
+        row = {"statement": words} | counts | {"not run": found.count(DASH)}
+        yield row | {"answer": f"{said}, of {sum(counts.values())} of {len(found)} models"}
+    for row in (row for row in agreement(archive) if row["better?"] != DASH):
+        words = f"{row['erasure']} agrees better with {row['truth']} than deletion"
+        yield {"statement": words, "answer": f"{row['better?']}, of {row['runs']} runs"}
     differ = sum(row["ordered differently"] for row in disagreements(archive))
     words = "two erasures order methods of planted texts differently"
     yield {"statement": words, "answer": YES if differ else NO}
 
 
-def _answered(words: str, found: list[str], said: str) -> Row:
-    """How many models say what of a statement, and the answer over those that are archived."""
-    counts = {x: found.count(x) for x in (YES, NO, OPEN)}
-    row = {"statement": words} | counts | {"not run": found.count(DASH)}
-    return row | {"answer": f"{said}, of {sum(counts.values())} of {len(found)} models"}
-
-
-def _resampled_taus(faith: Values, auprc: Values, clusters: NDArray[np.int64]) -> Values:
+def _resampled_taus(faith: Values, auprc: Values, clusters: Clusters) -> Values:
     """Tau of faithfulness (M,) and AUPRC (M, n) in resamples of the clusters, (B,)."""
     _, cluster = np.unique(clusters, return_inverse=True)
     counts = resampled_counts(cluster.max() + 1)[:, cluster].astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import torch
 import yaml
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.data.planted import PlantedSpec
 from attnlight.figures.methods import method_words
@@ -22,10 +24,11 @@ from results_page import NAMES
 from results_page.tables import DASH, Row, interval
 
 Values = NDArray[np.float64]
+Methods = dict[str, Values]  # values of each seed and text (S, n), by method
 ARCHIVE = Path(__file__).parents[1] / "results/roar.parquet"
 _CORPORA: dict[str, str] = NAMES["real_text"]["corpora"]
 METHODS: dict[str, str] = NAMES["roar"]
-_SCORES = "records/test/saliency_agreement.parquet"
+_padded = partial(pad_sequence, batch_first=True)  # lists as one tensor, (n, N)
 
 
 def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
@@ -43,56 +46,47 @@ def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
             method, share = ("nothing", 0.0) if whole else (run["method"], run["share"])
             row = {"corpus": study.corpus, "method": METHODS.get(method, method), "share": share}
             row |= {"seed": run["seed"], "correct": correct.loc[name].to_numpy()}
-            rows.append(row | (_auprc(path.parent / str(name)) if whole else {}))
+            planted = whole and study.corpus == "planted"
+            rows.append(row | (_auprc(path.parent / str(name)) if planted else {}))
     frame = pd.DataFrame(rows).sort_values(["corpus", "method", "share", "seed"])
     frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
 
 
 def _auprc(run: Path) -> Row:
-    """AUPRC of the evidence by the ranking of each method, of every test text; empty if unplanted."""
-    data = yaml.safe_load((run / "fit.yaml").read_text(encoding="utf-8"))["data"]
-    if not data["class_path"].endswith("PlantedEvidence"):
-        return {}
-    given = {name: x for name, x in data["init_args"].items() if name in PlantedSpec.__match_args__}
-    (texts,) = PlantedSpec(**given).draw(2, data["init_args"]["test_size"])
+    """AUPRC of the planted evidence by each method's ranking, of every test text."""
+    data = yaml.safe_load((run / "fit.yaml").read_text(encoding="utf-8"))["data"]["init_args"]
+    given = {name: x for name, x in data.items() if name in PlantedSpec.__match_args__}
+    (texts,) = PlantedSpec(**given).draw(2, data["test_size"])
     marks = np.split(texts.evidence > 0, np.cumsum(texts.lengths)[:-1])
-    found: Row = {}
-    scores = read_table(run / _SCORES).to_pandas()
-    for label, method in METHODS.items():
-        pairs = zip(scores[f"scores_{label}"], marks, strict=True)
-        each = [(torch.tensor(x.copy())[None], torch.tensor(y)[None]) for x, y in pairs]
-        areas = [float(average_precision(x, y, torch.ones_like(y))) for x, y in each]
-        found[f"auprc_{method}"] = np.array(areas, np.float32)
-    return found
+    marked, mask = (_padded([torch.tensor(f(x)) for x in marks]) for f in (np.array, np.ones_like))
+    columns = read_table(run / "records/test/saliency_agreement.parquet").to_pandas()
+    scores = {y: _padded([*map(torch.tensor, columns[f"scores_{x}"])]) for x, y in METHODS.items()}
+    return {f"auprc_{x}": average_precision(y, marked, mask).numpy() for x, y in scores.items()}
 
 
-def correct(corpus: str) -> dict[tuple[str, float], Values]:
-    """Whether each test text's class is predicted (S, n), by method and share of the removed words."""
-    runs = pd.read_parquet(ARCHIVE)
-    groups = runs[runs["corpus"] == corpus].groupby(["method", "share"])["correct"]
-    return {(str(x), float(y)): np.stack([*own]).astype(float) for (x, y), own in groups}
+def measures(corpus: str) -> tuple[dict[tuple[str, float], Values], Methods, Methods]:
+    """Whether the class is predicted, loss and AUPRC, of each seed and text (S, n).
 
-
-def losses(corpus: str) -> dict[str, Values]:
-    """Loss beyond random removal of the same seed, mean over shares, (S, n) by method."""
-    found = correct(corpus)
-    shares = [share for method, share in found if method == "random"]
-    return {
-        method: np.mean([found["random", x] - found[method, x] for x in shares], 0)
+    Returns:
+        Whether it is, by method and share of the removed words; by method, the loss beyond random
+        removal of the same seed, mean over shares; and, of planted texts, the AUPRC.
+    """
+    runs = pd.read_parquet(ARCHIVE).query(f"corpus == '{corpus}'")
+    groups = runs.groupby(["method", "share"])["correct"]
+    right = {(str(x), float(y)): np.stack([*own]).astype(float) for (x, y), own in groups}
+    shares = [share for method, share in right if method == "random"]
+    less = {
+        method: np.mean([right["random", x] - right[method, x] for x in shares], 0)
         for method in METHODS.values()
     }
-
-
-def auprc() -> dict[str, Values]:
-    """AUPRC of the evidence of planted texts (S, n) by method, of the models that rank the words."""
-    runs = pd.read_parquet(ARCHIVE).query("corpus == 'planted' and method == 'nothing'")
-    return {x: np.stack([*runs[f"auprc_{x}"]]).astype(np.float64) for x in METHODS.values()}
+    auprc = runs[runs["method"] == "nothing"].filter(like="auprc_").dropna()
+    return right, less, {x: np.stack([*auprc[f"auprc_{x}"]]) for x in less if len(auprc)}
 
 
 def accuracies(_: object) -> Iterator[Row]:
     """Accuracy by the method that chose the removed words, and their share."""
     for corpus in ("planted", "sst"):
-        found, beyond = correct(corpus), losses(corpus)
+        found, beyond, _ = measures(corpus)
         for method in ("nothing", *beyond, "random"):
             row = {"corpus": _CORPORA[corpus], "words removed by": method_words(method)}
             for share in sorted({share for _, share in found}):

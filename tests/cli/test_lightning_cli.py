@@ -66,7 +66,11 @@ def test_test_validate_report(fitted: Path, printed: Printed) -> None:
     assert record.metadata["checkpoint"] == "best.ckpt"
     for ending in ("svg", "pdf", "png"):
         assert (fitted / f"figures/test/attention_permutation.{ending}").stat().st_size > 1000
-    assert main(["validate", str(fitted), *without_figures(fitted / "v.yaml", "predictions")]) == 0
+    said = printed("validate", str(fitted), *without_figures(fitted / "v.yaml", "predictions"))
+    assert "of the predictions equal the label" in said
+    assert "May the attention" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert len(said.splitlines()) < 10
     assert len(read_record(fitted / "records/val/predictions.parquet").columns["index"]) == 101
     assert main(["report", str(fitted)]) == 0
     assert "attention_permutation" in (fitted / "report/index.html").read_text()

@@ -89,7 +89,7 @@ def test_one_table_is_tested_whole_unless_the_model_was_trained_on_it(
     assert np.bincount(whole.columns["label"]).tolist() == [20, 20]
     assert "train" not in data_of(str(run), "test-new")
     printed("validate", str(run), *predictions, *QUIET, "--data=folder")
-    record = read_record(run / "records/validation-folder/predictions.parquet")
+    record = read_record(run / "records/val-folder/predictions.parquet")
     assert len(record.columns["index"]) == 20
 
 
@@ -108,16 +108,19 @@ def test_one_table_tests_a_model_from_elsewhere(table: Path, printed: Printed) -
 
 TAGS = {"the": "DET", "dog": "NOUN", "cat": "NOUN", "runs": "VERB"}
 CHUNKS = {"the": "B-NP", "dog": "E-NP", "cat": "S-NP", "runs": "O"}
-SENTENCES = [["the", "dog", "runs"], ["cat", "runs"], ["the", "dog"]] * 12
+SENTENCES = [["the", "dog", "runs"], ["cat", "runs"], ["the", "dog"]] * 8
 
 
 def write_tags(path: Path, tags: dict[str, str]) -> None:
-    rows = [{"tokens": words, "tags": [tags[word] for word in words]} for words in SENTENCES]
+    """Sentences of which no two are alike."""
+    lists = [[(f"{word}{n}", tags[word]) for word in words] for n, words in enumerate(SENTENCES)]
     if path.suffix == ".jsonl":
-        path.write_text("\n".join(map(json.dumps, rows)))
+        columns = [
+            dict(zip(("tokens", "tags"), zip(*pairs, strict=True), strict=True)) for pairs in lists
+        ]
+        path.write_text("\n".join(map(json.dumps, columns)))
     else:
-        blocks = ["".join(f"{word} {tags[word]}\n" for word in words) for words in SENTENCES]
-        path.write_text("\n".join(blocks))
+        path.write_text("\n".join("".join(f"{w} {t}\n" for w, t in pairs) for pairs in lists))
 
 
 @pytest.mark.parametrize(

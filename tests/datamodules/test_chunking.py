@@ -193,7 +193,7 @@ def test_a_type_that_training_lacks_is_refused_unless_listed(tmp_path: Path) -> 
         (
             in_table,
             {"pos_column": "upos"},
-            r"set label_column \(pos_tags or chunk_tags\), such as `--d",
+            r"set --data.label_column \(pos_tags or chunk_tags\)",
         ),
         (in_table, {"train": "dev"}, "no split 'dev'"),
         (in_table, {"word_column": "chunk_tags", "label_column": "tokens"}, "no lists of strings"),

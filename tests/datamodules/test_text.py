@@ -162,7 +162,7 @@ TOKENS = {"tokens": "tokens"}
         ({**TOKENS, "extras": ["strings"]}, "column strings of .* expected a list of numbers"),
         ({"tokens": "text"}, "column text of .* expected a list of strings"),
         ({"tokens": "marks"}, "column marks of .* expected a list of strings"),
-        ({"text": "label"}, "column label of .* holds int64; expected text"),
+        ({"text": "label", "label": "label"}, "column label of .* holds int64; expected text"),
     ],
 )
 def test_mistakes_in_columns(options: dict[str, Any], words: str, tmp_path: Path) -> None:

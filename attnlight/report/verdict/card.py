@@ -191,14 +191,14 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         str(records.model.get("scope", "")),
         non_finite if broken else "",
         records.subject,
-        _remarks(records.kind, bool(licensed), best) if given != "unmeasured" else (),
+        _remarks(records.kind, bool(licensed), best, sentence) if given != "unmeasured" else (),
         () if best is None else best.names,
         records.unit,
     )
 
 
-def _remarks(kind: str, licensed: bool, best: Alternative | None) -> tuple[str, ...]:
-    """How often the card was right for a kind of model, and the cost of the method to read instead."""
+def _remarks(kind: str, licensed: bool, best: Alternative | None, sentence: str) -> tuple[str, ...]:
+    """How often the card was right, and what the best method costs if the sentence does not say so."""
     words, known = rules()["remarks"], rules("licences").get(kind, {}).get("judgement", {})
     judged = [one for one in known.values() if "right" in one and one["right"][1]]
     found = words["not_judged"]
@@ -207,7 +207,7 @@ def _remarks(kind: str, licensed: bool, best: Alternative | None) -> tuple[str, 
         found = words["licensed" if licensed else "not_licensed"]
         found = found.format(right=right, decided=decided, kind=rules()["kind_words"][kind])
     found = [found.format(kind=rules()["kind_words"][kind])]
-    if best is not None and best.has_effect:
+    if best is not None and best.has_effect and best.method not in sentence:
         fields = {"method": best.method, "passes": f"{best.passes:.0f}"}
         found.append(words["instead"].format(**fields))
     return tuple(found)

@@ -85,13 +85,11 @@ class CardRecords:
     def alone(self) -> bool:
         """Whether each state depends on its own word alone; by the kind of model if not measured."""
         test, name = "state_token_agreement", "hidden_token_attribution"
-        own = self.columns(self.records[test], name)[1][0] if self.has(test, name) else np.empty(0)
-        known = own[~np.isnan(own)]
-        return (
-            bool(known.mean() >= rules()["words"]["own_word"])
-            if known.size
-            else self.kind == "none"
-        )
+        if not self.has(test, name):
+            return self.kind == "none"
+        _, (own,) = self.columns(self.records[test], name)
+        own = own[~np.isnan(own)]
+        return bool(own.size) and bool(own.mean() >= rules()["words"]["own_word"])
 
     def _accuracy(self) -> float | None:
         """Share of the labelled instances that are predicted rightly; None if it is not known."""
