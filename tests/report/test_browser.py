@@ -53,12 +53,12 @@ NOISE = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-def write_texts(folder: Path) -> None:
+def write_texts(folder: Path, first: int = 0) -> None:
     """A record of 40 hostile texts, of four items each, predicted by an affine readout."""
     words = [ATTACK, TURNED, "</p><script>document.title='hit'</script>", "&amp;", "plain", "word"]
     logits = np.array([[0.0, 2.0], [1.0, -1.0], [0.5, 0.0], [-1.0, 1.0]])
     rows = []
-    for n in range(40):
+    for n in range(first, first + 40):
         weights = np.array([0.2, 0.4, 0.1, 0.3]) + n % 20 * np.array([0.01, -0.01, 0, 0])
         known = {"attention": [weights.tolist()], "item_logits": [logits.tolist()]}
         known |= {"evidence": [0, 0, 1, 0, 0, 0], "query": ["?"], "allowed": [0, 1]}
@@ -229,6 +229,30 @@ def test_texts_are_found_sorted_dragged_and_replaced(page: Path, tmp_path: Path)
         assert float(now) == pytest.approx(25, abs=3), "heights are square roots"
 
     assert [event for event in browse(page, visit, tmp_path) if event["method"] in NOISE] == []
+
+
+@pytest.mark.slow
+def test_two_runs_show_the_texts_that_both_have(tmp_path: Path) -> None:
+    folders = [tmp_path / "sst" / name for name in ("a", "b")]
+    for folder, first in zip(folders, (0, 10), strict=True):
+        write_texts(folder, first)
+    page = tmp_path / "both.html"
+    main([*map(str, folders), "--output", str(page)])
+    shown = "Array.from(document.querySelectorAll('.try-panel'), e => e.querySelector('{}').textContent)"
+
+    async def visit(call: Call) -> None:
+        assert (await value(call, STATE))[4] == 30
+        assert await value(call, shown.format("h4")) == ["sst/a", "sst/b"]
+        await press(call, "j", 74)
+        titles = await value(call, shown.format("h3"))
+        assert titles[0] == titles[1]
+        assert titles[0].startswith("Text 11: ")
+        other = "document.querySelectorAll('.controls button')[3].click()"
+        said = await value(call, f"{other}, document.querySelector('.moved').textContent")
+        assert said.endswith("This is the attention of sst/b.")
+
+    events = browse(page, visit, tmp_path / "profile")
+    assert [event for event in events if event["method"] in NOISE] == []
 
 
 @pytest.mark.slow

@@ -78,7 +78,12 @@ class Panel {
     const label = set.labels[at];
     const named = set.classes[this.predicted];
     const wrong = label >= 0 && label !== this.predicted;
-    const title = element("h3", {}, `${this.browser.nameOf(at)}: `, element("strong", {}, named));
+    const title = element(
+      "h3",
+      {},
+      `${this.browser.nameOf(at, set)}: `,
+      element("strong", {}, named),
+    );
     if (label >= 0) title.append(` predicted, ${wrong ? set.classes[label] : "as"} in the corpus`);
     title.classList.toggle("wrong", wrong);
     const order = [...row.probabilities.keys()].sort(
@@ -268,7 +273,7 @@ class Panel {
       place = equal[this.another++ % equal.length];
     }
     const given = rowOf(from, place);
-    this.source = other ? other.set.run : browser.nameOf(place);
+    this.source = other ? other.set.run : browser.nameOf(place, set);
     const now = new Float64Array(row.weights.length);
     for (let h = 0; h < row.heads; h++)
       now.set(fitted(ofHead(given.weights, h % given.heads, given.heads), row.n), h * row.n);
@@ -439,8 +444,8 @@ class Browser {
     this.choose(this.shown[0], false);
   }
 
-  nameOf(at) {
-    const [index, position] = this.set.keys[at];
+  nameOf(at, set = this.set) {
+    const [index, position] = set.keys[at];
     return `Text ${index}${position ? `:${position}` : ""}`;
   }
 
