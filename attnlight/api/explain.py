@@ -12,13 +12,13 @@ from torch import Tensor
 from attnlight.attribution import build_attributions
 from attnlight.batch import HasScope
 from attnlight.data.digests import digests
+from attnlight.data.progress import progress
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
 from attnlight.models.weights_digest import weights_digest
-from attnlight.progress import progress
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict

@@ -14,8 +14,8 @@ from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.callbacks.base import require_distinct
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.progress import progress
 from attnlight.errors import InputError
-from attnlight.progress import progress
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
 from attnlight.storage.files import read_yaml

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlight import __version__
+from attnlight.data.progress import progress
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, to_csv
-from attnlight.progress import progress
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
 from attnlight.report.first_text import first_text

@@ -3,7 +3,7 @@
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from attnlight.progress import ProgressLine
+from attnlight.data.progress import ProgressLine
 
 _NAMES = {
     "train": "training",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import lightning.pytorch as pl
 import rich
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from typing_extensions import override
 
 from attnlight.callbacks.base import attached_tests
@@ -52,7 +52,8 @@ class EpochLines(Callback):
         epoch, self._epoch = self._epoch, None
         if epoch is None or not trainer.is_global_zero:
             return
-        chosen = getattr(trainer.checkpoint_callback, "monitor", None) or "val/loss"
+        keeper = trainer.checkpoint_callback
+        chosen = (isinstance(keeper, ModelCheckpoint) and keeper.monitor) or "val/loss"
         # Whether each column is of this epoch: other logged values are of an earlier one.
         measured = {chosen: self._validated, "train/loss": True} | {
             f"val/{test.name}/{test.measures[0]}": self._validated

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import rich.console
 
-import attnlight.progress
+import attnlight.data.progress
 from attnlight.callbacks.hooks.batch_lines import BatchLines
-from attnlight.progress import progress
+from attnlight.data.progress import progress
 from tests.bases import SMALL, Planted, classifier, trainer
 
 
@@ -18,7 +18,9 @@ from tests.bases import SMALL, Planted, classifier, trainer
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock is 13 seconds after the last."""
     ticks = itertools.count(0, 13)
-    monkeypatch.setattr(attnlight.progress, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(
+        attnlight.data.progress, "time", SimpleNamespace(monotonic=lambda: next(ticks))
+    )
 
 
 @pytest.mark.usefixtures("clock")
