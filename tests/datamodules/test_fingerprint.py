@@ -29,7 +29,11 @@ OF_TEXTS |= {"test_fraction": 0.5, "subset": {"test": 1}, "split_seed": 1, "trai
 OF_TEXTS |= {"path": "a/c", "text": "body", "label": "y", "line_breaks": True}
 OPTIONS: dict[str, tuple[type[Any], dict[str, Any], dict[str, Any]]] = {
     "texts": (TextDataModule, IN_TEXTS, OF_TEXTS | {"marks": {"x": ["y"]}}),
-    "classes": (TextDataModule, IN_TEXTS | {"classes": {"a": 0, "b": 1}}, {"classes": {"b": 1, "a": 0}}),
+    "classes": (
+        TextDataModule,
+        IN_TEXTS | {"classes": {"a": 0, "b": 1}},
+        {"classes": {"b": 1, "a": 0}},
+    ),
     "tokens": (
         TextDataModule,
         HUB | {"tokens": "tokens", "label": "label", "rationale": "marks"},

@@ -87,7 +87,8 @@ def test_penalties_and_their_gradients_are_those_of_eager_attention(
 
 def test_a_model_of_a_configuration_reads_the_tokens_of_its_corpus() -> None:
     first, again = (
-        torch.manual_seed(0) and HuggingFaceClassifier(num_classes=3, vocab_size=50, config=CONFIG).eval()
+        torch.manual_seed(0)
+        and HuggingFaceClassifier(num_classes=3, vocab_size=50, config=CONFIG).eval()
         for _ in range(2)
     )
     assert first.numbers.tolist() == list(range(50))
