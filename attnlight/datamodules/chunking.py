@@ -176,10 +176,12 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def _split_names(self) -> list[str]:
-        main, in_files = self._main_source, isinstance(self._tag_columns.word_column, int)
-        if self._file or (in_files and main and main.folder):
-            files = [self._file] if self._file else main.folder.iterdir()
-            return sorted(file.name for file in files)
+        assert self._main_source is not None
+        folder = self._main_source.folder
+        if self._file:
+            return [self._file.name]
+        if folder and isinstance(self._tag_columns.word_column, int):
+            return sorted(file.name for file in folder.iterdir())
         return super()._split_names()
 
     @override

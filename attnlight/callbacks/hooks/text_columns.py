@@ -86,7 +86,8 @@ class TextColumns:
             columns["text"] = pa.array([surface.text for surface in surfaces])
             offsets = np.array([span for surface in surfaces for span in surface.spans], np.int32)
             pairs = pa.FixedSizeListArray.from_arrays(offsets.ravel(), 2)
-            columns["offsets"] = list_column(pairs, [len(surface.spans) for surface in surfaces])
+            spans_each = np.array([len(surface.spans) for surface in surfaces])
+            columns["offsets"] = list_column(pairs, spans_each)
         if batch.query is not None:
             queries = [self._dataset.query_words(int(place)) for place in places]
             allowed = torch.ones(rows, output.logits.shape[1], dtype=torch.bool)

@@ -48,7 +48,7 @@ def rows_of(verdict: Verdict) -> list[Row]:
 def _row(line: Line, items: str) -> Row:
     rule, words = rules()[line.name], rules()["rows"][line.name]
     short, measures = (words[part].format(items=items, **rule) for part in ("short", "number"))
-    number, bar = "", ()
+    number, bar = "", tuple[float, ...]()
     if line.value is not None and line.low is not None and line.high is not None:
         number = f"{line.value:.2f} {span((line.low, line.high))}"
         bar = tuple(map(_place, (line.value, line.low, line.high)))
