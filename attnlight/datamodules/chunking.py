@@ -135,8 +135,9 @@ class ChunkingDataModule(CorpusDataModule):
             )
         self.path, self.max_pairs = corpus.path, max_pairs
         file = Path(corpus.path)
-        self._file = file if file.suffix in (*SUFFIXES, ".tsv") else None
-        if self._file:
+        self._files = [] if isinstance(columns.word_column, int) else None
+        if file.suffix in (*SUFFIXES, ".tsv"):
+            self._files = [file.name]
             corpus = replace(corpus, path=str(file.parent))
             defaults = (1, 3) if file.suffix == ".conllu" else (0, -1)  # of CoNLL-U, word and UPOS
             named = (columns.word_column, columns.label_column)
@@ -173,11 +174,6 @@ class ChunkingDataModule(CorpusDataModule):
         found = find_columns(source, null, taken, str(columns.pos_column))
         (self._tag_columns,) = with_options(found[0], columns)
         return found
-
-    @override
-    def _split_names(self) -> list[str]:
-        in_files = isinstance(self._tag_columns.word_column, int)  # which no option needs to name
-        return [self._file.name] if self._file else [] if in_files else super()._split_names()
 
     @override
     def recipe(self) -> dict[str, Any]:
