@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import TextIO
 
 from attnlight import __version__
+from attnlight.cli.help_imports import omit_unused_packages
 from attnlight.cli.processes import RANK_ZERO, end_with_parent, exit_on_signals, signal_status
 from attnlight.cli.shorthand import expand
 from attnlight.errors import InputError, did_you_mean, one_line, printable
@@ -22,18 +23,20 @@ from attnlight.errors import InputError, did_you_mean, one_line, printable
 HELP = """\
 usage: attnlight VERB [options]
 
-Train attention models and test whether their attention explains their predictions.
+Train attention models and test whether their attention explains what they
+predict.
 
   fit          train a model on a corpus and test it on every validation epoch
-  validate     evaluate a checkpoint, and run the attached tests, on the validation split
-  test         evaluate a checkpoint, and run the attached tests, on the test split
+  validate     run tests of a checkpoint on the validation split
+  test         run tests of a checkpoint on the test split
   predict      write attention, item logits and probabilities of every instance
-  report       write tables, vector figures and one HTML page from a run's records
-  study        train and test all runs of a study, and write its tables and figures
+  report       write a page, tables and figures from a run's records
+  browse       show texts on a page where attention can be changed
+  study        train and test all runs of a study, and write its tables
   sanity       test whether explanations depend on what a run has learned
   reliability  measure how far runs of several seeds agree on which words matter
   explain      show what attention and other scores say of a text
-  export       write explanations of a run in the format of the ERASER benchmark
+  export       write explanations as JSON lines or for other packages
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
   demo         train, test and report on a generated corpus, in a few minutes
@@ -42,8 +45,9 @@ Train attention models and test whether their attention explains their predictio
   attnlight test RUN --tests all
   attnlight report RUN
 
-attnlight VERB --help lists the options of a verb, attnlight fit --model.help AttentionClassifier
-those of a model, and attnlight fit --data.help TextDataModule those of a corpus.
+attnlight VERB --help                          options of a verb
+attnlight fit --model.help AttentionClassifier options of a model
+attnlight fit --data.help TextDataModule       options of a corpus
 """
 _EVALUATION = """\
 usage: attnlight {verb} RUN [-c FILE ...] [options]
@@ -63,7 +67,8 @@ usage: attnlight fit NAME [-c FILE ...] [--tests NAME,...] [options]
   attnlight fit sst_bilstm --tests cheap --run seed0
   attnlight fit --model cnn_additive --data sst
 
-NAME is one of the experiments that `attnlight configs` lists; -c FILE gives one of your own.
+NAME is one of the experiments that `attnlight configs` lists; -c FILE gives one
+of your own.
 
 attnlight fit --help lists the options.
 """,
@@ -71,25 +76,27 @@ attnlight fit --help lists the options.
     "test": _EVALUATION.format(verb="test", tests=_TESTS),
     "predict": _EVALUATION.format(verb="predict", tests=""),
     "sanity": """\
-usage: attnlight sanity RUN [RUN2] [--methods NAME,...] [--max_instances N] [--seed N] [options]
+usage: attnlight sanity RUN [RUN2] [--methods NAME,...] [options]
 
   attnlight sanity RUN RUN2
-  attnlight sanity RUN --methods 'gradient, lrp, {name: occlusion, replacement: delete}'
+  attnlight sanity RUN --methods 'lrp, {name: occlusion, replacement: delete}'
 
-Parameters are drawn anew from the decoder down, one part more at each step, and explanations are
-compared with those of the trained model (Adebayo et al. 2018). RUN2, a run of the same configuration
-with another seed, decides which methods fail. The record is RUN/records/test/sanity.parquet, and
---overwrite replaces one of other settings.
+Parameters are drawn anew from the decoder down, one part more at each step, and
+explanations are compared with those of the trained model (Adebayo et al. 2018).
+RUN2, a run of the same configuration with another seed, decides which methods
+fail. The record is RUN/records/test/sanity.parquet, and --overwrite replaces
+one of other settings.
 
   --methods        attribution methods: names or mappings of options
   --max_instances  texts, chosen by a seeded hash (default: 500); null: all
   --seed           seed of the random parameters and of that choice (default: 0)
 
-attnlight sanity --help lists the other options, which are those of attnlight test.
+attnlight sanity --help lists the other options, those of attnlight test.
 """,
 }
 OTHER_VERBS = {
     "report": "attnlight.cli.report",
+    "browse": "attnlight.cli.browse",
     "study": "attnlight.studies.cli",
     "reliability": "attnlight.cli.reliability",
     "explain": "attnlight.cli.explain",
@@ -165,6 +172,8 @@ def _run(words: Sequence[str], inside: bool) -> int:
         return 2
     if not {"-h", "--help"}.isdisjoint(arguments):
         print(USAGE[verb])
+        if not inside:
+            omit_unused_packages()
     # Before the imports, which take seconds. Torchrun and srun end their ranks themselves.
     if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
         end_with_parent(int(os.environ[RANK_ZERO]))

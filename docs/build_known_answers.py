@@ -38,7 +38,7 @@ from results_page import known_answers as trained
 from results_page import known_answers_kinds as kinds
 from results_page.known_answers import Checkpoints, planned
 from results_page.known_answers_cards import card_blocks
-from results_page.known_answers_judged import kind_blocks, licence_text
+from results_page.known_answers_judged import judged_blocks, kind_blocks, licence_text
 from results_page.known_answers_tables import draw_scores, trained_blocks
 from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
@@ -196,7 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif stale:
         print(f"{LICENCES.name} differs from the judgement of the card")
     content = {**blocks(measure_all()), **trained_blocks(points, total)}
-    content |= {**card_blocks(CARDS), **kind_blocks(cards)}
+    former = judged_blocks(kinds.read_cards(KINDS, 4), "kinds_4")
+    content |= {**card_blocks(CARDS), **former, **kind_blocks(cards)}
     return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 

@@ -39,6 +39,7 @@ from results_page import (
     papers,
     pruthi,
     read_data,
+    roar,
     sentences,
     sentences_methods,
     sentences_studies,
@@ -148,12 +149,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cards", type=Path, metavar="RUNS", help="archive their cards first")
     parser.add_argument("--unpack", type=Path, metavar="FOLDER", help="write the run folders, only")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="archive these folders, only")
+    parser.add_argument(
+        "--roar", type=Path, metavar="RUNS", help="archive this study of ROAR first"
+    )
     arguments = parser.parse_args(argv)
     if arguments.unpack is not None:
         unpack(RECORDS, arguments.unpack)
         return 0
     if arguments.cards is not None:
         cards.archive_cards(arguments.cards, RECORDS / "cards.parquet")
+    if arguments.roar is not None:
+        roar.archive_roar(arguments.roar)
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
         if arguments.pack is not None:

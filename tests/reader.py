@@ -41,6 +41,7 @@ LIMITS = {
         *QUIET,
     ],
     "test": ["--trainer.limit_test_batches=2", *QUIET],
+    "sanity": ["--trainer.limit_test_batches=2", *QUIET],
     "vectors": ["--epochs=1", "--min_count=1"],
 }
 NOTE = """#!/usr/bin/env bash
@@ -163,6 +164,10 @@ class Reader:
             rows = {"text": texts, "label": labels * 10}
             splits = dict.fromkeys(("train", "validation", "test"), rows)
             write_corpus(self.folder / "corpora" / name, **splits)
+        pronouns = {"tokens": [["he", "ran"], ["she", "ran"]] * 20, "label": [0, 1] * 20}
+        pronouns["impermissible"] = [[1, 0]] * 40
+        splits = dict.fromkeys(("train", "validation", "test"), pronouns)
+        write_corpus(self.folder / "corpora/deceptive_pronoun", **splits)
         columns = {"text": texts, "label": [1, 0] * 20, "revised": [False, True, True, False] * 10}
         edits = columns | {"batch_id": [row // 2 for row in range(40)]}
         test = edits | {"text": [f"{text} {row}" for row, text in enumerate(texts)]}

@@ -126,7 +126,7 @@ def test_validation_inside_fit_counts_each_text_once(planted: Path, tmp_path: Pa
         options += [f"--trainer.logger.name=logs-{name}", *experiment("planted_bilstm"), *CHEAP]
         said = attnlight_on(devices, "fit", *options, cwd=tmp_path)
         if said is not None:  # of both ranks: one line for the epoch, and little else
-            assert said.count("epoch 1/1: ") == 1
+            assert sum(line.startswith("1/1 ") for line in said.splitlines()) == 1
             assert "sync_dist" not in said
             assert len(said.splitlines()) < 20, said
         for test in CHEAP_TESTS:

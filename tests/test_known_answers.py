@@ -26,6 +26,7 @@ def tables(found: dict[tuple[str, str], pd.DataFrame]) -> Any:
     points = build.Checkpoints(pd.read_parquet(build.CHECKPOINTS))
     blocks = {**build.blocks(found), **build.trained_blocks(points, build.planned().total())}
     judged = build.kind_blocks(build.kinds.read_cards(build.KINDS))
+    judged |= build.judged_blocks(build.kinds.read_cards(build.KINDS, 4), "kinds_4")
     return page("findings").Tables({**blocks, **build.card_blocks(build.CARDS), **judged})
 
 

@@ -376,6 +376,8 @@ exit "${STATUS:-0}"
     @pytest.mark.parametrize("status", [0, 5])
     def test_checks_in_an_environment_of_its_own(self, checkout: Checkout, status: int) -> None:
         (checkout.root / "launch.sh").write_text(self.SHOW)
+        checkout.add_command("node", "#!/bin/sh\n")
+        checkout.add_command("apt-get", '#!/bin/sh\necho "apt-get $*" >>"$LOG"\n')
         reused = {"VIRTUAL_ENV": "/old", "PYTHONPATH": "/old", "ATTNLIGHT_VENV": "/old"}
         done = subprocess.run(
             ["bash", str(checkout.root / ".ci/run")],
@@ -389,3 +391,13 @@ exit "${STATUS:-0}"
         folder, verb, venv = done.stdout.strip().split("|")
         assert (folder, verb) == (str(checkout.root), "check")
         assert not Path(venv).parent.exists()
+        installed = ["apt-get update", "apt-get install -y --no-install-recommends chromium"]
+        assert checkout.log.read_text().splitlines() == installed
+
+    def test_without_a_browser_it_fails(self, checkout: Checkout) -> None:
+        run = ["bash", str(checkout.root / ".ci/run")]
+        done = subprocess.run(
+            run, env=checkout.environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (127, "")
+        assert "apt-get: command not found" in done.stderr

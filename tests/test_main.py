@@ -149,3 +149,21 @@ def test_a_reader_that_has_read_enough(words: list[str], buffered: str) -> None:
     )  # fmt: skip
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("verb", ["", *program.USAGE, *program.OTHER_VERBS])
+def test_help_fits_a_terminal_and_its_examples_are_lines(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    if verb in program.OTHER_VERBS:
+        with pytest.raises(SystemExit, match="0"):
+            program.main([verb, "--help"])
+    else:
+        program.main([verb] if verb else ["--help"])
+    said = "".join(capsys.readouterr())
+    assert said
+    assert not [line for line in said.splitlines() if len(line) > 80]
+    examples = [line for line in said.splitlines() if f"attnlight {verb} " in line]
+    for line in examples if verb in ("explain", "export", "browse") else ():
+        assert line.startswith(("attnlight", "usage: "))

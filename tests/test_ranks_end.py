@@ -83,7 +83,7 @@ def gone(process: psutil.Process) -> bool:
 def test_a_rank_ends_with_the_other(job: Job, training: bool, killed: int) -> None:
     """In training, and while rank 1 imports."""
     if training:
-        job.wait_for("epoch 1/")
+        job.wait_for("\n1/")
     one = job.rank_one()
     (job.zero, one)[killed].kill()
     if killed:
@@ -99,7 +99,7 @@ def test_a_rank_ends_with_the_other(job: Job, training: bool, killed: int) -> No
 @pytest.mark.parametrize("both", [False, True])
 def test_sigterm_ends_training_with_its_status(job: Job, both: bool) -> None:
     """Sent to rank 0 alone, and to all processes, as by `timeout` and `scancel`."""
-    job.wait_for("epoch 1/")
+    job.wait_for("\n1/")
     one = job.rank_one()
     for process in (one, job.zero) if both else (job.zero,):
         process.terminate()

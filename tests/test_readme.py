@@ -92,6 +92,8 @@ def test_blocks_are_found_with_their_lines() -> None:
     assert found[0].file is None
     for page in PAGES.values():
         assert page.count("```") == 2 * len(list(blocks(page)))
+        unfenced = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+        assert not re.findall(r"(?<=\n\n)(?: {4}|\t).*", unfenced), "a block without a fence"
 
 
 @pytest.mark.parametrize(

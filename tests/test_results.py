@@ -158,6 +158,10 @@ def test_figures_have_the_cells_of_their_tables(
         ("serrano_fraction", "gradient", "left out"),
         ("saliency_faithfulness", "comprehensiveness", "gradient"),
     )
+    line = drawn.pop().axes[0].containers[1].lines[0]
+    shares = [f"{share} %" for share in (10, 30, 50, 70, 90)]
+    cells = [findings.Cell(row[x]) for row in TABLES.rows("roar", "gradient") for x in shares]
+    np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
     for figure, series in zip(drawn, second, strict=True):
         line = figure.axes[0].containers[1].lines[0]
         cells, labels = TABLES.figures(*series), figure.axes[0].get_yticklabels()
@@ -242,6 +246,7 @@ class TestClaims:
             ("0.30 (0.20, 0.40 by seed)", "2", "not shown"),
             ("0.60 (0.55, 0.65 by seed)", "5", "**does not**"),
             ("0.30 (no interval)", "5", "not shown"),
+            ("open: not run", "0", "not shown"),
         ],
     )
     def test_of_one_model(self, tmp_path: Path, cell: str, seeds: str, said: str) -> None:

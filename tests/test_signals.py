@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, list[str]]] = {
     "predict": (f"{STEPS}.predict_step", ["e/r"]),
     "sanity": (f"{STEPS}.test_step", ["e/r", "--data.eval_batch_size=10"]),
     "report": ("attnlight.report.page.load_run", ["e/r"]),
+    "browse": ("attnlight.report.run.trained_run", ["e/r"]),
     "study": ("attnlight.studies.cli.run_study", ["planted"]),
     "reliability": ("attnlight.report.agreement.read_scores", ["e/r", "e/s"]),
     "explain": ("attnlight.api.explain.explain", ["e/r", "a text"]),

@@ -12,11 +12,13 @@ from torch import Tensor
 from attnlight.attribution import build_attributions
 from attnlight.batch import HasScope
 from attnlight.data.digests import digests
+from attnlight.data.progress import progress
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
+from attnlight.models.weights_digest import weights_digest
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict
@@ -71,7 +73,7 @@ def explain(
             row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
-    for start in range(0, len(rows), _TEXTS):
+    for start in progress(range(0, len(rows), _TEXTS), f"explaining {len(rows):,} texts"):
         part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
             batch = encode_rows(reader, part, start).to(device)
@@ -106,10 +108,12 @@ def _explanations(
     """The explanation of each row of a readout, given the scores (R, N) of each method."""
     batch, output, classes = readout.batch, readout.output, reader.classes
     verdict = None
-    if (checkpoint := reader.path) is not None:
-        checkpoint = checkpoint / "best.ckpt" if checkpoint.is_dir() else checkpoint
-        (digest,) = digests(checkpoint.parent, [checkpoint]).values()
-        verdict = ranking_verdict(checkpoint, digest)
+    if (path := reader.path) is not None:
+        folder = path.parent if path.is_file() else path
+        file = path if path.is_file() else path / "best.ckpt"
+        network: Any = reader.model
+        made = digests(folder, [file]).values() if file.is_file() else [weights_digest(network)]
+        verdict = ranking_verdict(folder, *made)
     size, members, exact = smallest_flip_sets(readout)
     kept = (output.mask & ~members).unsqueeze(1)
     flipped = readout.keep(torch.arange(len(size), device=size.device), kept).squeeze(1).argmax(-1)
@@ -121,12 +125,18 @@ def _explanations(
     moved = readout.candidates(replaced.unsqueeze(2)).squeeze(1).softmax(-1)
     allowed = allowed_classes(output.logits)
     known = output.item_logits is not None and len(classes) == 2
-    items = [reader.raw.items(row["text"]) for row in rows]
-    mask = batch.attendable()
-    places = [seen.nonzero().flatten() for seen in (mask if mask.ndim == 2 else mask.any(-1))]
+    real, mask = batch.mask, batch.attendable()
+    real, mask = (x if x.ndim == 2 else x.any(-1) for x in (real, mask))
+    # Special tokens may be items as well.
+    mask = mask.index_put((texts_of_rows(output.rows),), output.mask, accumulate=True)
+    places = [seen.nonzero().flatten() for seen in mask]
     found = []
     for number, text in enumerate(texts_of_rows(output.rows).tolist()):
         at = places[text]
+        surface = reader.raw.surface(rows[text]["text"], items=True)
+        # A text without a token is one item.
+        forms = surface.forms if surface.text else [rows[text]["text"]] * len(surface.forms)
+        tokens = (at - (real[text].sum() - len(forms))).tolist()
         position = int(output.rows[number, 1])
 
         def named(values: Tensor, number: int = number) -> dict[str, float]:
@@ -138,7 +148,7 @@ def _explanations(
             Explanation(
                 text=rows[text]["text"],
                 query=rows[text].get("query"),
-                items=items[text],
+                items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]
                 if reader.problem.tags and (at == position).any()
                 else None,
@@ -167,6 +177,7 @@ def _explanations(
                 else None,
                 scope=reader.model.scope if isinstance(reader.model, HasScope) else None,
                 verdict=verdict,
+                spans=[surface.spans[place] for place in tokens],
             )
         )
     return found

@@ -14,6 +14,7 @@ from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import InterpretabilityTest
 from attnlight.callbacks.base import require_distinct
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.progress import progress
 from attnlight.errors import InputError
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
@@ -84,7 +85,7 @@ def record_tests(
             for test in tests:
                 test.begin(around)
             with torch.no_grad():
-                for batch in batches:
+                for batch in progress(batches, "batches"):
                     moved = batch.to(device)
                     output = model(moved)
                     for test in tests:

@@ -13,7 +13,7 @@ from attnlight.batch import TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
 from attnlight.reference.rows import GivenTexts, encode_rows
-from attnlight.reference.trained import TrainedModel, network_of
+from attnlight.reference.trained import TrainedModel, network_of, of_transformers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from attnlight.callbacks import InterpretabilityTest
     from attnlight.report.verdict.card import Verdict
+
+_COLUMNS = ["test", "measure", "mean", "low", "high", "n"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,39 @@ class Results:
             for record in stored_records(self.folder / "records")
             for (measure, _), mean in summarise(record, by_class=False).means.items()
         ]
-        return pd.DataFrame(rows, columns=["test", "measure", "mean", "low", "high", "n"])
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def headlines(self) -> pd.DataFrame:
+        """One mean of each test with its 95 % interval, and what it says."""
+        import pandas as pd
+
+        from attnlight.report.headlines import headlines
+
+        rows = [
+            (test, found.measure, *found.mean, found.says)
+            for test, found in headlines(self.folder / "records")
+        ]
+        return pd.DataFrame(rows, columns=[*_COLUMNS, "says"])
+
+    def __str__(self) -> str:
+        """The verdict's sentence and the headline of each test."""
+        from rich.console import Console
+
+        from attnlight.report.headlines import headline_table
+
+        console = Console(highlight=False)
+        with console.capture() as capture:
+            console.print(self.verdict().sentence, markup=False)
+            console.print("", headline_table(self.folder / "records"), sep="\n")
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        """The same as HTML."""
+        import pandas as pd
+        from markupsafe import escape
+
+        with pd.option_context("display.max_colwidth", None):
+            return f"<p>{escape(self.verdict().sentence)}</p>{self.headlines().to_html()}"
 
     def figure(self, test: str) -> Figure | None:
         """The figure of a test; None if it has none.
@@ -93,8 +127,8 @@ def load(path: str | Path) -> TrainedModel:
     """A trained model, ready to read texts.
 
     Args:
-        path: The folder of its run, a checkpoint, or the name of a model that comes with attnlight:
-            `sst`.
+        path: The folder of its run, a checkpoint, the name of a model that comes with attnlight
+            (`sst`), or the folder or hub id (`org/name`) of a classifier of transformers.
 
     Raises:
         InputError: There is no such model, it is damaged, or it has no attention.
@@ -107,12 +141,13 @@ def run(
     data: Any,  # noqa: ANN401
     tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
     batch_size: int = 64,
+    tokenizer: Any = None,  # noqa: ANN401
 ) -> Results:
     """Run tests on texts; rows are those that `attnlight test` records.
 
     Args:
-        model: A run's folder, a checkpoint, what `load` returns, or a task; for batches also any
-            `AttentionModel`.
+        model: What `load` takes or returns, a task, or a classifier or `TextClassificationPipeline` of
+            transformers; for batches also any `AttentionModel`.
         data: A list of texts; of pairs of a text and its label; of mappings, such as the rows of a
             `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
             are any, `query`, `candidates`, `label` (one for each token of a tagger) and `pos`; or of
@@ -123,6 +158,7 @@ def run(
         tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
             mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
         batch_size: Number of texts read at a time.
+        tokenizer: The fast tokenizer of a classifier of transformers, or its folder or hub id.
 
     Raises:
         InputError: The model cannot be read or is none, the data are empty or are not as above, a test
@@ -134,7 +170,8 @@ def run(
     rows = read_rows(data, batches=True)
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")
-    batches, reader = rows, load(model) if isinstance(model, str | Path) else model
+    reader = of_transformers(model, tokenizer)
+    batches, reader = rows, load(reader) if isinstance(reader, str | Path) else reader
     texts = None
     if not isinstance(rows[0], TextBatch):
         reader = texts = TrainedModel.of(reader)

@@ -1,21 +1,27 @@
 """Record texts with scores of their items, which the page of a run shows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from typing_extensions import override
 
+from attnlight.attribution import build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.hooks.text_columns import TextColumns
+from attnlight.callbacks.hooks.epoch_recorder import on_cpu
+from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists
 from attnlight.callbacks.score_columns import score_columns
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.functional import masked_softmax, permuted_weights
 from attnlight.models.readout import Readout
 from attnlight.probing.input_gradient import input_gradient
 from attnlight.probing.leave_one_out import leave_one_out
 from attnlight.records import TEXT_MARKS
+
+METHODS = ("gradient_x_attention", {"name": "occlusion", "replacement": "delete"})
 
 
 class Texts(InterpretabilityTest):
@@ -32,12 +38,20 @@ class Texts(InterpretabilityTest):
     * `scores_worst_case`: worst-case attention as of `AdversarialAttention`, mean over heads. With
       more than two classes or a readout that is not affine it is computed for one row of each text
       and NaN in others; where such a readout may be costly, as if `program_instances` were 0.
+    * one for each of `methods`, by its label: scores of the predicted class.
+
+    Where the page cannot compute an exact worst case, with more than two classes or a readout that is
+    not affine, `candidates` are other attentions, and `candidate_probabilities` the predictions under
+    each, one after the other: the worst case of the head that can change most, all others as they are; uniform attention;
+    and a random permutation of the attention.
 
     Nothing is recorded on validation epochs of `fit`.
 
     Args:
         epsilon: Largest total variation distance under worst-case attention.
         leave_one_out: Compute `loo`, which encodes texts again; else it is not recorded.
+        methods: Names of attribution methods, or mappings of their options; occlusion by deletion
+            shares its encoded texts with `loo`.
         max_instances: Record this many texts, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
     """
@@ -48,13 +62,18 @@ class Texts(InterpretabilityTest):
         self,
         epsilon: float = 0.01,
         leave_one_out: bool = True,
+        methods: Sequence[str | dict[str, Any]] = METHODS,
         max_instances: int | None = 500,
         seed: int = 0,
     ) -> None:
         super().__init__(max_instances=max_instances, seed=seed, figures=False)
         self.epsilon = epsilon
         self.leave_one_out = leave_one_out
-        self.metadata = {"epsilon": epsilon}
+        self.methods = build_attributions(methods, self.name, least=0)
+        self.metadata = {
+            "epsilon": epsilon,
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+        }
 
     @override
     def begin(self, around: Surroundings) -> None:
@@ -76,13 +95,31 @@ class Texts(InterpretabilityTest):
         if (found := readout.minimal_flips()) is not None:
             size, members = found
             minimal = torch.where((size < 0)[:, None], torch.nan, members.double())
+        target = output.logits.argmax(-1)
+        scores |= {n: method(model, batch, output, target) for n, method in self.methods.items()}
         solved = one_row_of_each_text(output.rows, output.rows[:, 0], self.seed)
         solved |= torch.tensor(not readout.by_programs, device=mask.device)
         programs = readout.affine or readout.cheap
-        adversary, _, _ = readout.select(solved).worst_case(self.epsilon, programs=programs)
+        adversary, js, _ = readout.select(solved).worst_case(self.epsilon, programs=programs)
         worst[solved] = adversary.mean(1).to(worst.dtype)
         scores |= {"minimal": minimal, "worst_case": worst}
         texts = self._texts(batch, output)
+        if readout.by_programs:
+            one_head, head = readout.head_weights.clone(), js.nan_to_num(-1.0).argmax(-1)
+            found_rows = torch.arange(len(head), device=head.device)
+            one_head[solved.nonzero().squeeze(-1), head] = adversary[found_rows, head]
+            texts |= self._candidates(readout, one_head)
         unmarked = batch.extras.keys() - set(TEXT_MARKS)
         shown = {name: values for name, values in texts.items() if name not in unmarked}
         return shown | score_columns(scores, mask)
+
+    def _candidates(self, readout: Readout, worst: Tensor) -> dict[str, Any]:
+        """Columns of the worst case (R, H, N) and of two other attentions, and their predictions."""
+        output, mask = readout.output, readout.output.mask
+        uniform = masked_softmax(torch.zeros_like(worst), mask)
+        texts = output.rows * output.rows.new_tensor([1, 0])
+        shuffled = permuted_weights(readout.head_weights, mask, texts, 1, self.seed).squeeze(2)
+        attentions = torch.stack([worst, uniform, shuffled], dim=2)  # (R, H, 3, N)
+        lists = item_lists(*map(on_cpu, (attentions.transpose(1, 2).flatten(1, 2).float(), mask)))
+        probabilities = readout.candidates(attentions).softmax(-1).float().flatten(1)
+        return {"candidates": lists, "candidate_probabilities": probabilities}

@@ -12,11 +12,24 @@ from typing_extensions import override
 from attnlight.errors import InputError, did_you_mean
 
 
+class _Paragraphs(argparse.HelpFormatter):
+    """Wrap paragraphs to the terminal; commands and indented lines stay as they are."""
+
+    @override
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.split("\n\n")
+        for place, part in enumerate(parts):
+            if not all(line.startswith(("attnlight ", "  ")) for line in part.splitlines()):
+                parts[place] = super()._fill_text(part, width, indent)
+        return "\n\n".join(parts)
+
+
 class VerbParser(argparse.ArgumentParser):
     """Accept only full option names, before or after arguments; raise `InputError` with one sentence."""
 
     def __init__(self, verb: str, **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(f"attnlight {verb}", allow_abbrev=False, **kwargs)
+        form = _Paragraphs
+        super().__init__(f"attnlight {verb}", allow_abbrev=False, formatter_class=form, **kwargs)
 
     @override
     def parse_args(  # type: ignore[override]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from attnlight.api.explain import METHODS, explain
 from attnlight.cli.arguments import VerbParser
 from attnlight.cli.shorthand import plain_value
 from attnlight.errors import InputError
+from attnlight.report.explanation import on_terminal
+from attnlight.storage.files import write_text
 
 DESCRIPTION = """\
 Predict texts, and show what attention and other scores say of their words: the smallest set of words
@@ -20,8 +25,11 @@ EPILOG = """\
 attnlight explain sst "a gripping, funny film"
 attnlight explain checkpoints/sst_bilstm/seed0 "a gripping, funny film"
 attnlight explain RUN --file texts.txt --methods occlusion,lrp --json
+attnlight explain sst "a gripping, funny film" --html page.html
 
 Without TEXT and --file, lines of standard input are read."""
+
+_PAGE = "explanation.html"
 
 
 def main(argv: list[str]) -> int:
@@ -38,8 +46,14 @@ def main(argv: list[str]) -> int:
     add("--methods", metavar="NAME,...", default=",".join(METHODS), help=named)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--html", action="store_true", help="print an HTML page")
-    options = parser.parse_args(argv)
+    page = f"write a page on which attention can be changed, NAME.html (default: {_PAGE})"
+    form.add_argument("--html", metavar="FILE", type=Path, help=page)
+    # What follows --html is a text, unless it names a page.
+    given = [
+        f"--html={_PAGE}" if word == "--html" and not following.endswith(".html") else word
+        for word, following in pairwise([*argv, ""])
+    ]
+    options = parser.parse_args(given)
     texts = options.texts
     if options.file is not None or not texts:
         try:
@@ -54,17 +68,29 @@ def main(argv: list[str]) -> int:
     found = explain(options.run, texts, methods, queries, candidates)
     if options.json:
         print(json.dumps(list(map(asdict, found)), indent=1))
-    elif options.html:
-        from markupsafe import Markup
-
-        from attnlight.report.markup import render
-
-        parts = [Markup(one._repr_html_()) for one in found]
-        print(render("explanations.html.jinja", title="Explanations", parts=parts))
+    elif options.html is not None:
+        rows = zip(
+            texts, queries or [None] * len(texts), candidates or [None] * len(texts), strict=True
+        )
+        write_text(options.html, _page(options.run, [*rows], methods, found[0].verdict))
+        print(options.html)
     else:
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        for one in found:
-            console.print(one.to_rich(), "")
+        print(on_terminal(found))
     return 0
+
+
+def _page(
+    model: str, texts: Sequence[Sequence[Any]], methods: Sequence[Any], verdict: str | None
+) -> str:
+    """A page of texts, each with its query and its candidates or None, from a record of them."""
+    from attnlight.api.run import run
+    from attnlight.report.run import trained_run
+    from attnlight.report.what_if import what_if_page
+
+    names = ("text", "query", "candidates")
+    rows = [
+        {n: part for n, part in zip(names, text, strict=True) if part is not None} for text in texts
+    ]
+    options = {"max_instances": None, "leave_one_out": False, "methods": list(methods)}
+    results = run(model, rows, [{"class_path": "attnlight.callbacks.Texts", "init_args": options}])
+    return what_if_page("Explanations", [trained_run(results.folder)], verdict)

@@ -1,58 +1,80 @@
-"""`attnlight export`: explanations of a run in the format of ERASER."""
+"""`attnlight export`: explanations of a run in formats of other packages."""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from attnlight.cli.arguments import VerbParser
+from attnlight.cli.export_formats import (
+    FORMATS,
+    OF_TEXTS,
+    captum_record,
+    eraser_record,
+    explained_rows,
+    marked_share,
+    scored_record,
+    thermostat_table,
+)
 from attnlight.errors import InputError, did_you_mean
-from attnlight.records import KEY, SCORES, kept_scores, read_metadata, read_pieces
+from attnlight.records import kept_scores, read_metadata, record_columns
 from attnlight.storage.files import read_yaml, replacing, require_no_links_out
 from attnlight.storage.foreign_classes import STORED, require_trusted
 from attnlight.storage.shipped import find_config
 
 DESCRIPTION = """\
-Write the explanations of a run as JSON lines in the format of the ERASER benchmark (DeYoung et al.
-2020), one file for each attribution method: RUN/export/test-METHOD.jsonl. Each text has the scores
-of its items as soft predictions, its highest ones as hard predictions (start_token inclusive,
-end_token exclusive), its class and the probabilities of all classes. The input is
-RUN/records/test/plausibility.parquet, written by `Plausibility` with keep_scores: true."""
+Write the explanations of a run from a record that has scores of items: that of the test `Texts`, or
+one of `Plausibility` or `SaliencyAgreement` with keep_scores: true. The formats:
+
+  jsonl       RUN/export/test-RECORD.jsonl: for each text its items, class,
+              probabilities and the scores of all methods
+  captum      RUN/export/test-METHOD.captum.jsonl: arguments of captum's
+              VisualizationDataRecord; scores are divided by the text's largest
+  thermostat  RUN/export/test-METHOD.parquet: the columns of Thermostat's data
+              sets (Feldhus et al. 2021), with tokens in place of their ids
+  eraser      RUN/export/test-METHOD.jsonl: the format of the ERASER benchmark
+              (DeYoung et al. 2020), with the scores of a text's items as soft
+              predictions and the highest ones as hard predictions
+              (start_token inclusive, end_token exclusive)"""
 EPILOG = """\
 ERASER's own scripts need a score for each token of their documents: with `splitting: whitespace`
 and without truncation, as in configs/data/movie_rationales.yaml, items are these tokens. Items that
 are sentences are written as soft_sentence_predictions alone.
 
-attnlight export RUN --ids doc_id"""
+attnlight export RUN
+attnlight export RUN --format eraser --ids doc_id"""
 
 
 def main(argv: list[str]) -> int:
-    """Write the files and print their paths."""
+    """Write the files, and print the methods and the file, or the folder of several."""
     parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
+    add("--format", choices=FORMATS, default="jsonl", help="the format (default: jsonl)")
+    add("--record", metavar="NAME", help="record with scores (default: the first that has some)")
     add("--method", action="append", metavar="NAME", help="this method alone; may be repeated")
     add(
         "--share",
         type=float,
-        help="share of the items that are hard predictions, rounded up (default: the record's mean "
+        help="eraser: share of the items that are hard predictions, rounded up (default: the record's mean "
         "share of marked items, where there are any)",
     )
     add(
         "--ids",
         metavar="COLUMN",
-        help="column of the corpus with the ids of documents (default: the number of the row); "
+        help="eraser, jsonl: column of the corpus with the ids of documents (default: the number of the row); "
         "where they are not unique, annotation ids have the number of the row added",
     )
-    records = "folder in RUN/records (default: test); val, or test-CORPUS of another corpus"
-    add("--records", metavar="FOLDER", default="test", help=records)
+    folders = "folder in RUN/records (default: test); val, or test-CORPUS of another corpus"
+    add("--records", metavar="FOLDER", default="test", help=folders)
     add("--data", metavar="FILE", help="corpus of --ids, if it is not the one of RUN/fit.yaml")
     options = parser.parse_args(argv)
     run, share = options.run, options.share
@@ -63,27 +85,83 @@ def main(argv: list[str]) -> int:
             f"--records is {options.records!r}; expected test, val, or test-CORPUS of another corpus."
         )
     require_no_links_out(run)
-    path = run / "records" / options.records / "plausibility.parquet"
-    methods = kept_scores(path)
-    chosen = options.method or methods
-    for name in chosen:
-        if name not in methods:
-            hint = did_you_mean(name, methods)
-            raise InputError(f"{path} has no method {name!r}{hint}; it has {', '.join(methods)}.")
-        if "/" in name or "\0" in name:
-            raise InputError(f"{path} has a method {name!r}, which cannot be the name of a file.")
+    folder, form = run / "records" / options.records, options.format
+    path = scored_record(folder, form)
+    if options.record is not None:
+        path = folder / f"{Path(options.record).name}.parquet"
+    methods = _methods(path, form, options.method)
     ids = None
     if options.ids is not None:
         file = run / "fit.yaml" if options.data is None else Path(find_config(options.data, "data"))
         ids = document_ids(file, options.records.partition("-")[0], options.ids)
-    for name in chosen:
-        target = run / "export" / f"{options.records}-{name}.jsonl"
-        target.parent.mkdir(exist_ok=True)
-        with replacing(target) as temporary, temporary.open("w", encoding="utf-8") as stream:
-            lines = [json.dumps(line) for line in explanations(path, name, share, ids)]
-            stream.write("".join(f"{line}\n" for line in lines))
-        print(f"{target}: {len(lines):,} texts")
+    ending = {"captum": ".captum.jsonl", "thermostat": ".parquet"}.get(form, ".jsonl")
+    files = {f"{options.records}-{name}{ending}": [name] for name in methods}
+    if form == "jsonl":
+        files = {f"{options.records}-{path.stem}.jsonl": methods}
+    target = run / "export"
+    target.mkdir(exist_ok=True)
+    for file, names in files.items():
+        with replacing(target / file) as temporary:
+            if form == "thermostat":
+                pq.write_table(thermostat_table(explained_rows(path, names), *names), temporary)
+            else:
+                lines = [
+                    f"{json.dumps(record)}\n" for record in _records(form, path, names, ids, share)
+                ]
+                temporary.write_text("".join(lines), encoding="utf-8")
+    print(f"Scores of {', '.join(methods)} from {path}")
+    print(target if len(files) > 1 else target / file)
     return 0
+
+
+def _methods(path: Path, form: str, chosen: Sequence[str] | None) -> list[str]:
+    """The methods to export from a record: the chosen ones, or all.
+
+    Raises:
+        InputError: There is no such record or method, the record lacks what the format needs, or a
+            name cannot be that of a file.
+    """
+    kept, columns = kept_scores(path), record_columns(path)
+    needed = {"captum": OF_TEXTS, "thermostat": OF_TEXTS, "eraser": OF_TEXTS[:1]}.get(form, ())
+    if lacking := [name for name in needed if name not in columns]:
+        raise InputError(
+            f"{path} has no column {lacking[0]}, which --format {form} needs: export the record of "
+            "`attnlight test RUN --tests texts`."
+        )
+    known = list(dict.fromkeys([*["attention"] * ("attention" in columns), *kept]))
+    for name in chosen or known:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InputError(f"{path} has no method {name!r}{hint}; it has {', '.join(known)}.")
+        if "/" in name or "\0" in name:
+            raise InputError(f"{path} has a method {name!r}, which cannot be the name of a file.")
+    return list(chosen or known)
+
+
+def _records(
+    form: str, path: Path, methods: Sequence[str], ids: NDArray[np.str_] | None, share: float | None
+) -> Iterator[dict[str, Any]]:
+    """The instances of a record in a format of JSON lines."""
+    unique = ids is None or len(set(ids.tolist())) == len(ids)
+    of_sentences = read_metadata(path).get("items") == "sentences"
+    if form == "eraser":
+        share = share or marked_share(path, methods[0])
+    for row in explained_rows(path, methods):
+        index = row["index"]
+        if ids is not None and index >= len(ids):
+            raise InputError(f"{path} has row {index}, but the corpus of --ids {len(ids):,} rows.")
+        document = str(index) if ids is None else str(ids[index])
+        if form == "jsonl":
+            yield {"id": document, **row}
+        elif form == "captum":
+            yield captum_record(row, methods[0])
+        elif row["position"]:
+            raise InputError(
+                f"{path} explains tokens; ERASER's format has one explanation for each text."
+            )
+        else:
+            annotation = document if unique else f"{document}:{index}"
+            yield eraser_record(row, methods[0], share or 1.0, of_sentences, document, annotation)
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
@@ -111,78 +189,3 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
         rows = source.load(Path(scratch))
         require_columns(rows, source, [column], {column: "--ids"})
         return np.array([str(value) for value in rows[column]])
-
-
-def explanations(
-    path: Path, method: str, share: float | None = None, ids: NDArray[np.str_] | None = None
-) -> Iterator[dict[str, Any]]:
-    """The explanation of each measured text of a record by a method, as ERASER's JSON.
-
-    Args:
-        path: The record.
-        method: The method.
-        share: Share of the items that are hard predictions; None: the mean share of marked items.
-        ids: Ids of documents, by row of the source; None: the number of the row.
-
-    Raises:
-        InputError: Rows are tokens, no share is given and nothing is marked, or the source has fewer
-            rows.
-    """
-    metadata, scores = read_metadata(path), f"{SCORES}{method}"
-    if share is None:
-        shares = [
-            piece["rationale_items"] / np.array([max(len(row), 1) for row in piece[scores]])
-            for piece in read_pieces(path, ["rationale_items", "prediction", scores], measured=True)
-        ]
-        marked = np.concatenate([np.zeros(0), *shares])
-        if not marked.any():
-            raise InputError(f"{path} has no marked items to take the share of: give --share.")
-        share = float(marked[marked > 0].mean())
-    unique = ids is not None and len(set(ids.tolist())) == len(ids)
-    names = metadata.get("classes") or []
-    columns = [*KEY, "prediction", "probabilities", scores]
-    for piece in read_pieces(path, columns, measured=True):
-        for index, position, prediction, probabilities, row in zip(
-            *(piece[name] for name in columns), strict=True
-        ):
-            if position:
-                raise InputError(
-                    f"{path} explains tokens; ERASER's format has one explanation for each text."
-                )
-            if ids is not None and index >= len(ids):
-                raise InputError(
-                    f"{path} has row {index}, but the corpus of --ids {len(ids):,} rows."
-                )
-            document = str(index) if ids is None else str(ids[index])
-            classes = [*names, *map(str, range(len(names), len(probabilities)))]
-            yield {
-                "annotation_id": document if unique or ids is None else f"{document}:{index}",
-                "rationales": [_predictions(document, row, share, metadata.get("items"))],
-                "classification": classes[prediction],
-                "classification_scores": dict(zip(classes, map(float, probabilities), strict=True)),
-            }
-
-
-def _predictions(
-    document: str, scores: NDArray[np.float64], share: float, items: str | None
-) -> dict[str, Any]:
-    """Soft and hard predictions of one text; an item without a score counts as its least one."""
-    import torch
-
-    from attnlight.functional.ranking import ranking
-
-    defined = scores[~np.isnan(scores)]
-    soft = np.where(np.isnan(scores), defined.min(initial=0.0), scores)
-    if items == "sentences":
-        return {"docid": document, "soft_sentence_predictions": soft.tolist()}
-    row = torch.from_numpy(soft)[None]
-    order = ranking(row, torch.ones_like(row, dtype=torch.bool)).squeeze(0).numpy()
-    top = np.sort(order[: max(1, int(np.ceil(share * len(soft) - 1e-9)))])
-    runs = np.split(top, np.flatnonzero(np.diff(top) > 1) + 1) if len(top) else []
-    return {
-        "docid": document,
-        "hard_rationale_predictions": [
-            {"start_token": int(run[0]), "end_token": int(run[-1]) + 1} for run in runs
-        ],
-        "soft_rationale_predictions": soft.tolist(),
-    }

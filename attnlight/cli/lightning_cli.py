@@ -19,7 +19,7 @@ import yaml
 from jsonargparse import Namespace
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import Callback, ModelSummary, ProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
@@ -28,6 +28,7 @@ from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.callbacks.hooks.batch_lines import BatchLines
 from attnlight.callbacks.hooks.epoch_lines import EpochLines
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
@@ -47,6 +48,8 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, one_line
 from attnlight.models.build import pretrained_network
+from attnlight.report.verdict.commands import from_here
+from attnlight.storage import checkpoints  # noqa: F401
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.foreign_classes import import_class
 from attnlight.storage.locking import require_creatable, sole_process
@@ -103,6 +106,8 @@ class AttnlightCLI(LightningCLI):
         arguments = sys.argv[1:] if args is None else args
         assert isinstance(arguments, list)
         verb = arguments[0]
+        if arguments[1:] == ["--help"]:  # without files, whose classes would be imported
+            parser.parse_args(arguments)
         keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
         composed = compose(verb, arguments[1:], keys)
         style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
@@ -157,7 +162,7 @@ class AttnlightCLI(LightningCLI):
             require_creatable(self.current_run.folder)
         self._prepare_corpus(config)
         self._replacing = self._new and config.overwrite
-        if self.subcommand == "test":
+        if self.subcommand in ("validate", "test"):
             config.verbose = False  # SummaryTable prints it with intervals
         if self.subcommand == "predict":
             config.return_predictions = False  # they are written to disk, to bound memory
@@ -168,13 +173,16 @@ class AttnlightCLI(LightningCLI):
         """Class and options of a network that was trained elsewhere; None: a checkpoint is read."""
         named = config.ckpt_path
         if named is None and config.run is not None:
-            named = next(Run.of_fit(config, "").folder.glob("*.ckpt"), None)
+            folder = Run.of_fit(config, "").folder
+            named = next((n for n in ("fit.yaml", "best.ckpt") if (folder / n).is_file()), None)
         found = pretrained_network(config.model, named)
         if found is not None and not self._names_corpus:
             raise InputError(
                 "the model was trained elsewhere and has no corpus here: name the texts that it reads, "
                 f"`attnlight {self.subcommand} ... --data FILE`."
             )
+        if found is not None:
+            found[0].encoding_of(found[1], ())  # refused before a corpus is prepared
         return found
 
     def _resolved_corpus(
@@ -310,11 +318,18 @@ class AttnlightCLI(LightningCLI):
                 f"the options --trainer.* cannot be used (accelerator {options.accelerator}, "
                 f"devices {options.devices}): {reason}."
             ) from error
-        extra = {"fit": EpochLines, "predict": PredictionWriter, "test": SummaryTable}
+        extra = {"fit": EpochLines, "predict": PredictionWriter}
+        extra |= {"validate": SummaryTable, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
+        unwanted: tuple[type[Callback], ...] = (
+            (ModelSummary,) if options.enable_model_summary is None else ()
+        )
         if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
-            attached[:] = [c for c in attached if not isinstance(c, ProgressBar)]
+            unwanted += (ProgressBar,)
+            if any(isinstance(callback, ProgressBar) for callback in attached):
+                attached.append(BatchLines())
+        attached[:] = [callback for callback in attached if not isinstance(callback, unwanted)]
         for logger in trainer.loggers:  # wandb warns of an argument that Lightning always passes
             if isinstance(logger, WandbLogger) and logger._wandb_init.get("anonymous") is None:
                 logger._wandb_init.pop("anonymous", None)
@@ -343,7 +358,7 @@ class AttnlightCLI(LightningCLI):
 
 
 def run(arguments: Sequence[str] | None) -> None:
-    """Run one of the Trainer's verbs.
+    """Run one of the Trainer's verbs, and print the run's folder last.
 
     Args:
         arguments: The verb and its options; None: those of the process, which DDP's launcher
@@ -357,7 +372,7 @@ def run(arguments: Sequence[str] | None) -> None:
     status = 1
     with ExitStack() as stack:
         try:
-            AttnlightCLI(
+            cli = AttnlightCLI(
                 stack,
                 AttentionTask,
                 CorpusDataModule,
@@ -377,3 +392,5 @@ def run(arguments: Sequence[str] | None) -> None:
         finally:  # a second command in this process needs a new W&B run
             if "wandb" in sys.modules:
                 sys.modules["wandb"].finish(exit_code=status)
+    if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
+        print(from_here(cli.current_run.folder))

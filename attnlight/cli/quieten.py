@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 
 # Correct warnings that need no action.
@@ -15,9 +16,14 @@ WARNINGS = (
 )
 
 
+# Begin lines of Lightning's log: an advertisement, devices that are absent, what another line says.
+_LINES = ("💡 Tip", "GPU available: False", "TPU available: False", "Restoring states from")
+
+
 def quieten() -> None:
-    """Suppress these warnings and Lightning's advertisements."""
+    """Suppress these warnings and lines, and W&B's summary of a run."""
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    logger.addFilter(lambda record: "Tip: For seamless cloud" not in str(record.msg))
+    logger.addFilter(lambda record: not str(record.msg).startswith(_LINES))
+    os.environ.setdefault("WANDB_QUIET", "true")

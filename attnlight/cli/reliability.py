@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
     add("runs", metavar="RUN", nargs="+", type=Path, help="checkpoints/<experiment>/<run>")
     add("--output", metavar="FILE", type=Path, help="write tau of each text and pair (parquet)")
     add("--seed", type=int, default=0, help="seed of the random orders and of the intervals")
-    first = "the test whose record to read; default: the first of these that the first run has"
-    add("--test", choices=COMPARABLE, help=first)
+    first = f"{' or '.join(COMPARABLE)}, whose record to read (default: what the first run has)"
+    add("--test", metavar="TEST", choices=COMPARABLE, help=first)
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
@@ -58,4 +58,6 @@ def main(argv: list[str]) -> int:
     pairs = pair_table(options.runs, taus, test, options.seed)
     if pairs.rows:
         print(f"\n{pairs.to_markdown()}", end="")
+    if options.output is not None:
+        print(options.output)
     return 0

@@ -6,6 +6,7 @@
                                               --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
     attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
                                               --model.net.path=FOLDER --data=FILE
+    attnlight fit --model FOLDER --data FILE  the same, and --data.tokenizer=FOLDER
 
 `-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
 Lightning starts the other ranks with the long one.
@@ -18,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlight.errors import InputError, did_you_mean
-from attnlight.storage.model_folder import command_options, is_model_folder
+from attnlight.errors import InputError
+from attnlight.storage.model_folder import command_options, is_model, require_run
 from attnlight.storage.shipped import find_config
 
 # The folder of `configs/` in which the value of an option is looked up.
@@ -31,7 +32,7 @@ _FOLDERS = {
     "--model": "models",
 }
 SANITY = ("methods", "max_instances", "seed")  # options of `attnlight sanity` that are the test's
-_FLAGS = ("-h", "--help", "--overwrite", "--print_config")  # all others take a value
+_FLAGS = ("--overwrite", "--print_config")  # all others take a value
 
 
 def expand(arguments: Sequence[str]) -> list[str]:
@@ -44,8 +45,11 @@ def expand(arguments: Sequence[str]) -> list[str]:
             value is missing or not YAML, or the verb takes fewer arguments.
     """
     verb, *words = arguments
+    if not {"-h", "--help"}.isdisjoint(words):
+        return ["test" if verb == "sanity" else verb, "--help"]
     named: list[str] = []
     options: list[str] = []
+    tokenizer: list[str] = []  # the option that makes `fit` split texts as the model does
     test: dict[str, Any] = {}  # arguments of `Sanity`
     while words:
         word = words.pop(0)
@@ -64,12 +68,18 @@ def expand(arguments: Sequence[str]) -> list[str]:
             continue
         if not value:
             raise InputError(f"{option} needs a value")
-        if option == "--model" and is_model_folder(Path(value)):
+        if option == "--model" and is_model(Path(value)):
+            if verb != "fit":
+                named.append(value)
+                continue
             options += command_options(Path(value)) or []
+            tokenizer = [options[-1].replace("model.net.path", "data.tokenizer")]
             continue
         long = option if folder in ("data", "models") else "--config"
         values = value.split(",") if option == "--tests" else [value]
         options += [f"{long}={find_config(name, folder)}" for name in values]
+    if verb == "fit" and not any(option.startswith("--data.tokenizer") for option in options):
+        options += tokenizer
     second: list[str] = []
     if verb == "sanity":
         if not 0 < len(named) < 3:
@@ -82,6 +92,10 @@ def expand(arguments: Sequence[str]) -> list[str]:
         raise InputError(f"{verb} takes one name or folder, not {len(named)}: {', '.join(named)}")
     if not named:
         return [verb, *options]
+    if verb == "fit" and Path(named[0]).is_dir() and is_model(Path(named[0])):
+        raise InputError(
+            f"{named[0]} is a model: attnlight fit --model {named[0]} --data FILE trains it"
+        )
     if verb == "fit":
         return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
     run = Path(named[0])
@@ -95,12 +109,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
         named_here = any(option.startswith("--experiment") for option in [*elsewhere, *options])
         elsewhere += [] if named_here else [f"--experiment={run.resolve().name}"]
         return [verb, *elsewhere, *options]
-    if not (run / "fit.yaml").is_file():
-        hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
-        raise InputError(
-            f"there is no trained run {run}: it has no fit.yaml{hint}, nor the config.json of a model of "
-            "transformers"
-        )
+    require_run(run)
     best, last = (f"--ckpt_path={run / name}.ckpt" for name in ("best", "last"))
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]

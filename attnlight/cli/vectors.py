@@ -43,7 +43,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Train the vectors, write the file and print its size."""
+    """Train the vectors, write the file and print its size and its path."""
     options = vars(parser().parse_args(argv))
     files, output = options.pop("configs"), options.pop("output")
     from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
@@ -67,5 +67,5 @@ def main(argv: list[str]) -> int:
     with replacing(output) as temporary:  # opened first, to refuse an invalid path before training
         vectors = train_word2vec(text, settings)
         vectors.write(temporary)
-    print(f"{output}: {len(vectors.words):,} words, size {settings.size}")
+    print(f"{len(vectors.words):,} words, size {settings.size}", output, sep="\n")
     return 0

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from attnlight.data.columns import READ_ROWS
 from attnlight.data.raw_text import RawText
 from attnlight.data.sources import silent
 from attnlight.data.targets import IGNORED
-from attnlight.data.tokenization import surface_forms
+from attnlight.data.tokenization import Surface, surface_of
 from attnlight.errors import InputError
 from attnlight.storage.files import named_errors
 
@@ -223,10 +223,17 @@ class TokenDataset(Dataset[TextBatch]):
 
     def words(self, position: int) -> list[str]:
         """Surface form of each id, or whole word, of a text: as in the source if that is stored."""
+        return self.surface(position).forms
+
+    def surface(self, position: int) -> Surface:
+        """Surface of the ids, or whole words, of a text."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
         if self._has_token_labels:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
-            return [SPECIAL_TOKENS[BOS]] * (len(ids) - len(words)) + words
+            before, stops = len(ids) - len(words), accumulate(len(word) + 1 for word in words)
+            spans = [(x - len(word) - 1, x - 1) for word, x in zip(words, stops, strict=True)]
+            forms = [SPECIAL_TOKENS[BOS]] * before + words
+            return Surface(" ".join(words), [(0, 0)] * before + spans, forms)
         parts: list[tuple[str, int | None]] = []
         if "words" in names:
             parts = [(" ".join(self.table["words"][position].as_py()), None)]
@@ -235,13 +242,13 @@ class TokenDataset(Dataset[TextBatch]):
             kept = [None] if isinstance(text, str) else self._sentences[position].tolist()
             parts = list(zip([text] if isinstance(text, str) else text, kept, strict=True))
         sizes = self._sizes(position).tolist() if self.whole_words else None
-        return surface_forms(self._encoder.parsed_tokenizer, ids, parts, sizes)
+        return surface_of(self._encoder.parsed_tokenizer, ids, parts, sizes)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""
         query = self.table["query_text"][position].as_py()
         ids = self._pair["query"][position].tolist()
-        return surface_forms(self._encoder.parsed_tokenizer, ids, [(query, None)])
+        return surface_of(self._encoder.parsed_tokenizer, ids, [(query, None)]).forms
 
     def _sizes(self, position: int) -> NDArray[np.integer]:
         """Number of ids of each word of a text with `whole_words`, else of each sentence."""

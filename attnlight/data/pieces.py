@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.errors import InputError, one_line
@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 _TOKENIZER = "tokenizer.json"
 _SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+# Models whose `vocab.txt` holds word pieces.
+_WORD_PIECES = ("bert", "convbert", "distilbert", "electra", "mobilebert", "squeezebert")
 _SAMPLE = "A film: 12 words, gripping throughout."
 # Models whose positions begin after the number of padding.
 _AFTER_PADDING = ("roberta", "camembert", "mpnet", "longformer", "xmod", "data2vec-text", "ibert")
 _PADDING = ("[PAD]", "<pad>", "<|padding|>", "<|pad|>")
+
+
+@runtime_checkable
+class _Fast(Protocol):
+    """A fast tokenizer of transformers."""
+
+    backend_tokenizer: Any
 
 
 def find_file(path: str, name: str = _TOKENIZER) -> Path:
@@ -78,7 +87,10 @@ def longest_text(config: Mapping[str, Any]) -> int | None:
     return None if most is None else most - offset
 
 
-def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, list[int]]:
+def read_tokenizer(
+    given: Any,  # noqa: ANN401
+    length: int | None = None,
+) -> tuple[Tokenizer, list[int]]:
     """A pretrained model's tokenizer with attnlight's ids, and the model's own id of each.
 
     The ids 0 to 3 are padding, the unknown token, and the special tokens before and after a text; all
@@ -86,7 +98,7 @@ def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, lis
     which no text contains; its own id is that of another special token.
 
     Args:
-        path: As for `find_file`.
+        given: Folder or hub id of a model, or a fast tokenizer of transformers or tokenizers.
         length: Number of tokens to which texts are cut, special ones included; None: they are not.
 
     Raises:
@@ -95,15 +107,59 @@ def read_tokenizer(path: str, length: int | None = None) -> tuple[Tokenizer, lis
     """
     from tokenizers import Tokenizer
 
-    file = find_file(path)
-    content = read_json(file)
+    place = f"{given}" if isinstance(given, str | Path) else f"the given {type(given).__name__}"
     try:
-        return _renumber(Tokenizer.from_str(json.dumps(content)), content, path, length)
+        content = _description(given)
+        return _renumber(Tokenizer.from_str(json.dumps(content)), content, place, length)
     except (InputError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of tokenizers is no `Exception`
         reason = one_line(error)[:200]
-        raise InputError(f"{file} is not a tokenizer that can be read: {reason}.") from error
+        raise InputError(
+            f"the {_TOKENIZER} of {place} is not one that can be read: {reason}."
+        ) from error
+
+
+def _description(given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What `tokenizer.json` says of a tokenizer, or would."""
+    from tokenizers import Tokenizer
+
+    if isinstance(given, str | Path):
+        return _word_pieces(Path(given)) or read_json(find_file(str(given)))
+    tokenizer = given.backend_tokenizer if isinstance(given, _Fast) else given
+    if not isinstance(tokenizer, Tokenizer):
+        raise InputError(
+            f"{type(given).__name__} is no fast tokenizer: give one that has a `backend_tokenizer`, or the "
+            f"folder of a {_TOKENIZER}."
+        )
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    return content
+
+
+def _word_pieces(folder: Path) -> dict[str, Any] | None:
+    """What transformers makes of a BERT's `vocab.txt`; None if a folder has another tokenizer."""
+    from tokenizers import BertWordPieceTokenizer
+
+    if (folder / _TOKENIZER).is_file() or not (folder / "vocab.txt").is_file():
+        return None
+    files = [folder / name for name in ("tokenizer_config.json", "config.json")]
+    options, config = (read_json(file) if file.is_file() else {} for file in files)
+    named = options.get("tokenizer_class") or config.get("tokenizer_class")
+    kind = str(named or config.get("model_type")).lower()
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    special = {"[UNK]", "[SEP]", "[CLS]", "[PAD]", "[MASK]"}
+    if kind.removesuffix("fast").removesuffix("tokenizer") not in _WORD_PIECES or special - {
+        *words
+    }:
+        return None
+    tokenizer = BertWordPieceTokenizer(
+        {word: number for number, word in enumerate(words)},
+        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+        strip_accents=options.get("strip_accents"),
+        lowercase=options.get("do_lower_case", True),
+    )
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    return content
 
 
 def _renumber(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlight.batch import SPECIAL_TOKENS
+from attnlight.data.tokenization import boundary_processor
 from attnlight.errors import InputError, did_you_mean, require_at_least
 
 CHUNK = 10_000
@@ -62,6 +63,7 @@ class PlantedSpec:
         label_noise: Probability that the label is another class's than the evidence's, in [0, 1).
         decoys: Words in each text that are drawn from five words without any relation to the label
             (`decoy0`, ...); they are 1 in the extra column `decoy`, which other texts do not have.
+        boundary_tokens: Put a special token before and one after each text, as BERT reads it.
 
     Raises:
         InputError: A value is out of range, distractors are not a minority, options exclude each
@@ -86,6 +88,7 @@ class PlantedSpec:
     balance: float | None = None
     label_noise: float = 0.0
     decoys: int = 0
+    boundary_tokens: bool = False
 
     def __post_init__(self) -> None:
         bounds = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
@@ -203,6 +206,8 @@ class PlantedSpec:
         tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.Lowercase()
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        if self.boundary_tokens:
+            tokenizer.post_processor = boundary_processor()
         return str(tokenizer.to_str())
 
     def draw(self, split: int, size: int) -> Iterator[PlantedTexts]:

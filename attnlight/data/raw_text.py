@@ -9,15 +9,14 @@ from functools import cached_property
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import torch
 
-from attnlight.batch import BOS, EOS, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_queries
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
-from attnlight.data.tokenization import surface_forms
+from attnlight.data.tokenization import Surface, surface_of
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
 
@@ -175,40 +174,21 @@ class RawText:
 
     def words(self, text: str) -> list[str]:
         """Surface form of each token, or whole word, of `encode([text])`, boundary tokens included."""
-        encoded = self._encode_sentences([text])
+        return self.surface(text).forms
+
+    def surface(self, text: str, items: bool = False) -> Surface:
+        """Surface of the tokens or whole words of `encode([text])`; of its sentences if they are `items`."""
+        encoded, sizes = self._encode_sentences([text]), None
         (ids,), parts = encoded.ids, list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
-        sizes = self.word_boundaries.sizes(ids).tolist() if self.whole_words else None
-        return surface_forms(self.parsed_tokenizer, ids, parts, sizes)
-
-    def items(self, text: str) -> list[str]:
-        """The strings of the items (tokens, words or sentences) that attention weighs in a text.
-
-        They are in the order of `encode([text])`; a text without a token is one item.
-        """
-        if self.sentences is None:
-            return self._words_of_part(text, None) or [text]
-        (sentences,) = self._encode_sentences([text]).texts
-        if self.sentences["nested"]:
-            return sentences
-        limit = self.sentences["max_tokens"]
-        return [word for part in sentences for word in self._words_of_part(part, limit)] or [text]
+        if self.whole_words:
+            sizes = self.word_boundaries.sizes(ids).tolist()
+        elif items and self.sentences and self.sentences["nested"]:
+            sizes = encoded.sizes[0]
+        return surface_of(self.parsed_tokenizer, ids, parts, sizes)
 
     def _encode_sentences(self, texts: Sequence[str]) -> SentenceIds:
         rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
         return encode_sentences(self.parsed_tokenizer, texts, rules)
-
-    def _words_of_part(self, part: str, limit: int | None) -> list[str]:
-        """The first `limit` tokens, or whole words, of a string, without boundary tokens."""
-        encoding = self.parsed_tokenizer.encode(part)
-        ids, offsets = encoding.ids, encoding.offsets
-        sizes = self.word_boundaries.sizes(ids) if self.whole_words else [1] * len(ids)
-        stops = np.cumsum(sizes)
-        words = [
-            part[offsets[start][0] : offsets[stop - 1][1]]
-            for start, stop in zip(stops - sizes, stops, strict=True)
-            if ids[start] not in (BOS, EOS)  # also where the text itself contains one
-        ]
-        return words[:limit]
 
 
 def require_text(value: object, place: str) -> None:

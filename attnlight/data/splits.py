@@ -105,7 +105,7 @@ def find_splits(
     found: dict[str, Any] = {}
     for split in null:
         wanted = VALIDATION_NAMES if split == "validation" else (split,)
-        free = [name for name in wanted if name in {*available} - (used - {"train"})]
+        free = [n for n in wanted if n in available and (n == split or n not in used)]
         found |= dict(zip([split], free, strict=False))
     only = available if len(available) == 1 else []
     if verb in null and verb not in found:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from attnlight.errors import InputError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from tokenizers.processors import PostProcessor
 
 Splitting = Literal["whitespace", "punctuation", "words"]
 
@@ -75,7 +76,7 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     The special tokens are entries of the vocabulary but not `AddedToken`s, which the library would
     match in raw text: a text that happens to contain "[PAD]" must not get padding.
     """
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
@@ -94,13 +95,20 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     token = Regex(_PATTERNS[rules.splitting][0])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(token, behavior="removed", invert=True)
     if rules.boundary_tokens:
-        first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
-        )
+        tokenizer.post_processor = boundary_processor()
     if rules.truncate is not None:
         tokenizer.enable_truncation(rules.truncate + 2 * rules.boundary_tokens)
     return tokenizer
+
+
+def boundary_processor() -> PostProcessor:
+    """The part of a tokenizer that puts a special token before and one after each text."""
+    from tokenizers import processors
+
+    first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
+    return processors.TemplateProcessing(
+        single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]
+    )
 
 
 def encode_texts(
@@ -148,35 +156,53 @@ def count_cut(tokenizer: Tokenizer, texts: Sequence[str], lengths: Iterable[int]
         return sum(bool(row.overflowing) for row in tokenizer.encode_batch(full))
 
 
-def surface_forms(
+class Surface(NamedTuple):
+    """The tokens of a text, or its words, as they stand in its source.
+
+    Attributes:
+        text: The source; "" if it is not known.
+        spans: [start, end) of each token in `text`; empty of one that is not in the source.
+        forms: What each token stands for in the source; the token of the vocabulary where that is
+            nothing.
+    """
+
+    text: str
+    spans: list[tuple[int, int]]
+    forms: list[str]
+
+
+def surface_of(
     tokenizer: Tokenizer,
     ids: Sequence[int],
     parts: Sequence[tuple[str, int | None]],
     sizes: Iterable[int] | None = None,
-) -> list[str]:
-    """What each id of a text stands for in its source; the token of the vocabulary where that differs.
+) -> Surface:
+    """The surface of the ids of a text.
 
     Args:
         tokenizer: The tokenizer.
         ids: Ids of the text.
         parts: The strings that were encoded separately, in order, and the number of ids kept of
             each; None: all.
-        sizes: Number of ids of each word of the only part, to name words; None: ids are named.
+        sizes: Number of ids of each word or sentence, to name these; None: ids are named.
     """
     ids_of_source: list[int] = []
-    places: list[tuple[str, int, int]] = []
+    places: list[tuple[int, int]] = []
+    text = ""
     for part, size in parts:
         encoding = tokenizer.encode(part)
         ids_of_source += encoding.ids[:size]
-        places += [(part, start, stop) for start, stop in encoding.offsets[:size]]
+        places += [(len(text) + x, len(text) + y) for x, y in encoding.offsets[:size]]
+        text += f"{part} "
+    text = text[:-1]
     forms = [str(tokenizer.id_to_token(number)) for number in ids]
     if ids_of_source != list(ids):  # an empty text (one unknown token), or one without its source
-        places = [("", 0, 0)] * len(forms)
+        text, places = "", [(0, 0)] * len(forms)
     stops = accumulate([1] * len(forms) if sizes is None else sizes)
-    return [
-        places[first][0][places[first][1] : places[stop - 1][2]] or "".join(forms[first:stop])
-        for first, stop in pairwise([0, *stops])
-    ]
+    groups = list(pairwise([0, *stops]))
+    spans = [(places[first][0], places[stop - 1][1]) for first, stop in groups]
+    named = zip(groups, spans, strict=True)
+    return Surface(text, spans, [text[x:y] or "".join(forms[i:j]) for (i, j), (x, y) in named])
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.batch import UNK
+from attnlight.batch import BOS, EOS, UNK
 from attnlight.data.dataset import split_writer
 from attnlight.data.planted import PlantedSpec
 from attnlight.data.raw_text import RawText
@@ -93,6 +93,10 @@ class PlantedEvidence(CorpusDataModule):
         require_at_least(1, **{f"{split}_size": size for split, size in self.sizes.items()})
         self.planted, self.sentence_length = planted, sentence_length
         self.nested = sentence_length is not None
+        if self.nested and planted.boundary_tokens:
+            raise InputError(
+                "boundary_tokens is for texts without sentences: leave out it or sentence_length."
+            )
         if sentence_length is not None:
             self.sentence_rules = SentenceRules(length=sentence_length)
 
@@ -112,7 +116,8 @@ class PlantedEvidence(CorpusDataModule):
         # Included only if used, so that fingerprints of other corpora do not change.
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
         options = asdict(self.planted)
-        for name in ("rule", "one_sided", "place", "copies", "balance", "label_noise", "decoys"):
+        names = ("rule", "one_sided", "place", "copies", "balance", "label_noise", "decoys")
+        for name in (*names, "boundary_tokens"):
             if options[name] == getattr(PlantedSpec, name):
                 del options[name]
         return {"sizes": self.sizes, **options, **sentences}
@@ -137,14 +142,21 @@ class PlantedEvidence(CorpusDataModule):
             start, sentence = 0, self.sentence_length
             with split_writer(folder / split, kinds) as write:
                 for texts in self.planted.draw(number, size):
+                    along = {"tokens": ids[texts.tokens]} | {x: getattr(texts, x) for x in extras}
+                    counts = texts.lengths
+                    if self.planted.boundary_tokens:
+                        ends = {"tokens": (BOS, EOS)}
+                        along = {
+                            name: _enclosed(values, counts, *ends.get(name, (0, 0)))
+                            for name, values in along.items()
+                        }
+                        counts = counts + 2
                     columns: dict[str, Any] = {
                         "index": np.arange(start, start + len(texts.labels)),
                         "label": labels[texts.labels],
-                        "length": texts.lengths,
-                        "tokens": _lists(ids[texts.tokens], texts.lengths),
+                        "length": counts,
                     }
-                    for extra in extras:
-                        columns[extra] = _lists(getattr(texts, extra), texts.lengths)
+                    columns |= {name: _lists(values, counts) for name, values in along.items()}
                     if sentence is not None:
                         counts = -(-texts.lengths // sentence)
                         words = np.full(counts.sum(), sentence, np.int32)
@@ -154,6 +166,15 @@ class PlantedEvidence(CorpusDataModule):
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=extras)
+
+
+def _enclosed(
+    values: NDArray[Any], counts: NDArray[np.int32], first: int, last: int
+) -> NDArray[Any]:
+    """Lists of `counts` values, one after the other, each with a value before and one after it."""
+    ends = counts.cumsum()
+    places = np.stack([ends - counts, ends], axis=1).ravel()
+    return np.insert(values, places, [first, last] * len(counts))
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:

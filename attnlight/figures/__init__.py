@@ -98,10 +98,13 @@ def draw(
         metadata: Metadata of its record.
 
     Returns:
-        The figure; None if the test has none or the record has no rows.
+        The figure without axes that would be empty; None if the test has none, or nothing is defined.
     """
     description = describe(test)
+    measured = [x for name, x in rows.items() if x.dtype.kind == "f" and description.words(name)]
     if test not in descriptions() or not len(rows["index"]):
+        return None
+    if measured and not any(np.isfinite(values).any() for values in measured):
         return None
     # Matplotlib would draw direction controls as boxes or reverse labels.
     names = None if classes is None else [CONTROLS.sub("", name) for name in classes]
@@ -109,6 +112,9 @@ def draw(
         return violins_by_max_attention(rows, **description.violins, classes=names)
     taken = {name: metadata.get(name) for name in description.metadata}
     figure: Figure | None = import_module(f"{__name__}.{test}").draw(rows, names, **taken)
+    for axes in figure.axes if figure is not None else ():
+        if not np.isfinite(axes.dataLim.get_points()).all():
+            axes.remove()
     return figure
 
 

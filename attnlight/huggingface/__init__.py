@@ -1,11 +1,11 @@
-"""Models of the library transformers; needs `pip install attnlight[transformers]`."""
+"""Models of the library transformers, which the extra `transformers` installs."""
 
 from importlib.util import find_spec
 
 from attnlight.errors import InputError
 
 if find_spec("transformers") is None:
-    raise InputError("this model needs transformers: pip install 'attnlight[transformers]'.")
+    raise InputError("this model needs transformers: pip install 'transformers>=5.4'.")
 
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.pooled import HuggingFacePooledClassifier

@@ -39,7 +39,10 @@ class HuggingFaceClassifier(TrainedElsewhere):
     Args:
         path: Folder or hub id of a model, or a model of transformers. One that was not trained to
             classify gets its architecture's head with random parameters, or an affine map of the state
-            of the token that is tested if transformers has no such head.
+            of the token that is tested if transformers has no such head. None: all parameters are drawn
+            at random, for a model of `config` that is trained on the tokens of the corpus.
+        tokenizer: The fast tokenizer of a model of transformers, or its folder or hub id, to read raw
+            text; None: that of `path`, and a model of transformers reads batches only.
         num_classes: Number of classes C; None: the model's.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         special_tokens: `fixed`: special tokens, such as [CLS], and the first token of a decoder keep
@@ -77,7 +80,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def __init__(
         self,
-        path: str | Path | PreTrainedModel,
+        path: str | Path | PreTrainedModel | None = None,
+        tokenizer: Any = None,  # noqa: ANN401
         num_classes: int | None = None,
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
@@ -90,7 +94,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
     ) -> None:
         super().__init__()
         path = str(path) if isinstance(path, Path) else path
-        source = open_model(path, num_classes, vocab_size, config, fingerprint)
+        source = open_model(path, num_classes, vocab_size, config, fingerprint, tokenizer=tokenizer)
         require_head(source.model, num_classes)
         settings = source.model.config.get_text_config()
         self.transformer = source.model
@@ -101,6 +105,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         self.layers = layers
         self.new = source.new
         self.path = path if isinstance(path, str) else None
+        self.tokenizer = source.tokenizer
         self.missing, self.longest = source.missing, longest_text(settings.to_dict())
         heads = int(settings.num_attention_heads)
         if wrong := [head for head in uniform_heads if not 0 <= head < heads]:
@@ -208,6 +213,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
             layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
             memory=memory,
         )
+        if weights is None and not self.uniform.any():
+            # Their softmax over the items is the attention, also of special tokens that keep theirs.
+            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
         output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
         empty = torch.zeros_like(own).unsqueeze(2)
         output.bias = torch.full_like(output.logits, torch.nan)

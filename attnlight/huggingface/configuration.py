@@ -29,6 +29,14 @@ _OTHER_PROBLEMS = {
     "regression": "is a regression model, whose output is a number",
     "multi_label_classification": "may assign several classes to a text",
 }
+_OF_PAIRS = {
+    "entailment",
+    "not_entailment",
+    "contradiction",
+    "equivalent",
+    "not_equivalent",
+    "duplicate",
+}
 _PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
 
 
@@ -109,7 +117,7 @@ def require_single_label(config: PretrainedConfig, names: Sequence[str], where: 
         )
     labels = {str(name).casefold() for name in config.id2label.values()}
     task = str(config.to_dict().get("finetuning_task")).lower()
-    if task in _PAIR_TASKS or labels & {"entailment", "not_entailment"}:
+    if task in _PAIR_TASKS or labels & _OF_PAIRS:
         raise InputError(
             f"{where} was trained on pairs of texts ({', '.join(config.id2label.values())}): what it says of "
             "a single text has no meaning, and pairs are not read by models of transformers."

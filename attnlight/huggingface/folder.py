@@ -21,7 +21,7 @@ from attnlight.storage.files import read_json, refuse_pointer, suggest_file
 
 CONFIG = "config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_HUB_FILES = [CONFIG, "tokenizer.json", "model*.safetensors", _INDEX]
+_HUB_FILES = [CONFIG, "tokenizer*.json", "vocab.txt", "model*.safetensors", _INDEX]
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+)?")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf", "*.safetensors")
@@ -67,13 +67,16 @@ def model_folder(path: str, *, offline: bool = False) -> Path:
 @cache
 def _from_hub(name: str, offline: bool) -> Path:
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=offline))
     except Exception as error:
+        reason = "cannot be asked for a model that is not in its cache: run `hf download` where there is a network"
+        if isinstance(error, RepositoryNotFoundError):
+            reason = "has no model of that name, or shows it only to others: see `hf auth login`"
         raise InputError(
-            f"there is no folder {name}, and no model of that name on the Hugging Face hub or in its cache "
-            f"({type(error).__name__})."
+            f"there is no folder {name}, and the Hugging Face hub {reason} ({type(error).__name__})."
         ) from error
 
 

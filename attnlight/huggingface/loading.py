@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attnlight.data.pieces import read_tokenizer
+from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
     build_configuration,
@@ -32,12 +32,14 @@ class Source:
         new: Names of the parameters that were drawn at random: the head of a model that was not
             trained to classify.
         missing: Why its weights are not those that were asked for; None: they are.
+        tokenizer: Its tokenizer with the ids of a batch, as JSON text; None: there is none.
     """
 
     model: PreTrainedModel
     numbers: Tensor
     new: tuple[str, ...] = ()
     missing: str | None = None
+    tokenizer: str | None = None
 
 
 def stored_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -46,6 +48,8 @@ def stored_options(options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: There is no such model, or it has no weights.
     """
+    if options.get("path") is None:
+        return options
     folder = model_folder(str(options["path"]))
     config = configuration(folder).to_dict()
     config.pop("_name_or_path", None)
@@ -53,28 +57,33 @@ def stored_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_model(
-    path: str | PreTrainedModel,
+    path: str | PreTrainedModel | None,
     num_classes: int | None = None,
     vocab_size: int | None = None,
     config: Mapping[str, Any] | None = None,
     fingerprint: str | None = None,
     *,
+    tokenizer: Any = None,  # noqa: ANN401
     head: bool = True,
 ) -> Source:
     """Read a model, in single precision.
 
     Args:
-        path: Folder or hub id, or a model of transformers, which is used itself.
+        path: Folder or hub id, or a model of transformers, which is used itself; None: parameters are
+            drawn at random, and the ids of tokens are the corpus's.
         num_classes: Number of classes; None: the model's.
         vocab_size: Number of token ids of the corpus, for a model whose folder is gone.
         config: Its configuration as a checkpoint stores it; None: that of `path`.
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
+        tokenizer: The tokenizer of a model that is given, as for `read_tokenizer`; None: there is none.
         head: Whether its head is used.
 
     Raises:
         InputError: There is no such model, it is damaged, it does not classify texts though its head is
-            used, or it computes attention by a kernel that has no weights.
+            used, it computes attention by a kernel that has no weights, or the tokenizer is not its own.
     """
+    if tokenizer is not None and not isinstance(path, PreTrainedModel):
+        raise InputError(f"{path} has its own tokenizer: leave out `tokenizer`.")
     if isinstance(path, PreTrainedModel):
         kernel = str(path.config._attn_implementation)
         if "flash" in kernel or "flex" in kernel:
@@ -82,7 +91,12 @@ def open_model(
                 f"the model computes attention by {kernel}, which has no weights: load it with "
                 "attn_implementation='sdpa'."
             )
-        source = Source(path.eval(), torch.arange(path.config.get_text_config().vocab_size))
+        numbers = torch.arange(path.config.get_text_config().vocab_size)
+        source = Source(path.eval(), numbers)
+        if tokenizer is not None:
+            longest = longest_text(path.config.get_text_config().to_dict())
+            read, own = read_tokenizer(tokenizer, longest)
+            source = Source(path, _numbers(path, own, "the tokenizer"), tokenizer=read.to_str())
     else:
         source = _read(path, num_classes, vocab_size, config, fingerprint, head)
     if source.model.config.is_encoder_decoder:
@@ -122,7 +136,7 @@ def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
 
 
 def _read(
-    path: str,
+    path: str | None,
     num_classes: int | None,
     vocab_size: int | None,
     stored: Mapping[str, Any] | None,
@@ -130,12 +144,14 @@ def _read(
     head: bool,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
+    if path is None:
+        return _from_scratch(num_classes, vocab_size, stored)
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
             raise InputError(f"the weights in {path} are not those that training started from.")
         config = configuration(folder)
-        own = torch.tensor(read_tokenizer(str(folder))[1])
+        read, own = read_tokenizer(folder, longest_text(config.get_text_config().to_dict()))
     except InputError as error:
         if stored is None or vocab_size is None:
             raise
@@ -151,10 +167,34 @@ def _read(
         config.problem_type = None
         config.num_labels = config.num_labels if num_classes is None else num_classes
     model, new = load_model(path, folder, config)
+    numbers = _numbers(model, own, f"the tokenizer.json in {path}")
+    return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=read.to_str())
+
+
+def _numbers(model: PreTrainedModel, own: list[int], tokenizer: str) -> Tensor:
+    """The model's own numbers of tokens, all of which it must embed."""
     embedded = model.get_input_embeddings().num_embeddings
-    if int(own.max()) >= embedded:
+    if max(own) >= embedded:
         raise InputError(
-            f"the tokenizer.json in {path} is of another model: it has {int(own.max()) + 1} tokens, the model "
-            f"embeddings of {embedded}."
+            f"{tokenizer} is of another model: it has {max(own) + 1} tokens, the model embeddings of "
+            f"{embedded}."
         )
-    return Source(model.eval(), own, tuple(sorted(new)))
+    return torch.tensor(own)
+
+
+def _from_scratch(
+    num_classes: int | None, vocab_size: int | None, given: Mapping[str, Any] | None
+) -> Source:
+    """A model of a configuration, which reads the token ids of a corpus, with random parameters.
+
+    Raises:
+        InputError: The configuration or the corpus is missing, or the configuration describes no model.
+    """
+    if given is None or num_classes is None or vocab_size is None:
+        raise InputError(
+            "a model of transformers needs `path`, or `config`, such as {model_type: bert}, and a corpus "
+            "on which it is trained from random parameters."
+        )
+    config = build_configuration(given, "`config`")
+    config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
+    return Source(draw_model("`config`", config).eval(), torch.arange(vocab_size))

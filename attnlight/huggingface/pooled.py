@@ -119,6 +119,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         self.embedding.weight.data = vectors
         self.embedding.requires_grad_(not freeze)
         self.path = path if isinstance(path, str) else None
+        self.tokenizer = source.tokenizer
         self.missing, self.longest = source.missing, longest_text(base.config.to_dict())
         self.attention_layers = attention_layers(base)
         self.architecture = type(base), base.config

@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 from attnlight.batch import TextBatch
-from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
-from attnlight.huggingface.folder import model_folder
 from attnlight.models.context import refuse_queries
 from attnlight.probing.flat_texts import FlatTexts
 
@@ -48,23 +46,20 @@ def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN4
 
 
 def require_tokenizer(network: Any, tokenizer: str | None) -> None:  # noqa: ANN401
-    """Check that a corpus has the tokens of a network; one in memory or without its folder has any.
+    """Check that a corpus has the tokens of a network; one without a tokenizer has any.
 
-    The network's `path` is its folder or hub id, or None; `tokenizer` is the corpus's, as JSON text.
+    `tokenizer` is the corpus's, as JSON text; the network has its own, or None, and its `path`.
 
     Raises:
         InputError: It has other tokens.
     """
-    path: str | None = network.path
-    if path is None or tokenizer is None:
+    if network.tokenizer is None or tokenizer is None:
         return
-    try:
-        folder = model_folder(path, offline=True)
-        expected = json.loads(read_tokenizer(str(folder))[0].to_str())
-    except InputError:
-        return
-    if json.loads(tokenizer)["model"]["vocab"] != expected["model"]["vocab"]:
+    found, expected = (
+        json.loads(text)["model"]["vocab"] for text in (tokenizer, network.tokenizer)
+    )
+    if found != expected:
         raise InputError(
             "the corpus in `data` has other tokens than the model: set `tokenizer` of `data` to its "
-            f"folder or hub id, {path}."
+            f"folder or hub id, {network.path}."
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from attnlight.batch import TextBatch
 from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
@@ -27,6 +27,7 @@ class TrainedElsewhere(nn.Module):
 
     Attributes:
         path: Folder or hub id; None: the model was given.
+        tokenizer: Its tokenizer with the ids of batches, as JSON text; None: there is none.
         transformer: The model of transformers.
         numbers: The model's own number of each token id, (V,) long.
         whole_words: Whether items are words.
@@ -34,6 +35,7 @@ class TrainedElsewhere(nn.Module):
     """
 
     path: str | None
+    tokenizer: str | None
     transformer: Any
     numbers: Tensor
     whole_words: bool
@@ -48,6 +50,10 @@ class TrainedElsewhere(nn.Module):
             InputError: There is no such model, it does not classify texts, or its classes have other
                 names.
         """
+        if options.get("path") is None:
+            raise InputError(
+                "a model of `config` has no weights: train it by `attnlight fit` first."
+            )
         path = str(options["path"])
         folder = model_folder(path)
         config = configuration(folder)
@@ -64,12 +70,17 @@ class TrainedElsewhere(nn.Module):
             InputError: The model has no tokenizer, or its head is not trained.
         """
         self.require_trained()
-        if self.path is None:
+        if self.tokenizer is None:
             raise InputError(
-                "a model in memory has no tokenizer: give the path of its folder to read raw text."
+                "a model in memory has no tokenizer: give it to `run` as `tokenizer`, or build "
+                "`HuggingFaceClassifier(model, tokenizer)`."
             )
-        encoding = self.encoding_of({"path": self.path}, ())
-        return replace(encoding, corpus=None, whole_words=self.whole_words)
+        classes = class_names(self.transformer.config)
+        return RawText(self.tokenizer, classes, whole_words=self.whole_words)
+
+    def encode(self, texts: Sequence[str]) -> TextBatch:
+        """An unlabelled batch of raw texts, see `RawText.encode`."""
+        return self.raw.encode(texts)
 
     @property
     def problem(self) -> Classification:

@@ -89,7 +89,8 @@ def swap_logits(
     text, place, kind = (alternatives >= 0).nonzero().unbind(-1)
     size = max(1, budget // max(1, batch.tokens.shape[1]))
     parts = []
-    for part in torch.split(torch.arange(len(text), device=text.device), size):
+    each = torch.arange(len(text), device=text.device)
+    for part in torch.split(each, size) if len(text) else ():
         copies = batch.select(text[part])
         swapped = alternatives[text[part], place[part], kind[part]]
         tokens = copies.tokens.scatter(1, place[part, None], swapped[:, None])

@@ -34,5 +34,5 @@ def _command(path: Path) -> str:
     place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
     if verb == "predict":  # whose folder names a split in place of a corpus
         place = [str(run), f"--data.predict_split={corpus}"]
-    tests = ["--tests", path.stem, "--trainer.callbacks.keep_scores=true"]
-    return shlex.join(["attnlight", verb, *place, *tests])
+    keep = ["--trainer.callbacks.keep_scores=true"] * (path.stem != TEXTS)  # which always has some
+    return shlex.join(["attnlight", verb, *place, "--tests", path.stem, *keep])

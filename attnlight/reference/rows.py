@@ -16,7 +16,7 @@ from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
 from attnlight.data.labels import some
 from attnlight.data.rows import ARRAYS, COLUMNS
 from attnlight.data.targets import IGNORED
-from attnlight.data.tokenization import count_cut
+from attnlight.data.tokenization import Surface, count_cut
 from attnlight.errors import InputError, did_you_mean
 from attnlight.reference.trained import TrainedModel
 
@@ -61,7 +61,11 @@ class GivenTexts:
         return found.bincount(minlength=size).cpu().numpy()
 
     def words(self, position: int) -> list[str]:
-        """Surface form of each id or whole word of a text.
+        """Surface form of each id or whole word of a text; raises as `surface`."""
+        return self.surface(position).forms
+
+    def surface(self, position: int) -> Surface:
+        """Surface of the ids or whole words of a text.
 
         Raises:
             InputError: The texts are known as batches alone.
@@ -71,8 +75,9 @@ class GivenTexts:
         number, row = divmod(position, len(self._batches[0]))
         mask = self._batches[number].mask[row]
         count = int((mask.any(-1) if self.whole_words else mask).sum())
-        words = self._reader.raw.words(self._rows[position]["text"])
-        return [SPECIAL_TOKENS[BOS]] * (count - len(words)) + words
+        text, spans, forms = self._reader.raw.surface(self._rows[position]["text"])
+        before = count - len(forms)
+        return Surface(text, [(0, 0)] * before + spans, [SPECIAL_TOKENS[BOS]] * before + forms)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""

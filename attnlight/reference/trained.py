@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -17,8 +20,7 @@ from attnlight.errors import InputError
 from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
-from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import is_model_folder, tested_config
+from attnlight.storage.model_folder import is_model, read_tested, require_run
 from attnlight.storage.shipped import find_trained
 
 
@@ -29,6 +31,14 @@ class _ReadsRawText(Protocol):
     problem: Problem
     raw: RawText
     hparams: Mapping[str, Any]
+
+
+@runtime_checkable
+class _Pipeline(Protocol):
+    """A pipeline of transformers, or another object that holds a model and its tokenizer."""
+
+    model: Any
+    tokenizer: Any
 
 
 def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
@@ -62,18 +72,44 @@ def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
 
 
 def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
-    """The network of a model's folder or of a run that tested one; None if the path is neither.
+    """The network of a model's folder or id, or of a run that tested one; None if the path is neither.
 
     Raises:
         InputError: The model cannot be read.
     """
-    if is_model_folder(path):
+    if is_model(path):
         from attnlight.huggingface import HuggingFaceClassifier
 
         return HuggingFaceClassifier(path).eval()
-    file = tested_config(path)
-    found = None if file is None else pretrained_network(read_yaml(file).get("model") or {})
+    found = pretrained_network(read_tested(path).get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
+
+
+def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
+    """The network of a model of transformers, or of its pipeline; any other object itself.
+
+    The model stays as it is: modules are copied, parameters shared.
+
+    Raises:
+        InputError: The network cannot be built, or a tokenizer is given with another object.
+    """
+    module = sys.modules.get("transformers.modeling_utils")
+    kind: Any = () if module is None else module.PreTrainedModel
+    given, own = model, None
+    if isinstance(model, _Pipeline) and not isinstance(model, kind):
+        given, own = model.model, model.tokenizer
+    if isinstance(given, kind):
+        from attnlight.huggingface import HuggingFaceClassifier
+
+        shared = {id(values): values for values in chain(given.parameters(), given.buffers())}
+        tokenizer = own if tokenizer is None else tokenizer
+        return HuggingFaceClassifier(deepcopy(given, shared), tokenizer).eval()
+    if tokenizer is not None:
+        name = model if isinstance(model, str | Path) else type(model).__name__
+        raise InputError(
+            f"`tokenizer` goes with a model of transformers in memory, not with {name}."
+        )
+    return model
 
 
 @dataclass(frozen=True)
@@ -85,7 +121,8 @@ class TrainedModel:
         problem: The prediction problem.
         raw: The encoder of raw text.
         hparams: The hyperparameters of its task.
-        path: The folder of its run, or its checkpoint; None if it was not read from a file.
+        path: The folder of its run, its checkpoint, or the folder or id of a model elsewhere; None if it
+            was not read from a file.
     """
 
     model: AttentionModel
@@ -96,18 +133,21 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a run's `best.ckpt`, a checkpoint, the shipped model of that name, or a model's folder.
+        """Read a run's `best.ckpt`, a checkpoint, the shipped model of that name, or a model elsewhere.
 
-        A run that tested a model from elsewhere stands for that model. A checkpoint outside a run's folder may name no class of the user's own.
+        The latter is named by its folder, its id on the Hugging Face hub, or a run that tested it. A
+        checkpoint outside a run's folder may name no class of the user's own.
 
         Raises:
             InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
                 has no attention of its own.
         """
-        path = find_trained(path)
-        network = read_elsewhere(path)
+        network = read_elsewhere(Path(path))
         if network is not None:
-            return cls.of(network)
+            return replace(cls.of(network), path=Path(path))
+        path = find_trained(path)
+        if path.is_dir():
+            require_run(path)
         base = read_base(path)
         options = base.identity.options
         problem = problem_class(options["problem"])(options["spec"])
@@ -125,6 +165,7 @@ class TrainedModel:
             return model
         if isinstance(model, str | Path):
             return cls.load(model)
+        model = of_transformers(model)
         network = network_of(model)
         if not isinstance(model, _ReadsRawText):
             raise InputError(

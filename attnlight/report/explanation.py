@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlight.errors import InputError
 from attnlight.figures.tables import CONTROLS, number
+from attnlight.report.join_pieces import join_pieces, of_pieces
 from attnlight.report.markup import render
+from attnlight.storage.model_folder import is_model
+from attnlight.storage.run_folder import is_run
 
 if TYPE_CHECKING:
     import rich.console
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 # What would move the cursor, reverse other text or cannot be encoded: shown as an escape.
 _HIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{CONTROLS.pattern[1:]}")
 _POSITIVE, _NEGATIVE = (86, 180, 233), (230, 159, 0)  # black text has a contrast above 7 on both
+_LEGEND = "Blue: weight, or for the prediction; orange: against it. Deeper is larger."
 _HIGHEST = 5  # items that are listed with their values
 
 
@@ -33,17 +37,17 @@ def shown(text: str) -> str:
     return _HIDDEN.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
-def ranking_verdict(checkpoint: Path, digest: str) -> str:
+def ranking_verdict(folder: Path, digest: str) -> str:
     """What the verdict card says of attention as a ranking of words, or that it was not measured.
 
     Args:
-        checkpoint: The checkpoint, in the folder of its run.
-        digest: Its SHA-256.
+        folder: The folder of the model's run, or of a model of transformers.
+        digest: SHA-256 of the checkpoint, or of the weights of a model without one.
 
     Raises:
         InputError: The card is damaged.
     """
-    path = checkpoint.parent / "report/verdict.json"
+    path = folder / "report/verdict.json"
     try:
         card = json.loads(path.read_text("utf-8")) if path.is_file() else {"lines": []}
         same = card["lines"] and digest.startswith(str(card["checkpoint"]))
@@ -52,9 +56,19 @@ def ranking_verdict(checkpoint: Path, digest: str) -> str:
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InputError(f"{path} is not a verdict card: `attnlight report` makes one.") from error
     said = "Whether its attention marks the words that matter was not measured"
-    if not (checkpoint.parent / "fit.yaml").is_file():
+    if not is_run(folder) and not is_model(folder):
         return f"{said}."
-    return f"{said}: attnlight test {shlex.quote(str(checkpoint.parent))} --tests card"
+    data = "" if is_run(folder) else " --data FILE"
+    return f"{said}: attnlight test {shlex.quote(str(folder))}{data} --tests card"
+
+
+class Cell(NamedTuple):
+    """A piece of a text in the colour of its score: what stands before it, its text and value."""
+
+    before: str
+    text: str
+    value: str
+    colour: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ class Explanation:
     Attributes:
         text: The text.
         query: Its query, if the model reads one.
-        items: The pieces that attention weighs: tokens as they stand in the text, or sentences.
+        items: What attention weighs: tokens as they stand in the text, or sentences.
         item: Place of the item that is predicted, if predictions are of tokens.
         prediction: The predicted class.
         probabilities: Probability of each class that the text may be answered with.
@@ -111,6 +125,7 @@ class Explanation:
         scope: What the model says of the scope of its attention; None if it says nothing.
         verdict: What the verdict card of the model's run says of attention as a ranking of words;
             None if the model was not read from a file.
+        spans: [start, end) of each item in the text, by which they are shown there; empty if unknown.
     """
 
     text: str
@@ -125,17 +140,20 @@ class Explanation:
     worst_case: WorstCase | None
     scope: str | None = None
     verdict: str | None = None
+    spans: Sequence[tuple[int, int]] = ()
 
-    def layers(self) -> Iterator[tuple[str, list[tuple[str, str, tuple[int, int, int]]], str]]:
-        """Each score's name, each item with its value and colour, and a line on the highest ones."""
-        pieces = list(map(shown, self.items))
+    def layers(self) -> Iterator[tuple[str, list[Cell], str]]:
+        """Each score's name, each piece with its value and colour, and a line on the highest ones."""
+        text = self.text if self.spans else ""
+        pieces = join_pieces(self.items, [False] * len(self.items), text, self.spans)
         rows: dict[str, list[float | None]] = {"attention": [*self.attention], **self.scores}
         if self.worst_case is not None:
             rows["worst-case attention"] = [*self.worst_case.attention]
         if self.flip_set is not None:
-            erased, places = self.flip_set.items, range(len(pieces))
+            erased, places = self.flip_set.items, range(len(self.items))
             rows["smallest flip set"] = [float(place in erased) for place in places]
-        for name, values in rows.items():
+        for name, scores in rows.items():
+            values = of_pieces(pieces, scores, largest=name == "smallest flip set")
             sizes = [abs(value or 0.0) for value in values]
             largest = max(sizes, default=0.0)
             cells = []
@@ -144,17 +162,18 @@ class Explanation:
                 share = size / largest if largest else 0.0
                 red, green, blue = (round(255 - (255 - part) * share) for part in full)
                 digits = "–" if value is None else number(value)  # noqa: RUF001
-                cells.append((piece, digits, (red, green, blue)))
-            order = sorted(range(len(pieces)), key=lambda place: -sizes[place])
-            listed = [f"{cells[place][0]} {cells[place][1]}" for place in order[:_HIGHEST]]
-            if name == "smallest flip set" and self.flip_set is not None:
-                listed = [pieces[place] for place in self.flip_set.items]
+                before, written = shown(piece.before), shown(piece.text)
+                cells.append(Cell(before, written, digits, (red, green, blue)))
+            order = [place for place, piece in enumerate(pieces) if piece.tokens]
+            order.sort(key=lambda place: -sizes[place])
+            listed = [f"{cells[place].text} {cells[place].value}" for place in order[:_HIGHEST]]
+            if name == "smallest flip set":
+                listed = [cell.text for cell, size in zip(cells, sizes, strict=True) if size]
             yield name, cells, ", ".join(listed)
 
     def sentences(self) -> list[str]:
-        """What is predicted, the smallest flip set, the worst case and the verdict card's line."""
-        pieces = {name: cells for name, cells, _ in self.layers()}["attention"]
-        of = "" if self.item is None else f" of {pieces[self.item][0]!r}"
+        """What is predicted, the scope of attention, the smallest flip set and the worst case."""
+        of = "" if self.item is None else f" of {shown(self.items[self.item].strip())!r}"
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
         shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
         sentences = [f"Prediction{of}: {self.prediction} ({shares})."]
@@ -176,29 +195,54 @@ class Explanation:
                 f"differs from this one by {least}{number(self.worst_case.js)} (JS in nats; 0.693 is "
                 "the maximum)."
             )
-        if self.verdict is not None:
-            sentences.append(self.verdict)
         return list(map(shown, sentences))
 
-    def to_rich(self) -> rich.console.Group:
-        """The explanation for the terminal: the items coloured by each score."""
+    def to_rich(self, coloured: bool) -> rich.console.Group:
+        """The explanation for the terminal, with the items coloured by each score, or once as text."""
         from rich.console import Group
+        from rich.padding import Padding
         from rich.text import Text
 
-        first, *others = self.sentences()
-        lines = [Text(first, style="bold")]
+        indent, (first, *others) = (0, 0, 0, 2), self.sentences()
+        lines: list[Padding | Text] = [Text(first, style="bold")]
+        if not coloured:
+            lines.append(Padding(Text(shown(self.text)), indent, expand=False))
         for name, cells, highest in self.layers():
             lines.append(Text(f"{name}: {highest}", style="dim"))
-            line = Text("  ")
-            for piece, _, (red, green, blue) in cells:
-                line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})").append(" ")
-            lines.append(line)
+            line = Text()
+            for before, piece, _, (red, green, blue) in cells:
+                line.append(before)
+                line.append(piece, style=f"rgb(0,0,0) on rgb({red},{green},{blue})")
+            if coloured:
+                lines.append(Padding(line, indent, expand=False))
         return Group(*lines, *map(Text, others))
+
+    def __str__(self) -> str:
+        """What `attnlight explain` prints."""
+        return on_terminal([self])
 
     def _repr_html_(self) -> str:
         """The explanation as HTML: text is escaped, and direction controls are shown."""
         layers, (first, *others) = list(self.layers()), self.sentences()
+        others += [] if self.verdict is None else [shown(self.verdict)]
         query = self.query and shown(self.query)
         return str(
             render("explanation.html.jinja", first=first, others=others, layers=layers, query=query)
         )
+
+
+def on_terminal(explanations: Sequence[Explanation]) -> str:
+    """Explanations as standard output shows them; the legend of colours and the verdict stand once."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    coloured = console.color_system is not None and not console.no_color
+    with console.capture() as capture:
+        for one in explanations:
+            console.print(one.to_rich(coloured), "")
+        if coloured:
+            console.print(Text(_LEGEND, style="dim"))
+        for verdict in dict.fromkeys(one.verdict for one in explanations if one.verdict):
+            console.print(Text(shown(verdict)))
+    return capture.get().rstrip()

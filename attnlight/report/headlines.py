@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import filter as matching
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attnlight.figures import describe
-from attnlight.report.summary import RecordSummary
+from attnlight.figures.tables import interval
+from attnlight.report.run import stored_records
+from attnlight.report.summary import RecordSummary, summarise
 
 if TYPE_CHECKING:
+    import rich.table
+
     from attnlight.statistics.bootstrap import MeanInterval
 
 
@@ -54,3 +60,32 @@ def headline(summary: RecordSummary) -> Headline | None:
         words = description.words(measure)
         return Headline(measure, mean, f"{measure} is {mean.mean:.2f}.", words, measure)
     return None
+
+
+def headlines(
+    records_dir: Path, corpus: str = "", stage: str = "test"
+) -> Iterator[tuple[str, Headline]]:
+    """Name and headline of every test record of a split that has one.
+
+    Args:
+        records_dir: Its folder `records`.
+        corpus: Name of the corpus; "" is the corpus of training.
+        stage: `test` or `val`.
+    """
+    for record in stored_records(records_dir):
+        if (record.stage, record.corpus, record.epoch) == (stage, corpus, None):
+            summary = summarise(record, by_class=False)
+            found = headline(summary)
+            if found is not None:
+                yield f"{record.test}{' (partial)' * bool(summary.metadata.get('partial'))}", found
+
+
+def headline_table(records_dir: Path, corpus: str = "", stage: str = "test") -> rich.table.Table:
+    """The headline of every test record of a split with its 95 % interval, for the terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, found in headlines(records_dir, corpus, stage):
+        table.add_row(f"[bold]{escape(name)}", escape(f"{found.says} {interval(found.mean)}"))
+    return table

@@ -1,10 +1,9 @@
-"""Means of records with intervals, for the page, the terminal, CSV and Markdown."""
+"""Means of records with intervals, for the page, CSV and Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +12,9 @@ from numpy.typing import NDArray
 
 from attnlight.figures.tables import class_name, interval, markdown_table, number, to_csv
 from attnlight.records import EXCLUDED, KEY, RecordFile, clustered_pieces, read_pieces
-from attnlight.report.run import StoredRecord, stored_records
+from attnlight.report.run import StoredRecord
 
 if TYPE_CHECKING:
-    import rich.table
-
     from attnlight.statistics.bootstrap import MeanInterval
 
 
@@ -109,30 +106,3 @@ def to_texts(summaries: Sequence[RecordSummary]) -> dict[str, str]:
     head = ["stage", "test", "measure", "predicted_class", "mean", "low", "high", "n", "partial"]
     words = ["split", "test", "measure", "predicted class", "mean", "95 % interval", "n"]
     return {"csv": to_csv(head, full), "md": markdown_table(words, shown, left=4, aligned=True)}
-
-
-def terminal_table(records_dir: Path, corpus: str = "") -> rich.table.Table:
-    """The measures of every test record of a run, for the terminal.
-
-    Each test's name has its own line above its measures, so that a measure and its numbers fit in
-    80 columns; in narrower terminals names wrap. `corpus` is empty for the corpus of training.
-    """
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("measure", overflow="fold")
-    for heading in ("mean", "95 % interval", "n"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for record in stored_records(records_dir):
-        if (record.stage, record.corpus, record.epoch) != ("test", corpus, None):
-            continue
-        summary = summarise(record, by_class=False)
-        partial = " (partial)" if summary.metadata.get("partial") else ""
-        table.add_row(f"[bold]{escape(record.test)}[/bold]{partial}")
-        for (measure, _), mean in summary.means.items():
-            shown = [number(mean.mean), interval(mean), f"{mean.defined:,}"]
-            table.add_row(f" {escape(measure)}", *shown)
-        table.add_section()
-    return table

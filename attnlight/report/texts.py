@@ -1,4 +1,4 @@
-"""Texts of a run with the scores of their items, as layers that the page switches."""
+"""Texts of a run with the scores of their items."""
 
 from __future__ import annotations
 
@@ -15,26 +15,23 @@ from attnlight.figures.tables import class_name
 from attnlight.records import (
     KEY,
     SCORES,
-    TEXT_MARKS,
     RecordFile,
     Source,
     read_pieces,
     record_columns,
 )
+from attnlight.report.join_pieces import Piece, join_pieces, of_pieces
 
-_TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most of a page, of a text and of a token
-_START = 6  # tokens by which a folded text is known
-_ALL_TOKENS, _LEAST = 30_000, 60  # of a page with many texts: about 6 MB; of each text at least
+_TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most texts, of a text and of a token
 _COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
-_OF_SOME_CORPORA = ("query", "allowed", *TEXT_MARKS)
-_BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
+_OF_SOME_CORPORA = ("query", "text", "offsets")
+BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
     "loo": "leave-one-out",
     "minimal": "smallest flip set",
     "worst_case": "worst-case attention",
-    **{name: name for name in TEXT_MARKS},
 }
 ENDS = 10  # typical and extreme texts of a test
 
@@ -43,21 +40,21 @@ Row = tuple[int, int]  # dataset index and position
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a text on the page.
+    """A token of a text on the page, or several that are parts of one character.
 
     Attributes:
-        word: The token, shortened if it is very long.
+        before: What stands between it and the token before.
+        word: The token, shortened if it is very long; "" if only `before` follows the last one.
         shares: Its score by layer (of a sentence, that of the sentence) in per cent of the largest
-            in the text, where it is above 0.
+            in the text, where it is not 0.
         values: The scores in words.
-        marked: Whether the corpus marks it, as evidence or otherwise.
         predicted: Whether it is of the part of the text that is predicted, if instances are parts.
     """
 
+    before: str
     word: str
     shares: Mapping[str, int]
     values: str
-    marked: bool
     predicted: bool
 
 
@@ -71,12 +68,8 @@ class ShownText:
         prediction: The predicted class and its probability.
         label: The gold class; "" without one.
         query: Its query; "" without one.
-        allowed: The classes that it may be answered with; empty if all.
         tokens: Its first tokens, without boundary tokens.
         hidden: Number of tokens that are left out at the end.
-        lacking: Layers that are not defined for it.
-        start: First words of what is predicted if that is a part of the text, else of its query, else
-            of the text.
     """
 
     row: Row
@@ -84,11 +77,8 @@ class ShownText:
     prediction: str
     label: str
     query: str
-    allowed: list[str]
     tokens: list[Token]
     hidden: int
-    lacking: list[str]
-    start: str
 
 
 class Chosen(NamedTuple):
@@ -199,83 +189,85 @@ def shown_texts(
     else:
         chosen = np.unique([index for index, _ in rows])
     of_parts = any(piece["position"].any() for piece in read_pieces(file, ["position"]))
-    most = max(_LEAST, min(_TOKENS, _ALL_TOKENS // max(len(wanted or ()), 1)))
     shown: dict[Row, ShownText] = {}
     seen: set[int] = set()
     for piece in read_pieces(file, columns, texts=chosen.astype(np.int64)):
         for place, key in enumerate(zip(*(piece[name].tolist() for name in KEY), strict=True)):
             if key in wanted if wanted is not None else key[0] not in seen:
                 row = {name: values[place] for name, values in piece.items()}
-                shown[key] = _shown_text(row, classes, most, of_parts)
+                shown[key] = _shown_text(row, classes, of_parts)
                 seen.add(key[0])
     return list(shown.values())
 
 
-def _shown_text(
-    row: Mapping[str, Any], classes: Sequence[str] | None, most: int, of_parts: bool
-) -> ShownText:
+def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, of_parts: bool) -> ShownText:
     """The text of one row of the file; `of_parts`: instances are tokens or sentences, as items are."""
     position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
     span = position, position + 1
-    if any(end - start > 1 for start, end in spans):  # sentences
+    sentences = any(end - start > 1 for start, end in spans)
+    if sentences:
         span = spans[position] if position < len(spans) else (0, 0)
     part = range(*span) if of_parts else range(0)
+    pieces = pieces_of(row)
     layers = {"attention": np.mean(list(row["attention"]), 0)}
     layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
-    by_token, lacking = {}, []
+    by_piece = {}
     for name, scores in layers.items():
         values = np.full(len(row["tokens"]), np.nan)
         for (start, end), score in zip(spans, scores, strict=True):
             values[start:end] = score
-        by_token[name] = values
-        if np.isnan(np.asarray(scores, dtype=np.float64)).all():
-            lacking.append(LAYERS[name])
-    marked = np.zeros(len(row["tokens"]), dtype=bool)
-    for name in TEXT_MARKS:
-        if name in row:
-            by_token[name] = (np.asarray(row[name]) > 0).astype(np.float64)
-            marked |= by_token[name] > 0
-    sizes = {name: np.nan_to_num(np.abs(values)) for name, values in by_token.items()}
-    shares = {
-        name: (100 * size / max(size.max(initial=0), np.finfo(float).tiny)).round().astype(int)
-        for name, size in sizes.items()
-    }
+        # Of a sentence each token has the score of the whole.
+        by_piece[name] = _of_pieces(pieces, values, name == "minimal" or sentences)
+    shares = {}
+    for name, values in by_piece.items():
+        largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
+        shares[name] = (100 * np.nan_to_num(values) / largest).round().astype(int)
     tokens = [
         Token(
-            shortened(word),
+            shortened(piece.before),
+            shortened(piece.text),
             {name: int(share[place]) for name, share in shares.items() if share[place]},
-            _in_words({name: float(values[place]) for name, values in by_token.items()}),
-            bool(marked[place]),
-            place in part,
+            _in_words({name: float(values[place]) for name, values in by_piece.items()}),
+            any(token in part for token in piece.tokens),
         )
-        for place, word in enumerate(row["tokens"])
-        if word not in _BOUNDARY
+        for place, piece in enumerate(pieces)
     ]
-    query = [shortened(word) for word in row.get("query", ()) if word not in _BOUNDARY]
-    first = query or [token.word for token in tokens if token.predicted or not part]
+    query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
     likeliest = int(np.argmax(row["probabilities"]))
-    allowed = row.get("allowed", ())
-    restricted = 0 < len(allowed) < len(row["probabilities"])
     return ShownText(
         row=(int(row["index"]), position),
         name=f"text {row['index']}" + f", position {position}" * of_parts,
         prediction=f"{class_name(likeliest, classes)} ({row['probabilities'][likeliest]:.2f})",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_TOKENS]) + " …" * (len(query) > _TOKENS),
-        allowed=[class_name(int(number), classes) for number in allowed if restricted],
-        tokens=tokens[:most],
-        hidden=max(0, len(tokens) - most),
-        lacking=lacking,
-        start=" ".join(first[:_START]) + " …" * (len(first) > _START),
+        tokens=tokens[:_TOKENS],
+        hidden=sum(bool(token.word) for token in tokens[_TOKENS:]),
     )
 
 
+def pieces_of(row: Mapping[str, Any]) -> list[Piece]:
+    """The pieces of the text of a row of the file, without special tokens that attention ignores."""
+    sizes = np.zeros(len(row["tokens"]), dtype=np.int64)
+    for start, end in row["items"]:
+        sizes[start:end] = end - start
+    text, offsets = row.get("text") or "", row.get("offsets", ())
+    known = (x == y for x, y in offsets) if text else (word in BOUNDARY for word in row["tokens"])
+    special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
+    return join_pieces(row["tokens"], special, text, offsets)
+
+
+def _of_pieces(pieces: Sequence[Piece], values: Any, largest: bool) -> NDArray[np.float64]:  # noqa: ANN401
+    """The values (N,) of tokens by piece, NaN where none is defined."""
+    known = [None if np.isnan(value) else float(value) for value in values]
+    return np.array(of_pieces(pieces, known, largest), dtype=np.float64)
+
+
 def _in_words(values: Mapping[str, float]) -> str:
-    """Scores of a token by layer in words; marks only where they are set."""
+    """Scores of a token by layer in words."""
     parts = []
     for name, value in values.items():
-        if name in TEXT_MARKS or name == "minimal":
-            parts += [LAYERS[name] if name in TEXT_MARKS else "in the flip set"] * (value > 0)
+        if name == "minimal":
+            parts += ["in the flip set"] * (value > 0)
         elif not np.isnan(value):
             parts.append(f"{LAYERS[name]} {value:.2g}")
     return ", ".join(parts)

@@ -4,19 +4,49 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
-from attnlight.storage.files import read_yaml
-from attnlight.storage.shipped import find_config
+from attnlight.errors import InputError, did_you_mean
+from attnlight.storage.files import read_yaml, suggest_file
+from attnlight.storage.foreign_classes import require_trusted
+from attnlight.storage.shipped import CONFIGS, find_config
 
 # Any of these is in the folder of a model, or of what is taken for one and refused by its name.
 _MODEL_FILES = ("config.json", "adapter_config.json", "checkpoint-*/config.json")
 _VERBS = ("test", "validate", "predict")
+_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+(?<!\.ckpt)(?<!\.yaml)")
 
 
-def is_model_folder(path: Path) -> bool:
-    """Whether a folder is that of a model of transformers."""
-    return any(any(path.glob(name)) for name in _MODEL_FILES)
+def is_model(path: Path) -> bool:
+    """Whether a path is the folder of a model of transformers, or an id on the hub, `org/name`.
+
+    What lies in a folder here, or names a shipped file, is no id.
+    """
+    if any(any(path.glob(name)) for name in _MODEL_FILES):
+        return True
+    known = (path.parent, CONFIGS / path.parent)
+    return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
+
+
+def require_run(run: Path) -> None:
+    """Check that a folder is of a run that was trained here.
+
+    Raises:
+        InputError: There is no such folder, or it holds no `fit.yaml`.
+    """
+    if (run / "fit.yaml").is_file():
+        return
+    lacks = "it has no fit.yaml, nor the config.json of a model of transformers"
+    if not run.is_dir():
+        lacks = "it is a file" if run.is_file() else "there is no such folder"
+    elif not any(run.iterdir()):
+        lacks = "the folder is empty"
+    hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
+    hint = hint or ("" if run.exists() else suggest_file(run))
+    raise InputError(f"there is no trained run {run}: {lacks}{hint}.")
 
 
 def tested_config(run: Path) -> Path | None:
@@ -25,18 +55,32 @@ def tested_config(run: Path) -> Path | None:
     return None if (run / "fit.yaml").is_file() or not written else written[0]
 
 
+def read_tested(run: Path) -> dict[str, Any]:
+    """Sections of the configuration of a run that tested a model from elsewhere; empty for other runs.
+
+    Raises:
+        InputError: It is damaged, or names a class that is not trusted.
+    """
+    if (file := tested_config(run)) is None:
+        return {}
+    content = read_yaml(file)
+    names = ("seed_everything", "model", "data")
+    config: dict[str, Any] = {name: content[name] for name in names if name in content}
+    require_trusted(file, config, sys.modules)
+    return config
+
+
 def command_options(path: Path) -> list[str] | None:
-    """The options that name a model's folder, or model, corpus and folder of a run that tested one.
+    """The options that name a model's folder or id, or model, corpus and folder of a run that tested one.
 
     None if the path is neither.
     """
-    if is_model_folder(path):
-        return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={path}"]
-    file = tested_config(path)
-    if file is None:
+    if is_model(path):
+        named = os.path.abspath(path) if path.is_dir() else path
+        return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
+    config, place = read_tested(path), Path(os.path.abspath(path))
+    if not config:
         return None
-    config, place = read_yaml(file), Path(os.path.abspath(path))
     names = {"root": os.path.relpath(place.parent.parent), "experiment": place.parent.name}
-    sections = (name for name in ("seed_everything", "model", "data") if name in config)
-    options = [f"--{name}={json.dumps(config[name])}" for name in sections]
+    options = [f"--{name}={json.dumps(section)}" for name, section in config.items()]
     return options + [f"--{name}={value}" for name, value in (names | {"run": place.name}).items()]

@@ -68,8 +68,8 @@ def find_trained(path: str | Path) -> Path:
         return Path(shipped)
     hint = did_you_mean(str(path), names) or suggest_file(given)
     raise InputError(
-        f"there is no run or checkpoint {path}{hint}; the models that come with attnlight are "
-        f"{', '.join(names)}."
+        f"there is no run or checkpoint {path}{hint}, nor a model's folder; the models that come with "
+        f"attnlight are {', '.join(names)}, and those of the Hugging Face hub have ids such as org/name."
     )
 
 

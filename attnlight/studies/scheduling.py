@@ -209,11 +209,12 @@ class _Schedule:
             names = ", ".join(outcome.waiting[:3]) + ", ..." * (len(outcome.waiting) > 3)
             print(f"{names} wait for runs of another shard or role: run this again after those.")
         with exclusive(folder.path / ".lock-collect", leftovers="study.*"):
-            if collect(folder):
+            collected = collect(folder)
+            if collected:
                 from attnlight.report.study import write_study
 
                 write_study(folder.path)
-                print(folder.path / "report")
+        print(folder.path / "report" if collected else folder.path)
 
 
 def minutes(seconds: float) -> str:

@@ -263,7 +263,7 @@ class AttentionTask(pl.LightningModule):
             self.val_objective.update(score - penalty if mode == "max" else score + penalty)
             self.val_penalty.reset()
             self.log_dict({"val/objective": self.val_objective, **self.penalties.logged("val")})
-        self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"), prog_bar=stage == "val")
+        self.log(f"{stage}/loss", getattr(self, f"{stage}_loss"))
 
     test_step = validation_step
     on_test_epoch_end = on_validation_epoch_end

@@ -39,7 +39,7 @@ def archive_cards(runs: Path, target: Path) -> None:
         rows.append(row)
     frame = pd.DataFrame(rows).sort_values([*KEYS])
     frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
-    frame.to_parquet(target, index=False, compression="zstd")
+    frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
 
 
 def card_table(path: Path) -> str:

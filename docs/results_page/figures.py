@@ -10,12 +10,13 @@ import numpy as np
 from attnlight.figures.style import PALETTE, figure_bytes, styled
 from results_page import NAMES
 from results_page.findings import Cell, Tables
+from results_page.tables import DASH
 
 _COMPARED = NAMES["figures"]
 
 
 def draw_tables(tables: Tables, folder: Path) -> None:
-    """Write the figures of Jain & Wallace, of Serrano & Smith, and of attribution methods."""
+    """Write the figures of Jain & Wallace, Serrano & Smith, attribution methods and ROAR."""
     rows = tables.rows("tau")
     tau = {series: _column(rows, column, 3) for column, series in _COMPARED["tau"].items()}
     draw(tau, "Kendall's tau", folder / "jain_wallace.png")
@@ -28,6 +29,12 @@ def draw_tables(tables: Tables, folder: Path) -> None:
         for series in _COMPARED["methods"]
     }
     draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
+    erased: dict[str, dict[str, Cell]] = {}
+    for corpus, method, _, *accuracies in (row.items() for row in tables.rows("roar")[1:]):
+        cells = {f"{corpus[1]}, {share}": Cell(x) for share, x in accuracies[:-1] if x != DASH}
+        erased[method[1]] = erased.get(method[1], {}) | cells
+    words = "Test accuracy of models trained without the words that a method ranks first"
+    draw({x: cells for x, cells in erased.items() if cells}, words, folder / "roar.png")
 
 
 def _column(rows: Sequence[Mapping[str, str]], name: str, labels: int = 2) -> dict[str, Cell]:

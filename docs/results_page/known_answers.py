@@ -62,7 +62,7 @@ def archive(
     if rows:
         frame = pd.DataFrame(rows).sort_values([*keys])
         frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
-        frame.to_parquet(target, index=False, compression="zstd")
+        frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
     return left_out
 
 

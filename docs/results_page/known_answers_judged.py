@@ -1,4 +1,4 @@
-"""Version 4 of the verdict card judged on known answers, and which kinds of models may get a yes."""
+"""The verdict card judged on kinds of evidence set aside, and which kinds of models may get a yes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ JUDGED = ("none", "recurrent", "convolutional", "transformer")
 LICENCE = {"followers": 20, "others": 20, "kinds_of_followers": 5, "kinds_of_others": 5}
 AIMS = {"followers": 12, "others": 20, "decided": 0.6, "right": 0.9, "yes of followers": 0.5}
 MOST_WRONG_YES = 0.05
+# Asked by the generator's swaps alone: by construction a model follows as well that attends to the evidence
+# and uses other words beside it. To withhold a yes from it is no error that misleads.
+USEFUL = "yes of followers"
 HEAD = "# Written by docs/build_known_answers.py: kinds of models whose card was judged on known answers.\n"
 Found = dict[str, tuple[int, int]]
 
@@ -43,9 +46,11 @@ def judgeable(cards: pd.DataFrame, model: str = "") -> pd.DataFrame:
 
 
 def fitted(rows: pd.DataFrame, column: str, truth: str) -> pd.Series:
-    """Yes and no of a number, by the threshold of the kinds that are not set aside."""
+    """Yes and no of a number, by the threshold of the kinds that are not set aside; "" without these."""
     seen = rows[~rows["aside"]]
     marks = flags(seen[truth], seen[NO])
+    if not marks["follows"].any():
+        return pd.Series("", rows.index)
     labelled = marks["follows"] | marks["misleads"]
     values = np.where(labelled, seen[column].astype(np.float64), np.nan)
     scored = Scored(values, marks["follows"].to_numpy(bool), np.zeros(len(seen), np.int64))
@@ -125,7 +130,8 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
                 judged[truth] = {**shares, "missed": missed(of_truth, SENTENCE)}
         fewest = dict(zip(LICENCE, map(min, *sizes), strict=True))
         enough = all(fewest[name] >= least for name, least in LICENCE.items())
-        met = not any(one["missed"] for one in judged.values())
+        spared = {"evidence": {USEFUL}}
+        met = not any({*judged[x]["missed"]} - spared.get(x, set()) for x in TRUTHS)
         found[model] = {**fewest, "judgement": judged, "licensed": enough and met}
     return found
 
@@ -152,11 +158,11 @@ def licence_sentences(cards: pd.DataFrame) -> str:
     return text
 
 
-def state(cards: pd.DataFrame) -> str:
-    """How many checkpoints are archived, which are missing, and how many are not judged."""
+def state(cards: pd.DataFrame, plan: Counter[str]) -> str:
+    """How many of the planned checkpoints are archived, which are missing, and which are not judged."""
     if cards.empty:
         return f"No run of `configs/studies/{STUDY}.yaml` is archived: all are missing.\n"
-    plan, missing = planned(STUDY), Counter[str]()
+    missing = Counter[str]()
     for name, count in (plan - Counter(cards[[*KEYS[:3]]].agg("-".join, axis=1))).items():
         missing[name.split("-")[0]] += count
     names = ", ".join(f"`{kind}` ({count})" for kind, count in missing.items())
@@ -183,16 +189,23 @@ def differing(cards: pd.DataFrame) -> Iterator[Row]:
 
 
 def kind_blocks(cards: pd.DataFrame) -> dict[str, str]:
-    """The parts of the page, by the name of their place."""
-    blocks = {"kinds_state": state(cards), "kinds_licences": licence_sentences(cards)}
+    """The parts of the page on the rules of today, by the name of their place."""
+    blocks = {"kinds_state": state(cards, planned(STUDY))}
+    blocks["kinds_licences"] = licence_sentences(cards)
     apart = [*differing(cards)]
     blocks["kinds_differ"] = (
         table(apart, 5) if apart or cards.empty else "They differ on no checkpoint.\n"
     )
+    return blocks | judged_blocks(cards, "kinds")
+
+
+def judged_blocks(cards: pd.DataFrame, name: str) -> dict[str, str]:
+    """The judgement of a version, by the name of its place, which begins with `name`."""
+    blocks = {}
     rows = judgeable(cards).assign(line=cards["model"], answer=cards[SENTENCE])
     rows["kind"] += np.where(rows["aside"], " (set aside)", "")
     for truth in TRUTHS:
-        blocks[f"kinds_{truth}"] = table(judgements(cards, truth), 2)
+        blocks[f"{name}_{truth}"] = table(judgements(cards, truth), 2)
         marks = rows.join(flags(rows[truth], rows[SENTENCE]))
-        blocks[f"kinds_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
+        blocks[f"{name}_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
     return blocks

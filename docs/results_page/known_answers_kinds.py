@@ -1,7 +1,8 @@
-"""The archive of version 4 of the verdict card on kinds of evidence, some of which are set aside.
+"""The archive of the verdict card on kinds of evidence, some of which are set aside.
 
 The study `known_kinds` trains the checkpoints; docs/results/known_answers_kinds.parquet has a row for
-each, with both truths, the card as if every kind of model had a licence, and the controls.
+each, with both truths, the card as if every kind of model had a licence, and the controls. The file
+with `_4` has what version 4 answered; its numbers are the same.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from numpy.typing import NDArray
 from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.card_records import CardRecords
-from attnlight.report.verdict.estimate import digest
+from attnlight.report.verdict.estimate import digest, rules
 from attnlight.report.verdict.lines import alternative_of
 from attnlight.statistics.bootstrap import defined_mean
 from results_page.known_answers import USE, planned
 from results_page.tables import Row
 
 STUDY = "known_kinds"
+VERSION = int(rules()["version"])
+ASIDE = {4: f"{STUDY}_aside", VERSION: f"{STUDY}_new"}  # studies of the kinds that judge a version
 KEYS = ("kind", "encoder", "treatment", "seed")
 TRUTHS = {"evidence": "by construction", "resampled": "by resampling"}
 NUMBERS = ("ranks", "finds", "finds_unsigned", "needed", "words", "smallest_set", "uniqueness")
@@ -39,9 +42,9 @@ FITTED = ("finds", "finds_unsigned", "smallest_set", "uniqueness", *CONTROLS)
 LEAST_TEXTS = 30  # of a predicted class
 
 
-def aside() -> set[str]:
-    """The kinds of evidence that are set aside."""
-    return {condition.split("-")[0] for condition in planned(f"{STUDY}_aside")}
+def aside(version: int = VERSION) -> set[str]:
+    """The kinds of evidence that are set aside to judge a version of the card."""
+    return {condition.split("-")[0] for condition in planned(ASIDE[version])}
 
 
 def worst_class(columns: Mapping[str, NDArray[Any]], name: str) -> float:
@@ -67,8 +70,7 @@ def card_of(run: Path) -> Row:
     lines |= {line.name: (line.value, line.low, line.high) for line in card.lines}
     labels = read_record(run / USE.replace("measured_use", "predictions")).columns["label"]
     licensed = replace(card, case=card.case_if_licensed)
-    row: Row = {"aside": run.parent.name.split("-")[1] in aside(), "model": card.kind}
-    row["rules"] = digest()
+    row: Row = {"model": card.kind, "rules": digest()}
     row |= {truth: worst_class(use, f"agreement_{truth}") for truth in TRUTHS}
     row |= {"case": licensed.case, "decision": licensed.decision}
     row |= {f"{line.name}_answer": line.answer for line in card.lines}
@@ -79,10 +81,14 @@ def card_of(run: Path) -> Row:
     return row | {"majority": float(np.bincount(labels).max() / len(labels))}
 
 
-def read_cards(path: Path) -> pd.DataFrame:
-    """The archived cards with the constant rules; no row if there is no file."""
-    names = [*KEYS, "aside", "model", "rules", *TRUTHS, "case", *ANSWERS, *FITTED]
+def read_cards(path: Path, version: int = VERSION) -> pd.DataFrame:
+    """The archived cards of a version with the constant rules; no row if there is no file."""
+    names = [*KEYS, "model", "rules", *TRUTHS, "case", *ANSWERS, *FITTED]
     cards = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=names)
+    if version != VERSION:
+        former = pd.read_parquet(path.with_stem(f"{path.stem}_{version}"))
+        same = cards.drop(columns=[name for name in former if name not in KEYS])
+        cards = former.merge(same, on=[*KEYS])
     without = np.where(cards["encoder"] == "none", "yes", "no")
-    rules = {NO: "no", WITHOUT: without}
-    return cards.assign(**rules, aside=cards["aside"].astype(bool))
+    constant = {NO: "no", WITHOUT: without}
+    return cards.assign(**constant, aside=cards["kind"].isin(aside(version)))

@@ -153,8 +153,8 @@ def _write(table: pa.Table, target: Path) -> None:
         with open_writer(
             temporary,
             table.schema,
-            compression="zstd",
-            compression_level=19,
+            compression="brotli",
+            compression_level=11,
             data_page_size=2**24,
             write_statistics=False,
             use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],

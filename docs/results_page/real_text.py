@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,14 @@ from attnlight.figures.methods import method_words
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import percentile_interval, resampled_counts
 from attnlight.statistics.seed_bootstrap import SeedInterval
-from results_page import NAMES, pairs
+from results_page import NAMES, pairs, roar
 from results_page.archive import Archive, Experiment
+from results_page.claims import OPEN
 from results_page.tables import DASH, Row, column_mean, interval
 
 Values = NDArray[np.float64]
+Clusters = NDArray[np.int64]
+Methods = dict[str, Values]  # a value of each run and text (S, n), by method
 STUDY = "real_text"
 _NAME = r"(?P<corpus>.+)_(?P<encoder>none|cnn|bilstm)-(?P<training>whole|erased)"
 _NAMES = NAMES[STUDY]
@@ -26,26 +31,42 @@ METHODS: list[str] = _NAMES["methods"]  # without random, of which the excess is
 # Training of the models, and the measure of faithfulness.
 ERASURES: dict[str, list[str]] = _NAMES["erasures"]
 TRUTHS: dict[str, list[str]] = _NAMES["truths"]  # test with the AUPRC, and its corpora
-ANSWERS = {1: "yes", -1: "no", 0: "open"}
-
-
+LESS_GRADIENT = "attention less gradient × input"  # noqa: RUF001
+YES, NO, NOT_RUN = "yes", "no", f"{OPEN}: not run"
+ROAR = "ROAR"
+CHEAP = -0.02  # least difference of accuracy of models that erased training does not harm
 MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
 spent = partial(pairs.spent, models=MODELS)
 
 
 def trained(archive: Archive) -> Iterator[tuple[str, Row, dict[str, Experiment]]]:
-    """Corpus and words of each model, and its archived experiments by training texts."""
-    for whole in (name for name in MODELS if name.endswith("whole") and name in archive):
+    """Corpus and words of each planned model, and its archived experiments by training texts."""
+    for whole in (name for name in MODELS if name.endswith("whole")):
         names = {x: whole.replace("whole", x) for x in ("whole", "erased")}
         found = {x: archive[name] for x, name in names.items() if name in archive}
         words = {name: MODELS[whole].words[name] for name in ("corpus", "encoder")}
+        counts = sorted({len(runs.seeds) for runs in found.values()} or {0})
         corpus = whole.removeprefix(f"{STUDY}-").rpartition("_")[0]
-        yield corpus, words | {"seeds": len(found["whole"].seeds)}, found
+        yield corpus, words | {"seeds": " to ".join(map(str, counts))}, found
 
 
-def answer(mean: SeedInterval) -> str:
-    """`yes` if the interval is above 0, `no` if below, else `open`."""
-    return ANSWERS[int(mean.low > 0) - int(mean.high < 0)]
+def paired(found: dict[str, Experiment]) -> dict[str, Experiment]:
+    """The runs of the seeds that were trained on whole and on erased texts; empty without either."""
+    both = {*found["whole"].seeds} & {*found["erased"].seeds} if len(found) == 2 else set()
+    kept = {
+        x: [(run, seed) for run, seed in zip(runs.folders, runs.seeds, strict=True) if seed in both]
+        for x, runs in found.items()
+    }
+    return {
+        x: replace(found[x], folders=[run for run, _ in of], seeds=[seed for _, seed in of])
+        for x, of in kept.items()
+        if both
+    }
+
+
+def answer(mean: SeedInterval, bound: float = 0.0) -> str:
+    """`yes` if the interval is above a bound, `no` if below, else `open`."""
+    return YES if mean.low > bound else NO if mean.high < bound else OPEN
 
 
 def faithful(archive: Archive) -> Iterator[Row]:
@@ -53,7 +74,7 @@ def faithful(archive: Archive) -> Iterator[Row]:
     for _, row, found in trained(archive):
         cells: Row = {}
         for erasure, (training, measure) in ERASURES.items():
-            cells |= {erasure: DASH, f"more faithful?#{erasure}": DASH}
+            cells |= {erasure: NOT_RUN, f"more faithful?#{erasure}": DASH}
             if training in found:
                 columns = found[training].test("faithfulness", partial=True)
                 names = (f"{measure}_{x}" for x in ("integrated_gradients", "attention"))
@@ -66,62 +87,88 @@ def faithful(archive: Archive) -> Iterator[Row]:
 def erased_training(archive: Archive) -> Iterator[Row]:
     """Accuracy on whole texts and without half of the words, by training texts, and the difference."""
     for _, row, found in trained(archive):
-        if len(found) < 2:
-            continue
-        tests = {x: runs.test("erased_accuracy") for x, runs in found.items()}
-        for words, name in {"whole": "correct", "half erased": "correct_50"}.items():
+        tests = {x: runs.test("erased_accuracy") for x, runs in paired(found).items()}
+        for words, name, bound in (("whole", "correct", CHEAP), ("half erased", "correct_50", 0)):
+            cells = row | {"tested on": words}
+            if not tests:
+                yield cells | {"difference": NOT_RUN}
+                continue
             # The runs of a seed are compared: both draw the same parameters and batches.
             less = seeds_then_instances(tests["erased"][name] - tests["whole"][name])
-            means = {f"trained on {x}": column_mean(tests[x], name) for x in tests}
-            yield row | {"tested on": words} | means | {"difference": interval(less, 3)}
+            cells |= {f"trained on {x}": column_mean(tests[x], name) for x in tests}
+            yield cells | {"difference": interval(less, 3), "answer": answer(less, bound)}
 
 
 def edited(archive: Archive) -> Iterator[Row]:
     """How well each method finds edited words, beside chance, by model."""
-    for _, row, found in trained(archive):
-        if (columns := _of_pairs(found["whole"])) is None:
+    for corpus, row, found in trained(archive):
+        if corpus not in TRUTHS["edited words"]:
             continue
+        if "whole" not in found:
+            yield row | {"method": "attention", "AUPRC": DASH, "less chance": NOT_RUN}
+            yield row | {"method": LESS_GRADIENT, "AUPRC": NOT_RUN}
+            continue
+        columns = _of_pairs(found["whole"])
         originals, chance = columns["original"], columns["chance_auprc"]
-        attention, gradient = (columns[f"auprc_{x}"] for x in ("attention", "input_gradient"))
         for label in METHODS:
             auprc = columns[f"auprc_{label}"]
             less = seeds_then_instances(auprc - chance, originals)
+            used = seeds_then_instances(columns[f"auprc_used_{label}"], originals)
             yield row | {
                 "method": method_words(label),
                 "AUPRC": interval(seeds_then_instances(auprc, originals)),
                 "less chance": interval(less, 3),
                 "better?": answer(less),
-                "of used edits": interval(
-                    seeds_then_instances(columns[f"auprc_used_{label}"], originals)
-                ),
+                "of used edits": interval(used),
             }
-        less = seeds_then_instances(attention - gradient, originals)
-        cells = {"method": "attention less gradient × input", "AUPRC": interval(less, 3)}  # noqa: RUF001
+        both = (columns[f"auprc_{x}"] for x in ("attention", "input_gradient"))
+        less = seeds_then_instances(np.subtract(*both), originals)
+        cells = {"method": LESS_GRADIENT, "AUPRC": interval(less, 3)}
         yield row | cells | {"less chance": DASH, "better?": answer(less), "of used edits": DASH}
 
 
 def pairs_turned(archive: Archive) -> Iterator[Row]:
     """Accuracy on originals and edits, and how many pairs turn, by model and training texts."""
-    for name, model in MODELS.items():
-        columns = _of_pairs(archive[name]) if name in archive else None
-        if columns is not None:
-            names: dict[str, str] = _NAMES["pairs"]
-            cells = {
-                words: seeds_then_instances(columns[x], columns["original"], bounds=(0, 1))
-                for x, words in names.items()
-            }
-            yield model.words | {"pairs": columns["turns"].shape[1]} | cells
+    names: dict[str, str] = _NAMES["pairs"]
+    for name in (x for x in MODELS if "counterfactual" in x and x in archive):
+        columns = _of_pairs(archive[name])
+        cells = {
+            words: seeds_then_instances(columns[x], columns["original"], bounds=(0, 1))
+            for x, words in names.items()
+        }
+        yield MODELS[name].words | {"pairs": columns["turns"].shape[1]} | cells
 
 
-def _of_pairs(runs: Experiment) -> dict[str, Any] | None:
-    """Columns (S, n) of pairs in ascending order of their originals (n,); None without pairs."""
-    if not (runs.folders[0] / "records/test/counterfactual_use.parquet").is_file():
-        return None
+def _of_pairs(runs: Experiment) -> dict[str, Any]:
+    """Columns (S, n) of pairs in ascending order of their originals (n,)."""
     columns = runs.test("counterfactual_use")
     originals = columns["original"][0]
     order = originals.argsort(kind="stable")[: int((~np.isnan(originals)).sum())]
     chosen = {name: values[..., order] for name, values in columns.items()}
     return chosen | {"original": originals[order].astype(np.int64)}
+
+
+def ordered(archive: Archive) -> Iterator[tuple[tuple[str, ...], Methods, Methods, Clusters]]:
+    """How erasures and truths order the methods of each model, ROAR last.
+
+    Yields:
+        Truth, erasure and encoder; by method the excess, or the loss by ROAR, and the AUPRC; and the
+        clusters of the texts of the AUPRC.
+    """
+    for corpus, words, found in trained(archive):
+        for truth, (test, *corpora) in TRUTHS.items():
+            both = paired(found) if corpus in corpora else {}
+            for erasure, (training, measure) in ERASURES.items() if both else ():
+                runs, of_pairs = both[training], test == "counterfactual_use"
+                columns = _of_pairs(runs) if of_pairs else runs.test(test, partial=True)
+                faith = runs.test("faithfulness", partial=True)
+                excess = {x: faith[f"{measure}_{x}"] for x in METHODS}
+                auprc = {x: columns[f"auprc_{x}"] for x in METHODS}
+                clusters = columns["original" if of_pairs else "index"]
+                yield (truth, erasure, words["encoder"]), excess, auprc, clusters
+    _, loss, auprc = roar.measures("planted")
+    key = ("planted evidence", ROAR, _NAMES["encoders"]["bilstm"])
+    yield key, loss, auprc, np.arange(auprc["attention"].shape[1], dtype=np.int64)
 
 
 def agreement(archive: Archive) -> Iterator[Row]:
@@ -130,43 +177,75 @@ def agreement(archive: Archive) -> Iterator[Row]:
     The interval over runs is one of Student's t over models and seeds; that over texts resamples
     the texts or originals of the AUPRC, the same share of every run.
     """
-    for truth, (test, *corpora) in TRUTHS.items():
-        taus: dict[str, list[float]] = {erasure: [] for erasure in ERASURES}
-        replicates: dict[str, list[Values]] = {erasure: [] for erasure in ERASURES}
-        for corpus, _, found in trained(archive):
-            for erasure, (training, measure) in ERASURES.items():
-                if corpus not in corpora or len(found) < 2:
-                    continue
-                of_auprc, clusters = _auprc(found[training], test)
-                columns = found[training].test("faithfulness", partial=True)
-                excess = np.stack([np.nanmean(columns[f"{measure}_{x}"], 1) for x in METHODS], 1)
-                for faith, auprc in zip(excess, of_auprc, strict=True):
-                    taus[erasure].append(kendalltau(faith, np.nanmean(auprc, 1)).statistic)
-                    replicates[erasure].append(_resampled_taus(faith, auprc, clusters))
-        for erasure, each in taus.items():
-            if each:
-                less = np.subtract(each, taus["deletion"])[:, None]
-                own = DASH if erasure == "deletion" else interval(seeds_then_instances(less))
-                low, high = percentile_interval(np.mean(replicates[erasure], 0))
-                yield {
-                    "truth": truth,
-                    "erasure": erasure,
-                    "runs": len(each),
-                    "tau": interval(seeds_then_instances(np.array(each)[:, None])),
-                    "over texts": f"[{low:.2f}, {high:.2f}]",
-                    "less deletion's": own,
-                }
+    runs: dict[tuple[str, ...], list[tuple[float, Values]]] = {}
+    for (*key, _), faith, auprc, clusters in ordered(archive):
+        means = np.stack([np.nanmean(x, axis=1) for x in faith.values()], axis=1)
+        for by_method, areas in zip(means, np.stack([*auprc.values()], axis=1), strict=True):
+            tau = kendalltau(by_method, np.nanmean(areas, 1)).statistic
+            replicates = _resampled_taus(by_method, areas, clusters)
+            runs.setdefault((*key,), []).append((tau, replicates))
+    for truth, erasure in sorted(runs, key=lambda key: [*TRUTHS].index(key[0])):
+        taus, of_texts = zip(*runs[truth, erasure], strict=True)
+        low, high = percentile_interval(np.mean(of_texts, 0))
+        row = {"truth": truth, "erasure": erasure, "runs": len(taus)}
+        row["tau"] = interval(seeds_then_instances(np.array(taus)[:, None], bounds=(-1, 1)))
+        row |= {"over texts": f"[{low:.2f}, {high:.2f}]", "less deletion's": DASH, "better?": DASH}
+        if erasure not in ("deletion", ROAR):  # ROAR is of other runs
+            before = [tau for tau, _ in runs[truth, "deletion"]]
+            less = seeds_then_instances(np.subtract(taus, before)[:, None])
+            row |= {"less deletion's": interval(less), "better?": answer(less)}
+        yield row
 
 
-def _auprc(runs: Experiment, test: str) -> tuple[Values, NDArray[np.int64]]:
-    """AUPRC of each method (S, M, n) against a truth, and the cluster of each text (n,)."""
-    columns = _of_pairs(runs) if test == "counterfactual_use" else runs.test(test, partial=True)
-    assert columns is not None
-    values = np.stack([columns[f"auprc_{x}"] for x in METHODS], axis=1)
-    return values, columns["original" if test == "counterfactual_use" else "index"]
+def disagreements(archive: Archive) -> Iterator[Row]:
+    """Pairs of methods that two erasures order differently on planted texts, and which is right."""
+    signs: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for (truth, erasure, encoder), *both, _ in ordered(archive):
+        for pair in combinations(both[0], 2) if truth == "planted evidence" else ():
+            less = (seeds_then_instances(of[pair[0]] - of[pair[1]]) for of in both)
+            signs.setdefault(erasure, {})[encoder, *pair] = [answer(mean) for mean in less]
+    for first, second in combinations(signs, 2):
+        shared = [(signs[first][x], signs[second][x]) for x in signs[first] if x in signs[second]]
+        decided = [(x, y) for x, y in shared if OPEN not in (x[0], y[0])]
+        differ = [(x, y) for x, y in decided if x[0] != y[0]]
+        row = {"first": first, "second": second, "pairs of methods": len(shared)}
+        row |= {"decided by both": len(decided), "ordered differently": len(differ)}
+        row["first is right"] = sum(x[0] == x[1] for x, _ in differ)
+        yield row | {"second is right": sum(y[0] == y[1] for _, y in differ)}
 
 
-def _resampled_taus(faith: Values, auprc: Values, clusters: NDArray[np.int64]) -> Values:
+def answers(archive: Archive) -> Iterator[Row]:
+    """The answers by the rules of the page, counted over the models that are archived."""
+    answered: dict[str, tuple[list[str], str]] = {}  # what each model says, and the answer
+    rows = [*faithful(archive)]
+    before = [row["more faithful?#deletion"] for row in rows]
+    for erasure in ("resampling", "erased training"):
+        found = [row[f"more faithful?#{erasure}"] for row in rows]
+        kept = [*zip(before, found, strict=True)].count((YES, YES))
+        said = YES if NO not in found and kept >= 0.75 * before.count(YES) else NO
+        answered[f"more faithful by {erasure}, too"] = found, said
+    rows = [*edited(archive)]
+    for words, method in {"chance": "attention", "gradient × input": LESS_GRADIENT}.items():  # noqa: RUF001
+        found = [row.get("better?", DASH) for row in rows if row["method"] == method]
+        said = YES if {*found} <= {YES, DASH} else OPEN if YES in found else NO
+        answered[f"attention finds edited words better than {words}"] = found, said
+    rows = [*erased_training(archive)]
+    for texts, words in _NAMES["erased"].items():
+        found = [row.get("answer", DASH) for row in rows if row["tested on"] == texts]
+        answered[words] = found, YES if {*found} <= {YES, DASH} else OPEN
+    for words, (found, said) in answered.items():
+        counts = {x: found.count(x) for x in (YES, NO, OPEN)}
+        row = {"statement": words} | counts | {"not run": found.count(DASH)}
+        yield row | {"answer": f"{said}, of {sum(counts.values())} of {len(found)} models"}
+    for row in (row for row in agreement(archive) if row["better?"] != DASH):
+        words = f"{row['erasure']} agrees better with {row['truth']} than deletion"
+        yield {"statement": words, "answer": f"{row['better?']}, of {row['runs']} runs"}
+    differ = sum(row["ordered differently"] for row in disagreements(archive))
+    words = "two erasures order methods of planted texts differently"
+    yield {"statement": words, "answer": YES if differ else NO}
+
+
+def _resampled_taus(faith: Values, auprc: Values, clusters: Clusters) -> Values:
     """Tau of faithfulness (M,) and AUPRC (M, n) in resamples of the clusters, (B,)."""
     _, cluster = np.unique(clusters, return_inverse=True)
     counts = resampled_counts(cluster.max() + 1)[:, cluster].astype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -231,18 +232,22 @@ def test_a_readout_that_is_not_affine_has_an_upper_bound(task: AttentionTask) ->
 def test_html_and_terminal_set_text_as_text(
     checkpoint: Path, tmp_path: Path, printed: Printed
 ) -> None:
-    page = printed("explain", str(checkpoint.parent), HOSTILE, "--html")
-    (tmp_path / "page.html").write_text(page)
-    parsed = Page(tmp_path / "page.html")
-    assert "script" not in parsed.tags
-    for shown in ("<script>alert(1)</script>", "\\u202e", "\\u2069"):
-        assert shown in parsed.text
+    file = tmp_path / "page.html"
+    assert printed("explain", str(checkpoint.parent), HOSTILE, "--html", str(file)) == f"{file}\n"
+    assert Page(file).scripts == 2, "the data and the page's own script"
+    ((group,),) = [json.loads(Page(file).data)]
+    (shown,) = group["sets"]
+    words = shown["texts"][0].split("\n")
+    for word in ("<script>alert", "\\u202egnp", "\\u2069"):
+        assert any(word in each for each in words)
+    assert list(shown["scores"]) == ["gradient", "gradient x attention", "occlusion"]
+    (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
+    page = one._repr_html_()
+    assert "<script" not in page
     terminal = printed("explain", str(checkpoint.parent), HOSTILE)
     assert "\\u001b" in terminal
     for control in ("\u202e", "\u2069", "\x1b[31m"):
-        assert control not in page + terminal
-    (one,) = attnlight.explain(checkpoint.parent, [HOSTILE])
-    assert one._repr_html_() in page
+        assert control not in file.read_text("utf-8") + terminal + page
 
 
 def test_the_command_reads_arguments_files_and_standard_input(
@@ -281,12 +286,56 @@ def test_texts_stand_before_and_after_options(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "page"),
+    [
+        (["RUN", "--html", TEXTS[0]], "explanation.html"),
+        (["RUN", TEXTS[0], "--html"], "explanation.html"),
+        (["--methods", "gradient", "RUN", "--html", "mine.html", TEXTS[0]], "mine.html"),
+    ],
+)
+def test_a_page_takes_no_text_for_its_name(
+    checkpoint: Path, here: Path, printed: Printed, arguments: list[str], page: str
+) -> None:
+    words = [str(checkpoint.parent) if word == "RUN" else word for word in arguments]
+    assert printed("explain", *words).splitlines()[-1] == page
+    assert [path.name for path in here.glob("*.html")] == [page]
+    assert TEXTS[0].split()[-1] in (here / page).read_text()
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_an_explanation_prints_as_the_command_does(
+    checkpoint: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, coloured: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    if coloured:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm-256color")
+    run = str(checkpoint.parent)
+    (one, two) = attnlight.explain(run, TEXTS[:2])
+    assert printed("explain", run, TEXTS[0]) == f"{one}\n"
+    both = printed("explain", run, *TEXTS[:2])
+    assert ("\x1b[" in both) == coloured
+    assert one.verdict is not None
+    assert both.count("was not measured") == 1  # the verdict
+    assert both.count("orange: against it") == coloured  # the legend
+    lines = re.sub(r"\x1b\[[\d;]*m", "", both).splitlines()
+    assert max(map(len, lines)) <= 80
+    # Each text once, or once in the colours of each score.
+    scores = 2 + len(one.scores) + (one.flip_set is not None) if coloured else 1
+    assert [line.strip() for line in lines].count(TEXTS[0]) == scores
+    assert str(two) in both
+
+
+@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["RUN", "--mehtods", "x"], "there is no option --mehtods (did you mean '--methods'?)"),
         (["RUN", "--method=x", "a"], "there is no option --method (did you mean '--methods'?)"),
         (["RUN", "a", "--methods"], "argument --methods: expected one argument"),
-        (["RUN", "--json", "--html", "a"], "argument --html: not allowed with argument --json"),
+        (
+            ["RUN", "--json", "--html", "a", "b"],
+            "argument --html: not allowed with argument --json",
+        ),
         (["--json"], "the following arguments are required: RUN"),
         (["RUN", "a \udce9 film"], "'a \\udce9 film', has a lone surrogate (half a character) at"),
         (["none", "text"], "there is no run or checkpoint"),

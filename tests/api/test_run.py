@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,12 +118,29 @@ def test_tables_figures_and_report(checkpoint: Path, tmp_path: Path) -> None:
     row = table[(table["test"] == "decision_flip") & (table["measure"] == "never_flips_minimal")]
     assert float(row["mean"].iloc[0]) == pytest.approx(flips["never_flips_minimal"].mean())
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"])).mean() > 0.5
+    short = results.headlines()
+    assert list(short["test"]) == ["attention_permutation", "decision_flip"]
+    for _, row in short.iterrows():
+        (same,) = table[(table["test"] == row["test"]) & (table["measure"] == row["measure"])].index
+        assert row[table.columns].tolist() == table.loc[same].tolist()
+        says = row["says"]
+        assert says in " ".join(str(results).split())
+        assert says in results._repr_html_()
     figure = results.figure("attention_permutation")
     assert figure is not None
     assert figure.axes
     page = results.report(tmp_path / "page")
     assert page == tmp_path / "page/index.html"
     assert "Attention permutation" in page.read_text(encoding="utf-8")
+    verdict = results.verdict()
+    lines = verdict.table()
+    assert lines["question"].tolist() == [line.question for line in verdict.lines]
+    assert lines.loc[lines["name"] == "needed", "value"].item() == pytest.approx(
+        table.loc[table["measure"] == "uniform_tvd", "mean"].item()
+    )
+    for words in (verdict.heading, verdict.sentence, verdict.lines[0].question):
+        assert words in html.unescape(verdict._repr_html_())
+    assert str(results).startswith(verdict.sentence[:60])
     with pytest.raises(InputError, match=r"no test 'decision_flp' .did you mean 'decision_flip'"):
         results.figure("decision_flp")
     folder = results.folder

@@ -1,6 +1,7 @@
 """The record of texts: what it shares with the file of predictions, and scores by brute force."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import Texts
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.text_columns import TextColumns
@@ -22,7 +24,16 @@ from tests.callbacks.test_base import trainer
 from tests.functional.adversaries import jensen_shannon
 
 Vector = NDArray[np.float64]
-SHARED = ("tokens", "items", "label", "probabilities", "attention", "evidence")
+SHARED = (
+    "tokens",
+    "items",
+    "label",
+    "probabilities",
+    "attention",
+    "item_logits",
+    "bias",
+    "evidence",
+)
 
 
 def rows_of(path: Path) -> list[dict[str, object]]:
@@ -55,14 +66,17 @@ def of(weights: Vector, items: Vector) -> Any:
     return softmax(weights @ items)
 
 
+def numbers(value: Any) -> Vector:
+    """All numbers of nested lists, in order."""
+    parts = [numbers(part) for part in value] if np.ndim(value) else [np.array([value], float)]
+    return np.concatenate(parts)
+
+
 def test_texts_are_those_of_the_file_of_predictions(written: tuple[Path, Path]) -> None:
     for text, predicted in pairs(written):
         assert list(text["tokens"]) == list(predicted["tokens"])
         for name in SHARED[1:]:
-            found, expected = (
-                np.concatenate([np.ravel(part).astype(float) for part in np.atleast_1d(row[name])])
-                for row in (text, predicted)
-            )
+            found, expected = (numbers(row[name]) for row in (text, predicted))
             np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -116,3 +130,44 @@ def test_scores_by_brute_force(written: tuple[Path, Path]) -> None:
 def test_a_data_set_without_words_is_refused() -> None:
     with pytest.raises(InputError, match="list does not give the words of its texts"):
         TextColumns([])
+
+
+class Opaque(torch.nn.Module):
+    """A network without its item logits."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def embed(self, batch: TextBatch) -> torch.Tensor:
+        return self.network.embed(batch)  # type: ignore[no-any-return, operator]
+
+    def readout(self, output: AttentionOutput, weights: torch.Tensor) -> torch.Tensor:
+        return self.network.readout(output, weights)  # type: ignore[no-any-return, operator]
+
+    def forward(self, *given: Any, **named: Any) -> AttentionOutput:
+        return replace(self.network(*given, **named), item_logits=None)
+
+
+def test_candidates_of_a_readout_that_is_not_affine(
+    tmp_path: Path, written: tuple[Path, Path]
+) -> None:
+    data = corpus()
+    task = task_of(data)
+    task.model = Opaque(task.model)  # type: ignore[assignment]
+    trainer(tmp_path, Texts(leave_one_out=False, methods=[])).test(
+        task, datamodule=data, verbose=False
+    )
+    rows = rows_of(tmp_path / "records/test/texts.parquet")
+    for row, (_, exact) in zip(rows, pairs(written), strict=True):
+        assert row["item_logits"] is None
+        items = np.stack([np.array(z, dtype=np.float64) for z in exact["item_logits"][0]])
+        attentions = [np.array(each, dtype=np.float64) for each in row["candidates"]]
+        own = np.array(exact["attention"][0])
+        for each, predicted in zip(
+            attentions, np.reshape(row["candidate_probabilities"], (3, 2)), strict=True
+        ):
+            np.testing.assert_allclose(softmax(each @ items), predicted, atol=1e-6)
+        np.testing.assert_allclose(attentions[0], row["scores_worst_case"], atol=1e-6)
+        np.testing.assert_allclose(attentions[1], 1 / len(items), atol=1e-6)
+        np.testing.assert_allclose(sorted(attentions[2]), sorted(own), atol=1e-6)

@@ -1,4 +1,4 @@
-"""`attnlight export`: the format of ERASER, from simulated records and from a run."""
+"""`attnlight export`: formats of other packages, from simulated records and from a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ from tests.data.local import write_corpus
 
 SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
 MARKED = [1, 0, 1, 2]
+ERASER = ["--format", "eraser"]
+ATTENTION = [[[0.2, 0.8], [0.6, 0.4]], [[0.5, 0.25, 0.25], [0.1, 0.3, 0.6]]]  # of two heads
 
 
 def write_run(folder: Path, position: int = 0, **metadata: Any) -> Path:
@@ -50,8 +54,71 @@ def lines(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def exported(run: Path, *options: str) -> dict[str, dict[str, Any]]:
-    assert main(["export", str(run), "--method", "gradient", *options]) == 0
+    assert main(["export", str(run), *ERASER, "--method", "gradient", *options]) == 0
     return lines(run / "export/test-gradient.jsonl")
+
+
+def write_texts(folder: Path) -> Path:
+    """A run with the record of two texts; the items of the second are a word, a sentence and a word."""
+    path = folder / "records/test/texts.parquet"
+    path.parent.mkdir(parents=True)
+    writer = ShardWriter(path.with_suffix(".arrow"))
+    nested = pa.list_(pa.list_(pa.float64()))
+    columns = {
+        "prediction": np.array([0, 1]),
+        "probabilities": np.array([[0.75, 0.25], [0.4, 0.6]]),
+        "label": pa.array([1, None], pa.int64()),
+        "tokens": pa.array([["so", "dull"], ["a", "good", "film", "!"]]),
+        "items": pa.array([[[0, 1], [1, 2]], [[0, 1], [1, 3], [3, 4]]]),
+        "attention": pa.array(ATTENTION, nested),
+        "scores_loo": list_column(np.array([-0.5, 2.0, 0.0, -4.0, np.nan]), np.array([2, 3])),
+    }
+    writer.add(np.array([[2, 0], [4, 0]]), columns)
+    writer.close()
+    merge_shards([writer.path], path, metadata={"classes": ["NEG", "POS"]})
+    return folder
+
+
+def test_all_scores_of_a_text_are_a_line(tmp_path: Path, printed: Printed) -> None:
+    run = write_texts(tmp_path)
+    file = run / "export/test-texts.jsonl"
+    assert printed("export", str(run)).splitlines()[-1] == str(file)
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    assert first == {
+        "id": "2", "index": 2, "position": 0, "items": ["so", "dull"], "label": "POS",
+        "prediction": "NEG", "probabilities": {"NEG": 0.75, "POS": 0.25},
+        "scores": {"attention": [0.4, pytest.approx(0.6)], "loo": [-0.5, 2.0]},
+    }  # fmt: skip
+    assert (second["items"], second["label"]) == (["a", "good film", "!"], None)
+    assert second["scores"]["loo"] == [0.0, -4.0, None]
+
+
+def test_records_that_captum_shows(tmp_path: Path) -> None:
+    run = write_texts(tmp_path)
+    assert main(["export", str(run), "--format", "captum", "--method", "loo"]) == 0
+    file = run / "export/test-loo.captum.jsonl"
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    # The arguments of captum.attr.visualization.VisualizationDataRecord.
+    assert first == {
+        "word_attributions": [-0.25, 1.0], "pred_prob": 0.75, "pred_class": "NEG", "true_class": "POS",
+        "attr_class": "NEG", "attr_score": 1.5, "raw_input_ids": ["so", "dull"],
+        "convergence_score": None,
+    }  # fmt: skip
+    assert second["word_attributions"] == [0.0, -1.0, 0.0]
+
+
+def test_a_data_set_as_thermostat_has_it(tmp_path: Path) -> None:
+    run = write_texts(tmp_path)
+    assert main(["export", str(run), "--format", "thermostat"]) == 0
+    file, cache = str(run / "export/test-attention.parquet"), str(tmp_path / "cache")
+    found = datasets.Dataset.from_parquet(file, cache_dir=cache)
+    assert found.features["label"].names == ["NEG", "POS"]
+    assert found["label"][:] == [1, None]
+    assert found["idx"][:] == [2, 4]
+    assert found["tokens"][0] == ["so", "dull"]
+    for shown, heads in zip(found["attributions"], ATTENTION, strict=True):
+        assert shown == pytest.approx(np.mean(heads, axis=0))
+    assert found["predictions"][1] == pytest.approx([0.4, 0.6])
 
 
 def test_each_text_as_eraser_reads_it(tmp_path: Path) -> None:
@@ -88,9 +155,10 @@ def test_the_default_share_is_that_of_the_marked_items(tmp_path: Path) -> None:
 
 def test_every_method_has_a_file(tmp_path: Path, printed: Printed) -> None:
     run = write_run(tmp_path)
-    said = printed("export", str(run)).splitlines()
+    said = printed("export", str(run), *ERASER).splitlines()
     files = [run / f"export/test-{name}.jsonl" for name in ("gradient", "random")]
-    assert said == [f"{file}: 4 texts" for file in files]
+    assert said[-1] == str(run / "export")
+    assert [len(lines(file)) for file in files] == [4, 4]
     assert lines(files[0]) != lines(files[1])
 
 
@@ -120,14 +188,16 @@ def test_ids_are_those_of_the_corpus(tmp_path: Path, unique: bool) -> None:
 
 def test_mistakes_are_answered_in_one_sentence(tmp_path: Path, refused: Refused) -> None:
     run, tokens = write_run(tmp_path / "run"), write_run(tmp_path / "tokens", position=2)
-    nothing, command = tmp_path / "nothing", "--tests plausibility --trainer.callbacks.keep_scores"
+    nothing, command = tmp_path / "nothing", "--tests texts"
     of_films = f"-c {nothing}/validate-films.yaml"
     for words, told in (
-        ([nothing], f"run `attnlight test {nothing} {command}=true`"),
-        ([nothing, "--records", "val-films"], f"run `attnlight validate {of_films} {command}=true`"),
+        ([nothing], f"run `attnlight test {nothing} {command}`"),
+        ([nothing, "--records", "val-films"], f"run `attnlight validate {of_films} {command}`"),
         ([run, "--method", "gradien"], "no method 'gradien' (did you mean 'gradient'?); it has gradient, random"),
         ([run, "--share", "1.5"], "--share is 1.5; it must be above 0"),
-        ([tokens], "explains tokens; ERASER's format has one"),
+        ([tokens, *ERASER], "explains tokens; ERASER's format has one"),
+        ([run, "--format", "captum"], "no column label, which --format captum needs"),
+        ([run, "--format", "xml"], "invalid choice: 'xml'"),
         ([run, "--ids", "name"], "fit.yaml"),
     ):  # fmt: skip
         refused("export", *map(str, words), names=[told])
@@ -165,7 +235,7 @@ def test_a_record_without_scores_or_marks(
 ) -> None:
     monkeypatch.setattr(f"{__name__}.MARKED", [0, 0, 0, 0])
     told = "has no marked items to take the share of"
-    refused("export", str(write_run(tmp_path)), names=[told])
+    refused("export", str(write_run(tmp_path)), *ERASER, names=[told])
     folder = tmp_path / "plain/records/test"
     folder.mkdir(parents=True)
     writer = ShardWriter(folder / "rank.arrow")
@@ -173,23 +243,23 @@ def test_a_record_without_scores_or_marks(
     writer.close()
     merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
     told = "holds no scores: run `attnlight test "
-    refused("export", str(tmp_path / "plain"), names=[told])
+    refused("export", str(tmp_path / "plain"), "--record", "plausibility", names=[told])
 
 
-def test_from_fit_to_export(here: Path) -> None:
-    """A planted run: trained, tested with scores, exported; and its report."""
+def test_from_fit_to_export(here: Path, printed: Printed) -> None:
+    """A planted run: trained, tested with scores, exported; and its report. Paths are printed last."""
+    run = "checkpoints/e/r"
     small = ["--data.train_size=60", "--data.validation_size=20", "--data.test_size=20"]
     options = ["--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", *CPU, *QUIET]
     named = ["--experiment=e", "--run=r", *small, *options]
-    assert main(["fit", *experiment("planted_none"), *named]) == 0
+    assert printed("fit", *experiment("planted_none"), *named).splitlines()[-1] == run
     (here / "scores.yaml").write_text(
         "trainer:\n  inference_mode: false\n  callbacks+:\n"
         "    - class_path: attnlight.callbacks.Plausibility\n"
         "      init_args: {methods: [attention, input_gradient], keep_scores: true}\n"
     )
-    run = "checkpoints/e/r"
-    assert main(["test", run, "-c", "scores.yaml"]) == 0
-    assert main(["export", run]) == 0
+    assert printed("test", run, "-c", "scores.yaml").splitlines()[-1] == run
+    assert printed("export", run, *ERASER).splitlines()[-1] == f"{run}/export"
     for name in ("attention", "input_gradient"):
         found = lines(Path(run, f"export/test-{name}.jsonl"))
         assert len(found) == 20
@@ -197,7 +267,7 @@ def test_from_fit_to_export(here: Path) -> None:
             scores = row["classification_scores"]
             assert sum(scores.values()) == pytest.approx(1, abs=1e-5)
             assert row["classification"] == max(scores, key=scores.__getitem__)
-    assert main(["report", run]) == 0
+    assert printed("report", run).splitlines()[-1] == f"{run}/report/index.html"
     page = Path(run, "report/index.html").read_text(encoding="utf-8")
     assert "Agreement of explanations with marked items" in page
     assert "gradient × input" in page  # noqa: RUF001

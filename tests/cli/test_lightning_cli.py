@@ -58,13 +58,19 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
 
 def test_test_validate_report(fitted: Path, printed: Printed) -> None:
     tests = attached("predictions", "attention_permutation")
-    assert "median_tvd" in printed("test", str(fitted), *tests)
+    said = printed("test", str(fitted), *tests)
+    assert "Shuffling attention moves the prediction by" in said
+    assert said.splitlines()[-1] == str(fitted)
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 111
     assert record.metadata["checkpoint"] == "best.ckpt"
     for ending in ("svg", "pdf", "png"):
         assert (fitted / f"figures/test/attention_permutation.{ending}").stat().st_size > 1000
-    assert main(["validate", str(fitted), *without_figures(fitted / "v.yaml", "predictions")]) == 0
+    said = printed("validate", str(fitted), *without_figures(fitted / "v.yaml", "predictions"))
+    assert "of the predictions equal the label" in said
+    assert "May the attention" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert len(said.splitlines()) < 10
     assert len(read_record(fitted / "records/val/predictions.parquet").columns["index"]) == 101
     assert main(["report", str(fitted)]) == 0
     assert "attention_permutation" in (fitted / "report/index.html").read_text()
@@ -122,6 +128,7 @@ def run(fitted: Path, tmp_path: Path) -> Path:
 def test_fit_yaml_gives_test_no_tests(run: Path, printed: Printed) -> None:
     said = printed("test", str(run))
     assert "No test is selected" in said
+    assert "attnlight report" not in said
     assert "accuracy" in said
     assert not (run / "records").exists()
 

@@ -36,7 +36,7 @@ class Page(HTMLParser):
         self.tags: set[str] = set()
         self.ids: list[str] = []
         self.references: list[str] = []
-        self.text = ""
+        self.text, self.scripts, self.data = "", 0, ""
         self.turned: list[str] = []
         self.html = path.read_text(encoding="utf-8")
         self.feed(self.html)
@@ -45,6 +45,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        self.scripts += tag == "script"
         if tag not in VOID:
             self.open.append(tag)
         for name, value in attrs:
@@ -64,6 +65,9 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["script"]:
+            self.data += data if self.scripts == 1 else ""
+            return
         self.text += data
         if "\u202e" in data:
             self.turned.append(self.open[-1])

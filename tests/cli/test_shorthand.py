@@ -61,11 +61,23 @@ class TestFit:
         long = expand(["fit", "sst_bilstm", "--tests", "cheap", "--run", "r", "--data", "imdb"])
         assert expand(long) == long
 
+    def test_a_model_splits_the_texts_that_it_is_trained_on(self, here: Path) -> None:
+        (here / "films").mkdir()
+        (here / "films/config.json").touch()
+        for name, path in (("films", str(here / "films")), ("some/films", "some/films")):
+            found = expand(["fit", "--model", name, "--data", "imdb"])
+            assert found[2:] == [f"--model.net.path={path}", IMDB, f"--data.tokenizer={path}"]
+            own = ["--data.tokenizer=other"]
+            assert expand(["fit", "--model", name, *own])[-2:] == [f"--model.net.path={path}", *own]
+            assert expand(["test", "--model", name]) == expand(["test", name])
+            assert expand(["test", name])[2:] == [f"--model.net.path={path}", "--experiment=films"]
+        assert expand(["fit", "--model=some/films.yaml"]) == ["fit", "--model=some/films.yaml"]
+
     def test_a_file_of_that_path_comes_first(self, here: Path) -> None:
-        (here / "imdb").mkdir()  # a corpus's texts, not its configuration
-        assert expand(["fit", "--data", "imdb"]) == ["fit", IMDB]
+        (here / "imdb").mkdir()
+        assert expand(["fit", "--data", "imdb"]) == ["fit", "--data=./imdb"]
         (here / "sst_bilstm").touch()
-        assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=sst_bilstm"]
+        assert expand(["fit", "sst_bilstm"]) == ["fit", "--config=./sst_bilstm"]
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
@@ -80,10 +92,14 @@ class TestFit:
             ("fit --tests", "--tests needs a value"),
             ("fit -c --overwrite", "-c needs a value"),
             ("fit one two", "fit takes one name or folder, not 2: one, two"),
-            ("test sst_bilstm", "no trained run sst_bilstm: it has no fit.yaml"),
+            ("fit films", "films is a model: attnlight fit --model films --data FILE trains it"),
+            ("fit --model models/bilstm-additive", "did you mean 'models/bilstm_additive'?"),
+            ("test sst_bilstm", "no trained run sst_bilstm: there is no such folder"),
         ],
     )
-    def test_refuses(self, arguments: str, sentence: str, refused: Refused) -> None:
+    def test_refuses(self, arguments: str, sentence: str, here: Path, refused: Refused) -> None:
+        (here / "films").mkdir()
+        (here / "films/config.json").touch()
         refused(*arguments.split(), names=[sentence], alone=True)
 
     def test_has_the_folder_of_the_long_command_line(

@@ -46,7 +46,7 @@ def corpora(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @needs_gensim
 def test_words_of_several_corpora_share_a_file(corpora: list[str], printed: Printed) -> None:
     said = printed("vectors", *corpora, "--output=vectors/both.vec", *FEW)
-    assert said == "vectors/both.vec: 3 words, size 4\n"
+    assert said == "3 words, size 4\nvectors/both.vec\n"
     lines = Path("vectors/both.vec").read_text().splitlines()
     assert lines[0] == "3 4"
     # "good" stands four times in the first corpus, "a" and "film" once. The second corpus has no

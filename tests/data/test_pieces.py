@@ -63,7 +63,7 @@ class TestReadTokenizer:
             (".", "no tokenizer.json in .*expected a model's folder"),
             ("missing", "no tokenizer.json in .*expected a model's folder"),
             ("nobody/nothing", "'nobody/nothing', neither in a folder .* nor on the"),
-            ("damaged", "is not a tokenizer that can be read"),
+            ("damaged", "tokenizer.json of .* is not one that can be read"),
         ],
     )
     def test_none_there(

@@ -202,9 +202,14 @@ def test_mistakes_in_options(options: dict[str, Any], words: str) -> None:
 
 def test_kinds_of_the_studies_can_be_drawn_and_a_third_is_set_aside_by_the_rule() -> None:
     kinds: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in ("known_kinds", "known_kinds_aside"):
+    for name in ("known_kinds", "known_kinds_aside", "known_kinds_new"):
         path = CONFIGS / "studies" / f"{name}.yaml"
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if name == "known_kinds_new":
+            text = path.with_stem(f"{name}_transformer").read_text(encoding="utf-8")
+            of_transformers = yaml.safe_load(text)
+            assert of_transformers["grid"][0] == content["grid"][0]
+            assert of_transformers["options"]["data"] == content["options"]["data"]
         shared = content["options"]["data"]
         kinds[name] = {
             kind: shared | condition["options"]["data"]
@@ -217,6 +222,8 @@ def test_kinds_of_the_studies_can_be_drawn_and_a_third_is_set_aside_by_the_rule(
     assert len({*names}) == 24
     assert {*kinds["known_kinds_aside"]} == {*random.Random(9152).sample(names, 8)}
     distinct = {
-        json.dumps(options, sort_keys=True) for part in kinds.values() for options in part.values()
+        json.dumps(options | {"test_size": 0}, sort_keys=True)
+        for part in kinds.values()
+        for options in part.values()
     }
-    assert len(distinct) == 24
+    assert len(distinct) == 24 + 12

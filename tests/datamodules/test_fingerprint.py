@@ -16,21 +16,27 @@ from attnlight.datamodules import (
 from attnlight.errors import InputError
 from tests.datamodules.reading import module
 
-HUB: dict[str, Any] = {"path": "a/b", "validation": "v"}
-SENTENCES = HUB | {"sentences": "flat", "boundary_tokens": False, "max_sentence_tokens": 9}
+HUB: dict[str, Any] = {"path": "a/b", "train": "train", "test": "test", "validation": "v"}
+IN_TEXTS = HUB | {"text": "text", "label": "label"}
+TAGGED = HUB | {"word_column": "tokens", "label_column": "tags"}
+SENTENCES = IN_TEXTS | {"sentences": "flat", "boundary_tokens": False, "max_sentence_tokens": 9}
 REAL = Source("c/d", split="train+test")
 # Of each kind of corpus, common options, and options that change its content, each by itself.
 OF_TEXTS: dict[str, Any] = {"lowercase": False, "digits": "qqq", "splitting": "words"}
 OF_TEXTS |= {"markup": True, "boundary_tokens": False, "truncate": 3, "min_tokens": 1}
-OF_TEXTS |= {"max_tokens": 3, "min_document_frequency": 2, "max_vocabulary": 3, "test": None}
+OF_TEXTS |= {"max_tokens": 3, "min_document_frequency": 2, "max_vocabulary": 3, "test": "other"}
 OF_TEXTS |= {"test_fraction": 0.5, "subset": {"test": 1}, "split_seed": 1, "train": "train[:3]"}
 OF_TEXTS |= {"path": "a/c", "text": "body", "label": "y", "line_breaks": True}
 OPTIONS: dict[str, tuple[type[Any], dict[str, Any], dict[str, Any]]] = {
-    "texts": (TextDataModule, HUB, OF_TEXTS | {"marks": {"x": ["y"]}}),
-    "classes": (TextDataModule, HUB | {"classes": {"a": 0, "b": 1}}, {"classes": {"b": 1, "a": 0}}),
+    "texts": (TextDataModule, IN_TEXTS, OF_TEXTS | {"marks": {"x": ["y"]}}),
+    "classes": (
+        TextDataModule,
+        IN_TEXTS | {"classes": {"a": 0, "b": 1}},
+        {"classes": {"b": 1, "a": 0}},
+    ),
     "tokens": (
         TextDataModule,
-        HUB | {"tokens": "tokens", "rationale": "marks"},
+        HUB | {"tokens": "tokens", "label": "label", "rationale": "marks"},
         {"rationale": None, "rationale_labels": True, "remove": "x", "extras": ["y"]},
     ),
     "sentences": (
@@ -40,12 +46,12 @@ OPTIONS: dict[str, tuple[type[Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "pairs": (
         PairDataModule,
-        HUB | {"evidence": "facts"},
+        HUB | {"evidence": "facts", "label": "answer"},
         {"evidence": None, "candidates": "options", "query": "answer", "passage": "story"},
     ),
-    "tagged": (ChunkingDataModule, HUB, {"target": "marked", "suffixes": [2], "pos": True}),
-    "marked": (ChunkingDataModule, HUB | {"target": "marked"}, {"mark_seed": 1}),
-    "clauses": (ChunkingDataModule, HUB | {"target": "sentence"}, {"sentence_chunk": "NP"}),
+    "tagged": (ChunkingDataModule, TAGGED, {"target": "marked", "suffixes": [2], "pos": True}),
+    "marked": (ChunkingDataModule, TAGGED | {"target": "marked"}, {"mark_seed": 1}),
+    "clauses": (ChunkingDataModule, TAGGED | {"target": "sentence"}, {"sentence_chunk": "NP"}),
     "planted": (PlantedEvidence, {}, {"corpus_seed": 1, "sentence_length": 4, "negation": 0.1}),
     "stories": (
         BabiStories,
@@ -78,8 +84,8 @@ def test_options_that_change_the_content_count(name: str, monkeypatch: pytest.Mo
 def test_options_that_are_not_used_are_not_part_of_the_recipe() -> None:
     """So that corpora prepared before there were such options stay."""
     known = ["sources", "extras", "selection", "vocabulary", "rules"]
-    assert list(TextDataModule(**HUB).recipe()) == known
-    assert "target" not in ChunkingDataModule(**HUB).recipe()
+    assert list(TextDataModule(**IN_TEXTS).recipe()) == known
+    assert "target" not in ChunkingDataModule(**TAGGED).recipe()
     assert "sentence_length" not in PlantedEvidence().recipe()
 
 
@@ -106,10 +112,11 @@ CHANGES = dict.fromkeys(CACHES, ("cached", False)) | {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_changes_the_rows_counts(corpus: Path, name: str) -> None:
     content, counts = CHANGES[name]
-    before = module(corpus).fingerprint
+    options = {"train": "train", "test": "test", "text": "text", "label": "label"}
+    before = module(corpus, **options).fingerprint
     (corpus / name).parent.mkdir(exist_ok=True)
     (corpus / name).write_text(content)
-    assert (module(corpus).fingerprint != before) == counts
+    assert (module(corpus, **options).fingerprint != before) == counts
 
 
 def test_a_renamed_file_counts(corpus: Path) -> None:

@@ -82,7 +82,6 @@ OUT_OF_RANGE: dict[type, list[tuple[dict[str, Any], str]]] = {
     ],
     Selection: [
         ({"validation_fraction": 1.0}, "between 0 and 1"),
-        ({"test_fraction": 0.0}, "test_fraction is 0.0"),
         ({"subset": {"test": 1.5}}, "subset of test is 1.5"),
         ({"subset": {"test": 0}}, "subset of test is 0"),
     ],
@@ -138,7 +137,7 @@ def test_values_out_of_range_are_refused(kind: Any, options: Any, message: str) 
         kind(**options)
 
 
-@pytest.mark.parametrize("option", ["batch_size", "lowercase", "label", "edits_in", "split_seed"])
+@pytest.mark.parametrize("option", ["batch_size", "lowercase", "edits_in", "split_seed"])
 def test_null_is_no_value_of_an_option_that_needs_one(option: str) -> None:
     with pytest.raises(InputError, match=f"{option} is null"):
         TextDataModule("a/b", **{option: None})

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from attnlight.batch import BOS, EOS
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import PlantedEvidence
+from attnlight.errors import InputError
 from tests.commands import CONFIGS
 from tests.datamodules.reading import SPLITS, negated, parsed
 
@@ -32,6 +34,26 @@ def test_the_prepared_corpus_is_the_drawn_one() -> None:
     assert data.vocab_size == len(data.planted.words)
     labels = data.dataset("train").labels
     assert data.label_counts == np.bincount(labels).tolist()  # type: ignore[arg-type]
+
+
+def test_boundary_tokens_enclose_each_text_and_are_no_evidence() -> None:
+    bare, data = (PlantedEvidence(**SIZES, decoys=2, boundary_tokens=x) for x in (False, True))
+    assert "boundary_tokens" not in bare.recipe(), "its fingerprint is that of before"
+    tokenizer = Tokenizer.from_str(data.tokenizer_json)
+    for split in SPLITS:
+        dataset, texts = data.dataset(split), bare.dataset(split)
+        assert dataset.labels.tolist() == texts.labels.tolist()  # type: ignore[union-attr]
+        for position in range(len(texts)):
+            one, text = dataset[[position]], texts[[position]]
+            words = text.tokens[0].tolist()
+            assert one.tokens[0].tolist() == [BOS, *words, EOS]
+            assert one.attendable()[0].tolist() == [False, *[True] * len(words), False]
+            for name, values in text.extras.items():
+                assert one.extras[name][0].tolist() == [0, *values[0].tolist(), 0]
+    shown = " ".join(bare.dataset("test").words(3))
+    assert tokenizer.encode(shown).ids == data.dataset("test")[[3]].tokens[0].tolist()
+    with pytest.raises(InputError, match="leave out it or sentence_length"):
+        PlantedEvidence(sentence_length=4, boundary_tokens=True)
 
 
 def test_a_corpus_of_several_chunks_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,26 @@ def test_nothing_is_drawn_where_nothing_is_defined(test: str, column: str) -> No
     assert draw(test, rows) is None
 
 
+@pytest.mark.parametrize("test", ["attention_permutation", "decision_flip", "sanity"])
+def test_a_record_of_nothing_but_nan_has_no_figure(test: str) -> None:
+    rows = rows_of(test, n=30)
+    assert draw(test, rows, None, METADATA) is not None
+    names = [name for name in rows if rows[name].dtype.kind == "f" and name != "max_attention"]
+    nothing = rows | {name: np.full(rows[name].shape, np.nan) for name in names}
+    assert draw(test, nothing, None, METADATA) is None
+
+
+@pytest.mark.parametrize(
+    ("test", "column", "left"),
+    [("decision_flip", "minimal_count", 3), ("predictions", "attention_entropy", 2)],
+)
+def test_an_axis_without_data_is_left_out(test: str, column: str, left: int) -> None:
+    rows = rows_of(test, n=30)
+    whole = drawn(test, rows).axes
+    rows[column] = np.full(len(rows["index"]), np.nan)
+    assert len(drawn(test, rows).axes) == left == len(whole) - 1
+
+
 class TestBaseDivergence:
     def test_every_text_is_a_point_and_the_mean_is_marked(self) -> None:
         rows = rows_of("base_divergence", n=200)
@@ -296,7 +316,7 @@ def test_lines_of_token_agreement_are_means_of_texts_of_similar_length() -> None
         assert line.get_ydata() == pytest.approx(np.nanmean(values.reshape(3, 100), axis=1))
     for name in ("hidden_token_attribution", "tau_erasure_deletion"):
         rows[name][:] = np.nan
-    assert not drawn("state_token_agreement", rows).axes[1].get_lines(), "nothing is defined"
+    assert len(drawn("state_token_agreement", rows).axes) == 1, "an axis of nothing is left out"
 
 
 def by_tenth(rows: Rows) -> dict[int, list[tuple[float, bool]]]:

@@ -1,6 +1,7 @@
 """Commands and Python on a model's folder, and on a run that tested one."""
 
 import csv
+import json
 import re
 import shlex
 import shutil
@@ -72,6 +73,44 @@ class TestCommands:
         assert "has no corpus here: name the texts that it reads" in said
         assert f"attnlight {verb} ... --data FILE" in said
 
+    def test_a_run_stands_for_its_model_from_anywhere(
+        self, tested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (expected,), run = attnlight.explain("films", TEXTS[0]), tested.absolute()
+        monkeypatch.chdir(tmp_path)
+        (found,) = attnlight.explain(run, TEXTS[0])
+        assert (found.items, found.attention) == (expected.items, expected.attention)
+        assert expected.verdict.endswith("attnlight test films --data FILE --tests card")
+
+    def test_a_run_of_others_imports_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "harmful.py").write_text("raise AssertionError('was run')")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+        net = {"class_path": "harmful.Net", "init_args": {"path": "films"}}
+        model = {"class_path": "attnlight.tasks.AttentionTask", "init_args": {"net": net}}
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/test.yaml").write_text(json.dumps({"model": model}))
+        for command in (["explain", f"{tmp_path}/run", TEXTS[0]], ["test", f"{tmp_path}/run"]):
+            assert main(command) == 2
+            assert "names harmful.Net" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("left", ["fit.yaml", "best.ckpt"])
+    def test_a_run_that_was_trained_here(
+        self, left: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = Path("checkpoints/films/trained")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / left).touch()
+        assert main(["test", "films", "--run=trained", *PREDICTIONS]) == 2
+        (folder / left).unlink()
+        said = capsys.readouterr().err
+        assert "checkpoints/films/trained/best.ckpt" in said
+        (folder / "notes.txt").touch()  # that a run has this name decides nothing
+        assert main(["test", *PREDICTIONS, "--run=trained", "films"]) == 0
+        shutil.rmtree(folder)
+
     def test_sanity_has_no_second_model(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["sanity", "films", "unnamed", *DATA]) == 2
         said = "films was trained elsewhere, and sanity compares two runs"
@@ -100,6 +139,8 @@ class TestCommands:
         files = [*tested.glob("records/*/*.parquet"), tested / "predictions.parquet"]
         assert len(files) == 9
         assert len({read_metadata(path)["weights"] for path in files}) == 1
+        sentence = verdict_of(tested).sentence
+        assert attnlight.explain(tested, TEXTS[0])[0].verdict == f"On the test split: {sentence}"
 
     def test_weights_that_have_changed(self, capsys: pytest.CaptureFixture[str]) -> None:
         shutil.copytree("films", "changing")
@@ -141,6 +182,31 @@ class TestCommands:
             told = capsys.readouterr().err
             assert told.count(said) == 1
             assert ("warning: the accuracy, 0.000, is below chance, 0.500" in told) is turned
+
+
+MISTAKES = {
+    "nowhere/at/all": ("there is no", "nowhere/at/all"),
+    "filns": ("there is no", "did you mean 'films'?"),
+    "empty": ("empty: the folder is empty",),
+    "other": ("other: it has no fit.yaml, nor the config.json of a model of transformers",),
+    "trained": ("output folder of a Trainer: give one of its checkpoints, such as", "trained/checkpoint-9"),
+    "films/tokenizer.json": ("films/tokenizer.json",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_is_no_model(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("empty", "other", "trained"):
+        Path(folder).mkdir(exist_ok=True)
+    Path("other/notes.txt").touch()
+    shutil.copytree("films", "trained/checkpoint-9", dirs_exist_ok=True)
+    commands = [["explain", name, TEXTS[0]], ["test", "--data=nothing.csv", name, *FAST]]
+    for command in commands:
+        assert main(command) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert not [words for words in MISTAKES[name] if words not in said], said
+    with pytest.raises(InputError):
+        attnlight.load(name)
 
 
 class TestPython:

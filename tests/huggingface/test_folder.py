@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from huggingface_hub.errors import RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 
 import attnlight
@@ -21,6 +22,7 @@ from attnlight.__main__ import main
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.records import read_record
 from tests.commands import CPU, QUIET
 from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import MODELS, assert_same
@@ -88,6 +90,7 @@ def slow_tokenizer(folder: Path) -> None:
     vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     (folder / "vocab.txt").write_text("\n".join(vocabulary))
     (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LayoutLMTokenizer"}')
 
 
 def panicking(folder: Path) -> None:
@@ -148,7 +151,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "tokenizer-pointer": (lambda f: (f / "tokenizer.json").write_text(POINTER), ("git-lfs pointer",)),
     "tokenizer-junk": (lambda f: edit(f, "tokenizer.json", added_tokens=None), ("tokenizer.json",)),
     "tokenizer-of-another": (lambda f: write_tokenizer(f, "gpt2"), ("300 tokens", "embeddings of 90")),
-    "tokenizer-panic": (panicking, ("tokenizer.json is not a tokenizer that can be read",)),
+    "tokenizer-panic": (panicking, ("the tokenizer.json of", "is not one that can be read")),
     "regression": (lambda f: edit(f, problem_type="regression"), ("is a regression model", "num_labels 2")),
     "one-label": (lambda f: write_model(f, num_labels=1), ("is a regression model", "num_labels 1")),
     "multi-label": (lambda f: edit(f, problem_type="multi_label_classification"), ("may assign several classes", "multi_label_classification")),
@@ -176,6 +179,7 @@ IN_MEMORY: list[tuple[dict[str, Any], str]] = [
     ({"num_labels": 1}, "is a regression model"),
     ({"problem_type": "multi_label_classification"}, "may assign several classes"),
     ({"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
+    ({"id2label": {0: "not_equivalent", 1: "equivalent"}}, "trained on pairs"),
     ({"auto": "AutoModelForTokenClassification"}, r"tag tokens \(BertForTokenClassification\)"),
 ]
 
@@ -252,7 +256,7 @@ class TestWhatIsRead:
         kind, head = ("gpt2", "CausalLM") if name == "gpt2" else ("bert", "MaskedLM")
         size = write_tokenizer(tmp_path, kind).get_vocab_size()
         MODELS[name](f"AutoModelFor{head}", vocab_size=size).save_pretrained(tmp_path)
-        assert HuggingFaceClassifier(tmp_path, 3).new
+        assert HuggingFaceClassifier(tmp_path, num_classes=3).new
 
     def test_the_conversions_that_are_named(self, good: Path, folder: Path) -> None:
         pickle(folder)
@@ -268,6 +272,29 @@ class TestWhatIsRead:
         for name, values in load_file(good / "model.safetensors").items():
             assert_same(saved[name], values)
         assert HuggingFaceClassifier(folder).raw.encode(["a film"]).tokens.shape[0] == 1
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
+            {"strip_accents": False, "tokenize_chinese_chars": False},
+        ],
+    )
+    def test_a_vocabulary_of_word_pieces_is_what_transformers_makes_of_it(
+        self, folder: Path, options: dict[str, Any]
+    ) -> None:
+        slow_tokenizer(folder)
+        words = (folder / "vocab.txt").read_text() + "\n电\n影\nFilm\nnaïve\nnaive\n##影\n"
+        (folder / "vocab.txt").write_text(words)
+        (folder / "tokenizer_config.json").write_text(json.dumps(options))
+        oracle = transformers.BertTokenizer.from_pretrained(folder)
+        tokenizer, own = read_tokenizer(str(folder))
+        for text in (*TEXTS, "A naïve, UNFUNNY Film 电影 \u2028 long zzz"):
+            assert [own[number] for number in tokenizer.encode(text).ids] == oracle(text).input_ids
+        if not options:
+            (folder / "tokenizer_config.json").unlink()
+            assert read_tokenizer(str(folder))[1] == own
 
     def test_files_written_over_do_not_change_a_model(self, folder: Path) -> None:
         model = HuggingFaceClassifier(folder).eval()
@@ -368,8 +395,63 @@ class TestHub:
         named = ({"path": path} for path in ("someone/films", str(good)))
         by_id, by_folder = map(HuggingFaceClassifier.stored_options, named)
         assert by_id["fingerprint"] == by_folder["fingerprint"]
-        with pytest.raises(InputError, match="no folder someone/else, and no model of that name"):
+        with pytest.raises(
+            InputError, match="no folder someone/else, and the Hugging Face hub cannot"
+        ):
             HuggingFaceClassifier("someone/else")
+
+    def test_ids_are_models_everywhere(
+        self,
+        cache: Path,
+        good: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["attnlight"])
+        (expected,) = attnlight.explain(good, TEXTS[0])
+        for found in (
+            attnlight.explain("someone/films", TEXTS[0]),
+            attnlight.explain(attnlight.load(Path("someone/films")), TEXTS[0]),
+        ):
+            assert found[0].attention == pytest.approx(expected.attention, abs=1e-6)
+        rows = list(zip(TEXTS, ["NEG", "POS"] * 2, strict=True))
+        results = attnlight.run("someone/films", rows, "predictions").table("predictions")
+        Path("films.csv").write_text("".join(f'"{t}",{c}\n' for t, c in [("text", "label"), *rows]))
+        data = ["--data=films.csv", "--data.test=train", "--tests=predictions", *CPU, *QUIET]
+        for words in (["someone/films"], ["--model=someone/films", "--experiment=films"]):
+            assert main(["test", *data, *words, f"--run={len(words)}"]) == 0
+            record = read_record(
+                Path(f"checkpoints/films/{len(words)}/records/test/predictions.parquet")
+            )
+            assert list(record.columns["prediction"]) == list(results["prediction"])
+        assert (
+            attnlight.explain("checkpoints/films/1", TEXTS[0])[0].prediction == expected.prediction
+        )
+
+    def test_a_misspelt_path_is_not_looked_for(
+        self, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+        monkeypatch.chdir(tmp_path)
+        Path("checkpoints/films").mkdir(parents=True)
+        with pytest.raises(
+            InputError, match=r"no run or checkpoint checkpoints/fims.*mean 'films'"
+        ):
+            attnlight.load("checkpoints/fims")
+        with pytest.raises(InputError, match="no folder nobody/fims, and the Hugging Face hub"):
+            attnlight.load("nobody/fims")
+
+    def test_a_model_that_the_hub_lacks(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def lacks(*_: Any, **__: Any) -> None:
+            raise RepositoryNotFoundError.__new__(RepositoryNotFoundError, "404")
+
+        monkeypatch.setattr("huggingface_hub.snapshot_download", lacks)
+        with pytest.raises(
+            InputError, match="no folder no/one, and the Hugging Face hub has no model"
+        ):
+            attnlight.load("no/one")
 
     def test_a_checkpoint_asks_the_cache_alone(
         self, cache: Path, good: Path, monkeypatch: pytest.MonkeyPatch

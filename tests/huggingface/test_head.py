@@ -79,7 +79,7 @@ class TestFolder:
         return str(tmp_path)
 
     def test_is_read_with_a_new_head(self, kind: str, folder: str) -> None:
-        model = HuggingFaceClassifier(folder, 4).eval()
+        model = HuggingFaceClassifier(folder, num_classes=4).eval()
         assert model.new == ("score.bias", "score.weight")
         plain = transformers.AutoModel.from_pretrained(folder)
         loaded = dict(model.transformer.base_model.named_parameters())
@@ -115,4 +115,4 @@ def test_attention_that_knows_only_its_own_kernel(tmp_path: Path) -> None:
     config = transformers.SplinterConfig(**SMALL | {"vocab_size": size})
     transformers.SplinterModel(config).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="SplinterModel does not support an attention"):
-        HuggingFaceClassifier(str(tmp_path), 2)
+        HuggingFaceClassifier(str(tmp_path), num_classes=2)

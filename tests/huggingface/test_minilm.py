@@ -46,7 +46,7 @@ def test_tokens_are_those_of_the_library(folder: str) -> None:
 
 def test_last_layer_is_full_passes(folder: str) -> None:
     torch.manual_seed(0)
-    model = HuggingFaceClassifier(folder, 2).eval()
+    model = HuggingFaceClassifier(folder, num_classes=2).eval()
     assert model.new == ("classifier.bias", "classifier.weight")
     batch = collate_ids(encode_texts(read_tokenizer(folder)[0], TEXTS)[0])
     assert attnlight.check(model, batch) == []

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
-from attnlight.probing.swaps import swap_flips
+from attnlight.probing.swaps import swap_flips, swap_logits
 from tests.models import test_classifier as flat
 from tests.models import test_pair as pair
 from tests.models.oracles import padded
@@ -181,3 +181,12 @@ def test_a_text_with_one_answer_has_no_swaps(allowed: list[int], undefined: bool
     shares = swap_flips(model, batch, torch.tensor([[True, True, False, False]]), NAMES)
     assert [bool(values.isnan()) for values in shares] == [undefined, undefined]
     assert len(model.read) == (1 if undefined else 3)
+
+
+def test_texts_without_alternatives_are_not_read() -> None:
+    reader = Reader(query=False)
+    batch = TextBatch(torch.arange(2), torch.full((2, 3), 5), torch.ones(2, 3).bool())
+    found = swap_logits(reader, batch, torch.full((2, 3, 4), -1))  # type: ignore[arg-type]
+    assert found.shape[:3] == (2, 3, 4)
+    assert found.isnan().all()
+    assert not reader.read

@@ -67,6 +67,7 @@ def test_prints_and_writes_what_the_runs_agree_on(
     assert abs(np.mean(written["tau_shuffled_attention"])) < 0.06
     lines = capsys.readouterr().out.splitlines()
     assert "3 runs (3 pairs, 40 instances)" in lines[0]
+    assert lines[-1] == str(target)
     shown = {cells[1].strip(): cells for line in lines if len(cells := line.split("|")) == 8}
     assert shown["attention"][2].strip() == f"{means['attention']:.3f}"
     assert shown["leave-one-out"][2].strip() == f"{means['loo']:.3f}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -9,17 +10,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import softmax
 
+from attnlight.cli.browse import main
 from tests.cli.test_report import ATTACK, TURNED, page_of
 from tests.report.fake import write_run
 from tests.report.test_texts import row, write
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("ATTNLIGHT_REQUIRE_DATA"),
+    reason="no Chromium on this machine",
+)
 # Smallest contrast of text and what lies behind it, over the text that is shown.
 CONTRAST = """(() => {
   const parse = c => { const m = c.match(/[\\d.]+/g).map(Number);
@@ -45,21 +49,29 @@ CONTRAST = """(() => {
     if (ratio < least[0]) least = [ratio, walk.currentNode.data.trim().slice(0, 40)];
   }
   return least; })()"""
-FOCUS = """(() => { const e = document.activeElement;
-  return [e.tagName, e.dataset.v || '', getComputedStyle(e, '::after').content]; })()"""
-
 NOISE = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
 Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+def write_texts(folder: Path, first: int = 0) -> None:
+    """A record of 40 hostile texts, of four items each, predicted by an affine readout."""
+    words = [ATTACK, TURNED, "</p><script>document.title='hit'</script>", "&amp;", "plain", "word"]
+    logits = np.array([[0.0, 2.0], [1.0, -1.0], [0.5, 0.0], [-1.0, 1.0]])
+    rows = []
+    for n in range(first, first + 40):
+        weights = np.array([0.2, 0.4, 0.1, 0.3]) + n % 20 * np.array([0.01, -0.01, 0, 0])
+        known = {"attention": [weights.tolist()], "item_logits": [logits.tolist()]}
+        known |= {"evidence": [0, 0, 1, 0, 0, 0], "query": ["?"], "allowed": [0, 1]}
+        predicted = softmax(weights @ logits).tolist()
+        rows.append(row(n, tokens=words, probabilities=predicted, label=n % 2, **known))
+    write(folder / "records/test/texts.parquet", rows, classes=[ATTACK, TURNED])
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints") / "sst" / "seed7"
     write_run(folder, classes=[ATTACK, TURNED])
-    words = [ATTACK, TURNED, "</p><script>document.title='hit'</script>", "&amp;", "plain", "word"]
-    two, marks = [0.25, 0.75], {"evidence": [0, 0, 1, 0, 0, 0]}
-    rows = [row(n, tokens=words, probabilities=two, label=n % 2, **marks) for n in range(40)]
-    write(folder / "records/test/texts.parquet", rows)
+    write_texts(folder)
     started = time.process_time()
     page_of(folder)
     assert time.process_time() - started < 20
@@ -133,66 +145,121 @@ async def press(call: Call, key: str, code: int, **typed: str) -> None:
     await call("Input.dispatchKeyEvent", type="keyUp", **keys)
 
 
-def test_from_disk_hostile_text_does_nothing(page: Path, tmp_path: Path) -> None:
+STATE = """(() => { const at = s => document.querySelector(s)?.textContent ?? '';
+  return [location.hash, at('.try-panel h3'), at('.predictions div span:last-child'), at('.moved'),
+    document.querySelectorAll('.try-list li').length, document.activeElement.className]; })()"""
+
+
+def test_what_if_by_keyboard_alone_from_disk(tmp_path: Path) -> None:
+    """The only test of a browser that is not slow: hostile text does nothing, and keys do all."""
+    write_texts(tmp_path / "sst" / "seed7")
+    page = tmp_path / "page.html"
+    main([str(tmp_path / "sst" / "seed7"), "--output", str(page)])
+
     async def visit(call: Call) -> None:
         assert await value(call, "document.title") == "sst/seed7 · attnlight"
-        assert await value(call, "document.scripts.length + document.images.length") == 0
-        assert await value(call, "document.querySelectorAll('.text span').length") > 20
+        assert await value(call, "document.scripts.length + 10 * document.images.length") == 2
+        for _ in range(400):
+            await press(call, "Tab", 9)
+            if "weight" in (state := await value(call, STATE))[5]:
+                break
+        own, moved = state[2:4]
+        assert "moves by 0.000 (TVD), attention by 0.000" in moved
+        for _ in range(3):
+            await press(call, "PageUp", 33)
+        now = "document.activeElement.getAttribute('aria-valuenow')"
+        assert float(await value(call, now)) > 30
+        raised = await value(call, STATE)
+        assert "weight" in raised[5]
+        assert raised[2] != own
+        await press(call, "Delete", 46)
+        assert float(await value(call, now)) == 0
+        await press(call, "ArrowRight", 39)
+        assert await value(call, "document.activeElement.parentElement.dataset.i") == "1"
+        await press(call, "j", 74)
+        assert (await value(call, STATE))[:2] == [
+            "#text=1",
+            r"Text 1: \u202eevil\u2069\u202e predicted, as in the corpus",
+        ]
+        await press(call, "k", 75)
+        assert (await value(call, STATE))[0] == "#text=0"
 
-    events = browse(page, visit, tmp_path)
+    events = browse(page, visit, tmp_path / "profile")
     sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]
     assert [event["params"]["request"]["url"] for event in sent] == [page.as_uri()]
     assert [event for event in events if event["method"] in NOISE] == []
 
 
-def test_layers_and_scores_by_keyboard_alone(page: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_texts_are_found_sorted_dragged_and_replaced(page: Path, tmp_path: Path) -> None:
+    def choice(name: str, chosen: str) -> str:
+        found = f"document.querySelector('#try [name={name}]')"
+        return f"{found}.value = {chosen!r}, {found}.dispatchEvent(new Event('input'))"
+
     async def visit(call: Call) -> None:
-        seen = []
-        for _ in range(400):
-            await press(call, "Tab", 9)
-            tag, scores, shown = await value(call, FOCUS)
-            seen.append(tag)
-            if tag == "SPAN":
-                assert scores.startswith("attention 0.")
-                assert scores in shown
-                break
-        assert {"A", "SUMMARY", "INPUT", "SPAN"} <= set(seen)
-        # From the first layer the arrow keys choose the next one, and the colour follows.
-        share = (
-            "Array.from(document.querySelectorAll('.text span'), "
-            "e => getComputedStyle(e).getPropertyValue('--share')).join()"
-        )
-        await value(call, "document.querySelector('fieldset input').focus()")
-        before = await value(call, share)
-        await press(call, "ArrowRight", 39)
-        checked = await value(call, "document.querySelector('fieldset input:checked').className")
-        assert checked != "by-attention"
-        assert await value(call, share) != before
+        for name, chosen, count in (
+            ("outcome", "wrong", 20),
+            ("outcome", "right", 20),
+            ("search", "no such word", 0),
+            ("search", "plain", 20),
+        ):
+            await value(call, choice(name, chosen))
+            assert (await value(call, STATE))[4] == count
+        await value(call, choice("sort", "2"))
+        shown = "Array.from(document.querySelectorAll('.try-list small'), e => e.textContent)"
+        numbers = [float(text) for text in await value(call, shown)]
+        assert numbers == sorted(numbers)
+        for button, said in (
+            ("uniform", "attention by"),
+            ("worst case", "differs more"),
+            ("model's own", "0.000"),
+        ):
+            found = f"[...document.querySelectorAll('.controls button')].find(b => b.textContent === {button!r})"
+            assert said in await value(
+                call, f"{found}.click(), document.querySelector('.moved').textContent"
+            )
+        await value(call, "document.querySelector('.weight').scrollIntoView({block: 'center'})")
+        box = "(b => [b.x + b.width / 2, b.bottom, b.height])(document.querySelector('.weight').getBoundingClientRect())"
+        x, bottom, height = await value(call, box)
+        mouse = {"x": x, "button": "left", "buttons": 1, "clickCount": 1}
+        await call("Input.dispatchMouseEvent", type="mousePressed", y=bottom - 2, **mouse)
+        await call("Input.dispatchMouseEvent", type="mouseMoved", y=bottom - height / 2, **mouse)
+        await call("Input.dispatchMouseEvent", type="mouseReleased", y=bottom - height / 2, **mouse)
+        now = await value(call, "document.querySelector('.weight').getAttribute('aria-valuenow')")
+        assert float(now) == pytest.approx(25, abs=3), "heights are square roots"
 
-    browse(page, visit, tmp_path)
+    assert [event for event in browse(page, visit, tmp_path) if event["method"] in NOISE] == []
 
 
-def test_the_link_of_a_text_opens_it_by_keyboard(page: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_two_runs_show_the_texts_that_both_have(tmp_path: Path) -> None:
+    folders = [tmp_path / "sst" / name for name in ("a", "b")]
+    for folder, first in zip(folders, (0, 10), strict=True):
+        write_texts(folder, first)
+    page = tmp_path / "both.html"
+    main([*map(str, folders), "--output", str(page)])
+    shown = "Array.from(document.querySelectorAll('.try-panel'), e => e.querySelector('{}').textContent)"
+
     async def visit(call: Call) -> None:
-        link = "document.querySelectorAll('section dd a')[3]"
-        await value(call, f"{link}.closest('details').open = true; {link}.focus()")
-        shown = "document.querySelector(':target')?.checkVisibility() ?? false"
-        assert not await value(call, shown)
-        await press(call, "Enter", 13, text="\r")
-        assert await value(call, shown)
-        assert await value(call, f"location.hash == {link}.hash")
-        # The choice of colours, which stays at the top, does not cover it.
-        place = "document.querySelector(':target').getBoundingClientRect().top"
-        bar = "document.querySelector('fieldset').getBoundingClientRect().bottom"
-        assert await value(call, f"{place} > {bar}")
+        assert (await value(call, STATE))[4] == 30
+        assert await value(call, shown.format("h4")) == ["sst/a", "sst/b"]
+        await press(call, "j", 74)
+        titles = await value(call, shown.format("h3"))
+        assert titles[0] == titles[1]
+        assert titles[0].startswith("Text 11: ")
+        other = "document.querySelectorAll('.controls button')[3].click()"
+        said = await value(call, f"{other}, document.querySelector('.moved').textContent")
+        assert said.endswith("This is the attention of sst/b.")
 
-    browse(page, visit, tmp_path)
+    events = browse(page, visit, tmp_path / "profile")
+    assert [event for event in events if event["method"] in NOISE] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str) -> None:
     points = "document.querySelectorAll('figure svg a')"
-    shown = "document.querySelector(':target')?.checkVisibility() ?? false"
+    shown = "document.querySelector('.try-panel h3').textContent.split(':')[0]"
 
     async def visit(call: Call) -> None:
         scheme = [{"name": "prefers-color-scheme", "value": theme}]
@@ -204,8 +271,10 @@ def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str)
         assert await value(call, f"document.activeElement == {points}[5]")
         assert await value(call, f"getComputedStyle({points}[5]).outlineStyle") == "solid"
         await press(call, "Enter", 13, text="\r")
-        assert await value(call, f"location.hash == {points}[5].getAttribute('href')")
-        assert await value(call, shown)
+        address = await value(call, f"{points}[5].getAttribute('href')")
+        assert await value(call, "location.hash") == address
+        assert await value(call, shown) == address.replace("#text=", "Text ")
+        assert await value(call, "document.querySelector('#try').getBoundingClientRect().top") < 99
         # A click on the last point, on top of others, does the same.
         last = f"{points}[{points}.length - 1]"
         await value(call, f"{last}.scrollIntoView({{block: 'center'}})")
@@ -214,8 +283,8 @@ def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str)
         mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
         await call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
         await call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
-        assert await value(call, f"location.hash == {last}.getAttribute('href')")
-        assert await value(call, shown)
+        address = await value(call, f"{last}.getAttribute('href')")
+        assert await value(call, shown) == address.replace("#text=", "Text ")
         fill = f"getComputedStyle({last}.querySelector('use')).fill"
         ink = f"getComputedStyle({last}.querySelector('use')).stroke"
         assert await value(call, fill) != await value(call, ink)
@@ -224,6 +293,7 @@ def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str)
     assert [event for event in events if event["method"] in NOISE] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(page: Path, tmp_path: Path, theme: str) -> None:
     async def visit(call: Call) -> None:
@@ -236,5 +306,6 @@ def test_contrast(page: Path, tmp_path: Path, theme: str) -> None:
     browse(page, visit, tmp_path)
 
 
+@pytest.mark.slow
 def test_size(page: Path) -> None:
     assert page.stat().st_size < 8e6

@@ -9,16 +9,14 @@ import yaml
 from attnlight.figures import descriptions
 from attnlight.report.compare import group_runs, measure_groups, write_comparison
 from attnlight.report.headlines import headline
-from attnlight.report.page import corpus_name
 from attnlight.report.run import StoredRecord
+from attnlight.report.run_description import corpus_name
 from attnlight.report.summary import summarise
-from attnlight.report.texts import LAYERS, choose_texts
+from attnlight.report.texts import choose_texts
 from attnlight.storage.shipped import shipped_configs
 from tests.cli.test_report import Page
 from tests.report.fake import MEASURES, Rows, rows_of, write_record, write_run
 from tests.report.test_texts import row, write
-
-TEMPLATES = Path(__file__).parents[2] / "attnlight/report/templates"
 
 
 def recorded(folder: Path, test: str, rows: Rows | None = None, **about: object) -> StoredRecord:
@@ -40,16 +38,12 @@ def test_each_test_has_a_headline_that_says_its_mean(tmp_path: Path, test: str) 
     assert found.read
 
 
-def test_headlines_are_of_described_tests_and_layers_have_colours() -> None:
+def test_headlines_are_of_described_tests() -> None:
     for test, description in descriptions().items():
         assert description.headlines, test
         for texts in description.headlines.values():
             assert texts["says"].endswith(".")
             assert texts["read"].endswith(".")
-    style = (TEMPLATES / "style.css").read_text()
-    for layer in LAYERS:
-        rule = f".texts:has(.by-{layer}:checked) .text span {{ --share: var(--{layer}, 0%); }}"
-        assert rule in style
 
 
 def test_extreme_and_typical_texts_by_sorting(tmp_path: Path) -> None:

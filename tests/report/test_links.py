@@ -105,8 +105,8 @@ def test_the_page_links_the_chosen_texts_of_each_test(tmp_path: Path) -> None:
         (figure,) = [figure for figure in figures if f'id="test-{test}-' in figure]
         chosen = choose_texts(folder / f"records/test/{test}.parquet", column, texts)
         assert chosen is not None
-        found = re.findall(r'<a href="#texts-1-(\d+)-0"><title>text (\d+)</title>', figure)
+        found = re.findall(r'<a href="#text=(\d+)"><title>text (\d+)</title>', figure)
         assert {int(n) for n, _ in found} == {index for index, _ in chosen.rows}
-        assert all(f'id="texts-1-{n}-0"' in html for n, _ in found)
+        assert all(f"[{n},0]" in html for n, _ in found)  # the keys of the page's texts
         assert "Hollow points lead to the texts" in figure
     assert len({*re.findall(r'\bid="([^"]+)"', html)}) == len(re.findall(r'\bid="([^"]+)"', html))

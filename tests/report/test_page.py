@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from attnlight.report.page import commands, describe_run, write_report
+from attnlight.report.page import write_report
 from attnlight.report.run import Run, StoredRecord
+from attnlight.report.run_description import commands, describe_run
 from attnlight.report.summary import RecordSummary
 from tests.report.fake import write_run
 from tests.report.test_texts import row, write
@@ -113,7 +114,7 @@ def test_each_file_of_the_run_is_opened_at_most_twice(
     for module, name in readers:
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     page = write_report(folder, tmp_path / "report").read_text()
-    assert 'href="#texts-1-' in page
+    assert 'href="#text=' in page
     read = {path for path in folder.rglob("*") if path.suffix in (".parquet", ".yaml", ".csv")}
     assert opened.keys() == {path.relative_to(folder) for path in read}
     assert max(opened.values()) <= 2, opened.most_common(5)

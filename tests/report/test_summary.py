@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from attnlight.callbacks import DecisionFlip, SingleErasure
 from attnlight.errors import InputError
-from attnlight.report.run import StoredRecord, stored_records
-from attnlight.report.summary import RecordSummary, summarise, terminal_table, to_texts
+from attnlight.report.run import StoredRecord
+from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
-from tests.report.fake import Rows, rows_of, write_record, write_run
+from tests.report.fake import Rows, rows_of, write_record
 
 Means = Mapping[tuple[str, int | None], MeanInterval]
 
@@ -125,36 +123,3 @@ class TestFormats:
         named = ["", "test", "attention_permutation (partial)", "median_tvd"]
         assert cells[0] == [*named, "all", "0.250", "[0.333, 0.500]", "1,234", ""]
         assert (len(cells), cells[1][4]) == (3, r"a\|b c")
-
-
-def printed(folder: Path, width: int = 120) -> str:
-    console = Console(file=io.StringIO(), width=width, record=True)
-    console.print(terminal_table(folder))
-    return console.export_text()
-
-
-class TestTerminal:
-    def test_shows_the_test_records(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path, stages=("test", "val"), partial=True)
-        shown = printed(folder / "records")
-        assert shown.count("median_tvd") == 1
-        assert "predictions (partial)" in shown
-        for record in stored_records(folder / "records")[:2]:
-            for (measure, _), found in summarise(record, by_class=False).means.items():
-                row = next(text for text in shown.splitlines() if measure in text)
-                numbers = f"{found.mean:.3f}", f"[{found.low:.3f}, {found.high:.3f}]", "60"
-                assert all(number in row for number in numbers)
-
-    @pytest.mark.parametrize("width", [80, 44])
-    def test_no_name_is_cut_and_markup_is_text(self, tmp_path: Path, width: int) -> None:
-        measures = (*DecisionFlip.measures, *SingleErasure.measures, "[bold]x[/bold]")
-        rows = rows_of("attention_permutation")
-        rows |= {name: -rows["median_tvd"] for name in measures}
-        write_record(tmp_path / "test" / "single_erasure.parquet", rows, measures=list(measures))
-        shown = printed(tmp_path, width)
-        assert "…" not in shown
-        assert max(map(len, shown.splitlines())) <= width
-        cells = [re.split(r" {2,}", line.strip())[0] for line in shown.splitlines()[2:]]
-        assert "".join(cells) == "single_erasure" + "".join(measures)
-        if width == 80:  # each in one line
-            assert cells == ["single_erasure", *measures]

@@ -10,23 +10,26 @@ import pytest
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.report.texts import ShownText, shown_texts
-from tests.cli.test_report import ATTACK, TURNED, page_of
-from tests.report.fake import write_record, write_run
+from tests.report.fake import write_record
 
 CLASSES = ["garden", "office", "kitchen"]
 SPANS = pa.list_(pa.list_(pa.int32(), 2))
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write(path: Path, rows: list[dict[str, Any]], **about: Any) -> Path:
     """Rows as `attnlight predict` writes them, with the columns of pairs where the rows have them."""
     kinds = dict.fromkeys(("tokens", "query"), pa.list_(pa.string()))
     kinds |= {"items": SPANS, "attention": pa.list_(pa.list_(pa.float32())), "label": pa.int64()}
     kinds |= {"probabilities": pa.list_(pa.float32(), len(rows[0]["probabilities"]))}
+    kinds["item_logits"] = pa.list_(pa.list_(pa.list_(pa.float32())))
+    kinds |= {"text": pa.string(), "offsets": SPANS}
     kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
+    kinds |= {"text": pa.string(), "offsets": SPANS}
+    kinds |= {name: pa.list_(pa.float64()) for name in rows[0] if name.startswith("scores_")}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}
     columns |= {n: np.array([row.get(n, 0) for row in rows]) for n in ("index", "position")}
-    return write_record(path, columns, test="predict", stage="predict")
+    return write_record(path, columns, **({"test": "predict", "stage": "predict"} | about))
 
 
 def row(index: int = 3, **changes: Any) -> dict[str, Any]:
@@ -49,33 +52,29 @@ def only(tmp_path: Path, **changes: Any) -> ShownText:
 def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     shown = only(tmp_path)
     assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
-    assert (shown.query, shown.allowed, shown.hidden) == ("", [], 0)
-    assert shown.start == "Mary left the garden"
+    assert (shown.query, shown.hidden) == ("", 0)
     assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
     shares = {token.word: token.shares["attention"] for token in shown.tokens}
     assert shares == {"Mary": 50, "left": 50, "the": 50, "garden": 100}
-    assert not any(token.marked for token in shown.tokens)
 
 
-def test_shows_query_allowed_answers_and_evidence(tmp_path: Path) -> None:
+def test_shows_the_query_without_boundary_tokens(tmp_path: Path) -> None:
     asked = ["[BOS]", "Where", "is", "Mary", "?", "[EOS]"]
-    shown = only(tmp_path, query=asked, allowed=[0, 2], evidence=[0, 0, 1, -1, 1, 0])
-    assert (shown.query, shown.allowed) == ("Where is Mary ?", ["garden", "kitchen"])
-    assert shown.start == "Where is Mary ?"
-    assert [token.marked for token in shown.tokens] == [False, True, False, True]
-    assert only(tmp_path, query=asked, allowed=[0, 1, 2]).allowed == []
+    shown = only(tmp_path, query=asked, allowed=[0, 2])
+    assert shown.query == "Where is Mary ?"
+    assert "".join(token.before + token.word for token in shown.tokens) == "Mary left the garden"
 
 
 def test_a_token_has_a_position_and_a_sentence_gives_its_attention_to_its_words(
     tmp_path: Path,
 ) -> None:
     shown = only(tmp_path, position=4, label=None)
-    assert (shown.name, shown.label, shown.start) == ("text 3, position 4", "", "garden")
+    assert (shown.name, shown.label) == ("text 3, position 4", "")
     assert [token.predicted for token in shown.tokens] == [False, False, False, True]
     shown = only(tmp_path, items=[[0, 3], [3, 6]], attention=[[0.8, 0.2]], position=1)
     assert [token.shares["attention"] for token in shown.tokens] == [100, 100, 25, 25]
-    assert (shown.name, shown.start) == ("text 3, position 1", "the garden")
+    assert shown.name == "text 3, position 1"
     assert [token.predicted for token in shown.tokens] == [False, False, True, True]
 
 
@@ -104,26 +103,3 @@ def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Pa
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="not a readable record"):
         shown_texts(path, None)
-
-
-def test_the_page_shows_the_query_beside_its_passage_as_text(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "babi" / "seed0", epochs=())
-    asked = ["Where", f"<b>{ATTACK}", TURNED, "?"]
-    hostile = [ATTACK, TURNED, "</p>", "&amp;", "x", "y"]
-    two: dict[str, Any] = {"probabilities": [0.25, 0.75]}
-    rows = [row(query=asked, allowed=[1], evidence=[0, 0, 0, 0, 1, 0], label=0, **two)]
-    rows.append(row(7, tokens=hostile, query=["?"], allowed=[0, 1], evidence=[0] * 6, **two))
-    write(folder / "predictions.parquet", rows)
-    page = page_of(folder)
-    assert not page.tags & {"b", "img", "script"}
-    assert not page.turned, "what turns text around is shown as an escape"
-    assert r"\u202eevil" in page.text
-    shown = page.text.split("Some texts")[1].split("About this run")[0]
-    parts = shown.split("text 7")
-    assert f"Where <b>{ATTACK[:20]}" in parts[0]
-    assert "Mary left the garden" in " ".join(parts[0].split())
-    assert "label negative" in parts[0]
-    assert "allowed positive" in " ".join(parts[0].split())
-    assert ATTACK[:59] in parts[1]
-    assert "--attention:100%;--evidence:100%;" in page.html
-    assert 'class="evidence" data-v="attention 0.4, evidence">garden</span>' in page.html

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -78,7 +79,9 @@ def test_failure_does_not_stop_the_others(lab: Lab) -> None:
 
 def test_shards_wait_for_each_other(lab: Lab) -> None:
     assert lab.starts(ALL_ROLES, "--shard=2/2", status=3) == []
-    assert "wait for runs of another shard or role" in lab.capsys.readouterr().out
+    *_, waiting, last = lab.capsys.readouterr().out.splitlines()
+    assert "wait for runs of another shard or role" in waiting
+    assert Path(last).is_dir()
     assert lab.run(ALL_ROLES, "--only=base") == 0
     assert lab.run(ALL_ROLES, "--shard=1/2") == 3, "an adversary's guide waits for all adversaries"
     assert lab.run(ALL_ROLES, "--shard=2/2") == 0

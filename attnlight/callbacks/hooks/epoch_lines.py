@@ -1,20 +1,40 @@
-"""One line of text per epoch of `fit`, for logs without a progress bar."""
+"""A table of `fit`: one line per epoch."""
 
+import re
+import textwrap
 import time
+from collections.abc import Sequence
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Callback
+import rich
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from typing_extensions import override
 
 from attnlight.callbacks.base import attached_tests
 from attnlight.figures.tables import number
 
+_WIDTH = 10  # of a column, so that seven of them, the epoch and its seconds fit in 80
+_AFTER = re.compile("(?<=[/_])")  # where a name may break
+
 
 class EpochLines(Callback):
-    """Print losses, metrics, the first measure of each test and the seconds after each epoch."""
+    """Print the size of the model, then in each epoch the monitored value, losses and headlines.
+
+    The columns are the value by which the best epoch is chosen, the training loss, the first measure
+    of each test and the seconds. They are named once, and again when a test is measured first.
+    """
 
     _epoch: int | None = None
     _validated = False
+    _names: Sequence[str] = ()
+
+    @override
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            sizes = [(p.numel(), p.requires_grad) for p in pl_module.parameters()]
+            trained = sum(size for size, has_gradient in sizes if has_gradient)
+            total = sum(size for size, _ in sizes)
+            print(f"{type(pl_module).__name__}: {total:,} parameters, {trained:,} of them trained")
 
     @override
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -32,17 +52,48 @@ class EpochLines(Callback):
         epoch, self._epoch = self._epoch, None
         if epoch is None or not trainer.is_global_zero:
             return
-        logged = trainer.callback_metrics
-        # Other logged values are of an earlier epoch.
-        stages = ("train", "val") if self._validated else ("train",)
-        metrics = [n for n in logged if n.count("/") == 1 and n.split("/")[0] in stages]
-        measured = [
-            f"val/{test.name}/{test.measures[0]}"
+        keeper = trainer.checkpoint_callback
+        chosen = (isinstance(keeper, ModelCheckpoint) and keeper.monitor) or "val/loss"
+        # Whether each column is of this epoch: other logged values are of an earlier one.
+        measured = {chosen: self._validated, "train/loss": True} | {
+            f"val/{test.name}/{test.measures[0]}": self._validated
+            and (epoch + 1) % test.every_n_epochs == 0
             for test in attached_tests(trainer)
-            if test.measures and self._validated and (epoch + 1) % test.every_n_epochs == 0
+            if test.measures
+        }
+        if list(measured) != self._names:
+            self._names = list(measured)
+            shown = [re.sub("^val/.*/", "", name) for name in self._names]
+            print_row("epoch", [wrapped(name) for name in shown], "")
+        logged = trainer.callback_metrics
+        values = [
+            [number(float(logged[name])) if now and name in logged else "–"]  # noqa: RUF001
+            for name, now in measured.items()
         ]
-        names = [*sorted(metrics, key=lambda name: not name.endswith("/loss")), *measured]
-        shown = "".join(f"{name} {number(float(logged[name]))}, " for name in names)
         last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
         seconds = time.monotonic() - self._began
-        print(f"epoch {epoch + 1}{last}: {shown}{seconds:.1f} s", flush=True)
+        print_row(f"{epoch + 1}{last}", values, f" {seconds:.{int(seconds < 9.95)}f}s")
+
+
+def wrapped(name: str) -> list[str]:
+    """The lines of a column's name, which breaks after / and _."""
+    lines = [""]
+    for part in _AFTER.split(name):
+        if len(lines[-1] + part) >= _WIDTH:
+            lines.append("")
+        lines[-1] += part
+    return [piece for line in lines for piece in textwrap.wrap(line, _WIDTH - 1)]
+
+
+def print_row(first: str, cells: Sequence[Sequence[str]], last: str) -> None:
+    """Print a row whose cells are lists of lines; on a terminal, as many cells side by side as fit."""
+    console, head = rich.get_console(), max(5, len(first))
+    room = (console.width - head - len(last)) // _WIDTH if console.is_terminal else len(cells)
+    for start in range(0, len(cells), max(1, room)):
+        part = cells[start : start + max(1, room)]
+        for line in range(-max(map(len, part)), 0):
+            words = [cell[line] if line >= -len(cell) else "" for cell in part]
+            text = "".join(f"{word:>{_WIDTH}}" for word in words)
+            begin = first if (start, line) == (0, -1) else ""
+            end = last if line == -1 and start + len(part) == len(cells) else ""
+            print(f"{begin:<{head}}{text}{end}", flush=True)

@@ -1,6 +1,7 @@
 """Write a run's configuration, and print the table at the end of a test."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
 from attnlight.figures import describe, figure_rows, tables
 from attnlight.records import RecordError, read_metadata
+from attnlight.report.headlines import headline_table
 from attnlight.report.run import stored_records
-from attnlight.report.summary import terminal_table
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.commands import from_here
 from attnlight.storage.checkpoint_file import GLOBAL_BATCH_SIZE, SLURM_JOB
 from attnlight.storage.files import read_yaml, write_text
 from attnlight.storage.shipped import CONFIGS
@@ -158,7 +160,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
     elif recorded != value:
         callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
         card = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]
-        last = ", and --tests card goes last, since the verdict card reads its settings"
+        last = ", and --tests card --overwrite goes last, since the verdict card reads its settings"
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
             f"--overwrite replaces it{last if path.stem in card else ''}."
@@ -166,7 +168,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
 
 
 class SummaryTable(Callback):
-    """Print the task's metrics, the tests' measures and the verdict card when a test ends.
+    """Print the task's metrics and the tests' headlines, and of the test split the verdict card.
 
     The card is also written to `report/verdict.json` and to the summary of W&B.
     """
@@ -177,27 +179,32 @@ class SummaryTable(Callback):
             return
         attached = attached_tests(trainer)
         tests = {test.name for test in attached}
+        around = trainer_surroundings(trainer, pl_module)
         metrics = {
-            name.removeprefix("test/"): f"{float(value):.4f}"
+            name.removeprefix(f"{around.stage}/"): f"{float(value):.4f}"
             for name, value in trainer.callback_metrics.items()
             if name.split("/")[1] not in tests
         }
         rich.print(", ".join(f"{name} {value}" for name, value in metrics.items()))
-        around = trainer_surroundings(trainer, pl_module)
         records, corpus = around.folder / "records", around.corpus_name
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not all(test.shows_table for test in attached):
-            rich.print(terminal_table(records, corpus))
+            shown = headline_table(records, corpus, around.stage)
+            if shown.row_count:
+                rich.print(shown)
+                print(
+                    f"All measures: attnlight report {shlex.quote(str(from_here(around.folder)))}"
+                )
         for test in attached:
-            path = records / f"test{around.suffix}" / f"{test.name}.parquet"
+            path = records / f"{around.stage}{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
                 rows, _ = figure_rows(path, describe(test.name).columns)
-                shown = tables(test.name, rows, metadata=read_metadata(path))
-                for table in shown[:1]:
+                own = tables(test.name, rows, metadata=read_metadata(path))
+                for table in own[:1]:
                     rich.print(table.to_rich(), f"\n{escape(table.note)}", sep="")
-        if attached and all(test.shows_table for test in attached):
-            return  # their table is the answer to what was asked
+        if around.stage != "test" or (attached and all(test.shows_table for test in attached)):
+            return  # the card is of the test split; a test's own table is what was asked for
         try:
             verdict = verdict_of(around.folder, corpus)
         except RecordError as error:  # of a test that is not attached
@@ -208,3 +215,5 @@ class SummaryTable(Callback):
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger) and not corpus:
                 logger.experiment.summary.update(verdict.summary())
+
+    on_validation_end = on_test_end

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from attnlight.batch import AttentionOutput, HasWholeWords, HasWords, TextBatch
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
@@ -13,9 +14,6 @@ from attnlight.callbacks.predictions import row_labels
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import row_texts
 from attnlight.records import list_column
-
-# Of every corpus; others follow.
-FIRST = ("tokens", "items", "label", "probabilities", "attention")
 
 
 class TextColumns:
@@ -41,27 +39,33 @@ class TextColumns:
         """Columns of the rows of an output.
 
         Returns:
-            `tokens` (list of str), `items` ([start, end) in tokens per attended item, a word or a
-            sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
-            item), each of the corpus's per-token extras under its name, one value per token, and
-            for texts with a query `query` (its tokens) and `allowed` (numbers of the classes that
-            may be answered).
+            `tokens` (list of str); where the dataset knows them, the source as `text` and `offsets`
+            ([start, end) in it per token); `items` ([start, end) in tokens per attended item, a word
+            or a sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
+            item), `item_logits` (per head, per item, C; null if the readout is not affine), `bias`
+            (C), each of the corpus's per-token extras under its name, one value per token, and for
+            texts with a query `query` (its tokens) and `allowed` (numbers of the classes that may
+            be answered).
         """
         batch, output = batch.to("cpu"), output.apply(on_cpu)
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
-        tokens = [self._dataset.words(int(place)) for place in places]
+        known = hasattr(self._dataset, "surface")
+        surfaces = [self._dataset.surface(int(place)) for place in places] if known else []
+        words = (self._dataset.words(int(place)) for place in places)
+        tokens = [surface.forms for surface in surfaces] if known else [*words]
         if isinstance(self._dataset, HasWholeWords) and self._dataset.whole_words:
             # Each word has what its first token has.
             first = {name: values[..., 0] for name, values in batch.extras.items()}
             batch = replace(
                 batch, tokens=batch.tokens[..., 0], mask=batch.mask[..., 0], extras=first
             )
-        rows, heads, _ = output.weights.shape
+        rows = len(output.rows)
         text, label = row_texts(batch, output), row_labels(batch, output)
         lengths = output.mask.sum(dim=-1).numpy()
-        per_item = np.repeat(output.mask.numpy()[:, None], heads, axis=1)
-        attention = list_column(output.weights.numpy()[per_item], np.repeat(lengths, heads))
+        item_logits = pa.nulls(rows, pa.list_(pa.list_(pa.list_(pa.float32()))))
+        if output.item_logits is not None:
+            item_logits = item_lists(output.item_logits, output.mask)
         # Number of tokens of each item: 1 for a word, or the length of a sentence (B, S).
         sizes = batch.mask.long() if batch.mask.ndim == 2 else batch.mask.sum(dim=-1)
         ends = sizes.cumsum(dim=-1)
@@ -74,8 +78,15 @@ class TextColumns:
             "items": list_column(pairs, lengths),
             "label": pa.nulls(rows, pa.int64()) if label is None else label,
             "probabilities": output.probabilities,
-            "attention": list_column(attention, np.full(rows, heads)),
+            "attention": item_lists(output.weights, output.mask),
+            "item_logits": item_logits,
+            "bias": output.bias.expand(rows, -1),
         }
+        if known:
+            columns["text"] = pa.array([surface.text for surface in surfaces])
+            offsets = np.array([span for surface in surfaces for span in surface.spans], np.int32)
+            pairs = pa.FixedSizeListArray.from_arrays(offsets.ravel(), 2)
+            columns["offsets"] = list_column(pairs, [len(surface.spans) for surface in surfaces])
         if batch.query is not None:
             queries = [self._dataset.query_words(int(place)) for place in places]
             allowed = torch.ones(rows, output.logits.shape[1], dtype=torch.bool)
@@ -86,3 +97,18 @@ class TextColumns:
             columns["allowed"] = list_column(numbers, allowed.sum(dim=-1).numpy())
         extras = {name: values[text].numpy()[seen] for name, values in batch.extras.items()}
         return columns | {name: list_column(values, counts) for name, values in extras.items()}
+
+
+def item_lists(values: Tensor, mask: Tensor) -> pa.ListArray:
+    """For each row M lists of what its items have: a number, or a list of C.
+
+    Args:
+        values: (R, M, N) or (R, M, N, C), on the CPU.
+        mask: The items of each row, (R, N) bool.
+    """
+    rows, lists = values.shape[:2]
+    flat = values.numpy()[np.repeat(mask.numpy()[:, None], lists, axis=1)]
+    if flat.ndim == 2:
+        flat = list_column(flat.ravel(), np.full(len(flat), flat.shape[1]))
+    lengths = np.repeat(mask.sum(dim=-1).numpy(), lists)
+    return list_column(list_column(flat, lengths), np.full(rows, lists))

@@ -7,11 +7,12 @@ The rules and the words are in `verdict.yaml`, the kinds of models that may get 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
 from attnlight.storage.files import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Cases that decide nothing, whatever the kind of model.
 _LEAVES_OPEN = ("unmeasured", "too_few", "majority", "not_established")
@@ -39,9 +43,15 @@ class Verdict:
         kind: Kind of model, a key of licences.yaml or `other`.
         lines: Its lines; the first has the number that decides.
         note: How to read them.
-        checkpoint: Hash of the checkpoint that was tested; None if unknown.
+        checkpoint: Hash of the checkpoint that was tested, or of the weights of a model without one; None
+            if unknown.
         scope: What the model says of the scope of its attention; "" if it says nothing.
         caveat: That logits or attention are not finite; "" if all are.
+        subject: Model, corpus, number of test texts and accuracy, as far as they are known.
+        remarks: How often the card was right for the kind of model, and what the best other method
+            costs, as far as that was measured.
+        methods: The other methods, the best first, by the names of attributions.
+        items: What attention weighs: words or sentences.
     """
 
     heading: str
@@ -54,6 +64,10 @@ class Verdict:
     checkpoint: str | None = None
     scope: str = ""
     caveat: str = ""
+    subject: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    items: str = "words"
 
     def __getitem__(self, name: str) -> Line:
         """The line of a name."""
@@ -64,14 +78,43 @@ class Verdict:
         """`yes`, `no`, `in part`, `undecided`, or `none` where nothing can be said."""
         return str(rules()["decisions"].get(self.case, "none"))
 
+    @property
+    def sign(self) -> str:
+        """The sign of `decision`; "" where it is open."""
+        return str(rules()["signs"].get(self.decision, ""))
+
+    @property
+    def sentence_parts(self) -> tuple[str, str, str]:
+        """The sentence before, in and after the words that answer."""
+        pattern = rules()["answers"][self.case]
+        before, answer, after = re.split(f"({pattern})", self.sentence, maxsplit=1)
+        return before, answer, after
+
     def __str__(self) -> str:
         """The card in 80 columns."""
-        above = (self.heading, self.sentence, self.scope, self.caveat)
+        above = (" · ".join(self.subject), self.heading, self.sentence, self.scope, self.caveat)
         parts = [textwrap.fill(text, 80) for text in above if text]
+        told: set[str] = set()
         for line in self.lines:
             text = textwrap.fill(str(line), 80, subsequent_indent="  ", break_on_hyphens=False)
-            parts.append("\n  ".join([text, *line.command.splitlines()]))
+            commands = [] if line.command in told else line.command.splitlines()
+            told.add(line.command)
+            parts.append("\n  ".join([text, *commands]))
         return "\n\n".join([*parts, textwrap.fill(self.note, 80)])
+
+    def table(self) -> pd.DataFrame:
+        """The answer and the number of each line, with its interval."""
+        import pandas as pd
+
+        columns = ["name", "question", "answer", "value", "low", "high", "texts"]
+        return pd.DataFrame(map(asdict, self.lines))[columns]
+
+    def _repr_html_(self) -> str:
+        """The card as HTML."""
+        from attnlight.report.markup import render
+        from attnlight.report.verdict.rows import rows_of
+
+        return str(render("verdict.html.jinja", verdict=self, rows=rows_of(self)))
 
     def summary(self) -> dict[str, str | float]:
         """Sentence, and answers, numbers and texts of the lines by key, for loggers."""
@@ -105,24 +148,32 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     """
     records = CardRecords(run, corpus)
     classes, best = agreements(records), of.alternative_of(records)
+    by_size = of.alternative_of(records, signed=False)
     needed, words = of.needed(records), of.words(records)
-    finds, instead = of.compared(records, best)
+    finds, instead = of.compared(records, best, by_size)
     last = of.smallest_set(records), of.uniqueness(records)
     made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = "unmeasured", None
     if classes:
-        case, speaks_of = case_of(classes, words.answer == "yes")
+        found = by_size.ratio.interval()[0] if by_size else np.nan
+        enough = not records.alone or found >= rules()["ranks"]["least_found"]
+        case, speaks_of = case_of(classes, words.answer == "yes", enough)
+        case = "unmeasured" if case == "not_finding" and by_size is None else case
     elif records.has(TEST, "log_odds"):
         case = "too_few"
     case = "majority" if majority else case
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
     given = case if licensed or case in _LEAVES_OPEN else "not_established"
-    sentence = majority or _sentence(records, given, classes, speaks_of, best)
+    if given == "not_established":
+        speaks_of = classes[0]  # the worst
+    sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
-    hashes = [entry.get("checkpoint_hash") for entry in records.metadata.values()]
+    hashes = [
+        entry.get("checkpoint_hash") or entry.get("weights") for entry in records.metadata.values()
+    ]
     # The record where the most rows were not measured.
     counts = [(entry.get("non_finite") or 0, entry["rows"]) for entry in records.metadata.values()]
     broken, rows = max(counts, default=(0, 0))
@@ -139,7 +190,27 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         next(filter(None, hashes), None),
         str(records.model.get("scope", "")),
         non_finite if broken else "",
+        records.subject,
+        _remarks(records.kind, bool(licensed), best, sentence) if given != "unmeasured" else (),
+        () if best is None else best.names,
+        records.unit,
     )
+
+
+def _remarks(kind: str, licensed: bool, best: Alternative | None, sentence: str) -> tuple[str, ...]:
+    """How often the card was right, and what the best method costs if the sentence does not say so."""
+    words, known = rules()["remarks"], rules("licences").get(kind, {}).get("judgement", {})
+    judged = [one for one in known.values() if "right" in one and one["right"][1]]
+    found = words["not_judged"]
+    if judged and len(judged) == len(known):
+        right, decided = min((one["right"] for one in judged), key=lambda pair: pair[0] / pair[1])
+        found = words["licensed" if licensed else "not_licensed"]
+        found = found.format(right=right, decided=decided, kind=rules()["kind_words"][kind])
+    found = [found.format(kind=rules()["kind_words"][kind])]
+    if best is not None and best.has_effect and best.method not in sentence:
+        fields = {"method": best.method, "passes": f"{best.passes:.0f}"}
+        found.append(words["instead"].format(**fields))
+    return tuple(found)
 
 
 def _sentence(
@@ -147,15 +218,19 @@ def _sentence(
     case: str,
     classes: Sequence[ClassAgreement],
     speaks_of: ClassAgreement | None,
-    best: Alternative | None,
+    others: tuple[Alternative | None, Alternative | None],
 ) -> str:
-    """The sentence of a case and of the class that it speaks of; `best` is the method to read instead."""
-    words = rules()["sentences"]
+    """The sentence of a case and of the class that it speaks of.
+
+    `others` are the method to read instead, and the best by size.
+    """
+    words, (best, by_size) = rules()["sentences"], others
     fields: dict[str, Any] = {
         "least_texts": rules()["least_texts"],
         "items": records.unit,
         "kind": rules()["kind_words"][records.kind],
     }
+    fields["found"] = by_size.ratio.value if by_size else np.nan
     for name in ("read", "elsewhere", "ratio"):
         fields[name] = ""
         if best is not None and best.has_effect:

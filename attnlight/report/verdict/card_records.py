@@ -14,6 +14,7 @@ from attnlight.figures.tables import class_name
 from attnlight.problems import problem_of_task
 from attnlight.records import KEY, RecordFile, Source, read_metadata, read_pieces, record_columns
 from attnlight.report.run import Run, require_one_run, trained_run
+from attnlight.report.run_description import model_name, tested_corpus
 from attnlight.report.verdict.commands import from_here
 from attnlight.report.verdict.estimate import Floats, Rows, rules
 from attnlight.storage.files import read_yaml
@@ -33,6 +34,7 @@ class CardRecords:
         model: What the records say of the model: `problem`, `net` and `scope`.
         net: The options of its network.
         unit: What items are called.
+        subject: Model, corpus, number of test texts and accuracy, as far as they are known.
 
     Raises:
         InputError: The records are of several runs or checkpoints, or one is damaged.
@@ -46,8 +48,9 @@ class CardRecords:
         require_one_run([*self.records.values()])
         self.metadata = {test: file.metadata for test, file in self.records.items()}
         whole = [test for test, entry in self.metadata.items() if not entry.get("partial")]
-        sizes = [len(np.unique(self.columns(self.records[test])[0])) for test in whole[:1]]
-        self.total = sizes[0] if sizes else None
+        counted = whole[:1] or self.records
+        sizes = [len(np.unique(self.columns(self.records[test])[0])) for test in counted]
+        self.total = sizes[0] if whole else None
         self.model: dict[str, Any] = {}
         if run.config_text:
             config = run.configs["fit"].get("model")
@@ -60,6 +63,11 @@ class CardRecords:
         net = self.model.get("net")
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
         self.unit = "sentences" if self.net.get("hierarchical") else "words"
+        known = [f"{max(sizes):,} test texts"] if sizes else []
+        if (accuracy := self._accuracy()) is not None:
+            known.append(f"accuracy {accuracy:.2f}")
+        named = filter(None, (model_name(self.net), tested_corpus(run, corpus)))
+        self.subject = (*named, *known)
 
     @property
     def kind(self) -> str:
@@ -72,6 +80,24 @@ class CardRecords:
         if self.net.get("hierarchical"):
             return "hierarchical"
         return str(rules()["kinds"].get(encoder, "other"))
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether each state depends on its own word alone; by the kind of model if not measured."""
+        test, name = "state_token_agreement", "hidden_token_attribution"
+        if not self.has(test, name):
+            return self.kind == "none"
+        _, (own,) = self.columns(self.records[test], name)
+        own = own[~np.isnan(own)]
+        return bool(own.size) and bool(own.mean() >= rules()["words"]["own_word"])
+
+    def _accuracy(self) -> float | None:
+        """Share of the labelled instances that are predicted rightly; None if it is not known."""
+        if not self.has("predictions", "label"):
+            return None
+        _, (label, prediction) = self.columns(self.records["predictions"], "label", "prediction")
+        known = label >= 0
+        return float((label == prediction)[known].mean()) if known.any() else None
 
     def columns(self, record: Source, *names: str) -> tuple[Rows, list[Floats]]:
         """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""

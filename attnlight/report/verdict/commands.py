@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from attnlight.report.run import VERBS
 from attnlight.storage.files import read_yaml
-from attnlight.storage.model_folder import tested_config
+from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import find_config
 
 
-def measuring_command(folder: Path, corpus: str, tests: Collection[str], test: str) -> str:
-    """The command that writes the record of a test as the card needs it, if there is one.
+def measuring_command(folder: Path, corpus: str, tests: Collection[str]) -> str:
+    """The command that writes the records of the card; `tests` of it that have one are replaced.
 
     Args:
         folder: The run folder.
         corpus: Name of the corpus; "" is the corpus of training.
         tests: The tests that have a record.
-        test: The test.
     """
-    if not (folder / "fit.yaml").is_file() and tested_config(folder) is None:
-        return 'attnlight.run(model, data, tests="card")'
-    card, key = _arguments("card"), test.replace("_", "")
+    attached = read_yaml(Path(find_config("card", "tests")))["trainer"]["callbacks+"]
+    card = {one["class_path"].rpartition(".")[2].lower() for one in attached} - {"predictions"}
+    again = not card.isdisjoint(name.replace("_", "") for name in tests)
+    return command_of(folder, corpus, "card", again)
+
+
+def command_of(folder: Path, corpus: str, tests: str, again: bool = False) -> str:
+    """The command that runs some tests of a run's model on a corpus, `again` if they have records."""
+    if not is_run(folder):
+        return f'attnlight.run(model, data, tests="{tests}")'
     run = [str(folder)]
     if corpus:
         run = ["-c", str(folder / f"{VERBS['test']}-{corpus}.yaml")]
-    words = ["attnlight", "test", *run, "--tests"]
-    recorded = {name.replace("_", "") for name in tests} - {"predictions"}
-    if key in card and recorded.isdisjoint(card):
-        return shlex.join([*words, "card"])
-    own = _arguments(test)[key]
-    changed = {
-        name: json.dumps(value) if isinstance(value, list) else value
-        for name, value in card.get(key, {}).items()
-        if own.get(name) != value
-    }
-    words += [test, *(f"--trainer.callbacks.{name}={value}" for name, value in changed.items())]
-    return shlex.join([*words, "--overwrite"] if test in tests else words)
+    words = ["attnlight", "test", *run, "--tests", tests, *["--overwrite"] * again]
+    return shlex.join(words)
 
 
 def adversary_commands(folder: Path) -> str:
@@ -59,10 +53,3 @@ def from_here(path: Path) -> Path:
     """The path relative to the working directory, if it is within, else absolute."""
     whole = Path(os.path.abspath(path))  # symbolic links stay
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
-
-
-def _arguments(tests: str) -> dict[str, dict[str, Any]]:
-    """The arguments of each test that a shipped file attaches, by its class in lower case."""
-    attached = read_yaml(Path(find_config(tests, "tests")))["trainer"]["callbacks+"]
-    arguments = ((one["class_path"], one.get("init_args") or {}) for one in attached)
-    return {path.rpartition(".")[2].lower(): given for path, given in arguments}

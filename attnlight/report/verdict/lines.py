@@ -17,6 +17,7 @@ from attnlight.report.verdict.ranks import TEST, ClassAgreement
 
 NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
 NOT_SHOWN = "not shown"
+_BOUNDS = ("no_below", "yes_from", "alike")
 _FAITHFULNESS, _GAIN = "faithfulness", "excess_comprehensiveness_"
 
 
@@ -37,6 +38,7 @@ class Line:
         share: Their share of the split; None if its size is unknown.
         missing: What was not measured; may be empty.
         command: What would measure it, a command on each line; may be empty.
+        bounds: Bounds of its rule.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Line:
     share: float | None = None
     missing: str = ""
     command: str = ""
+    bounds: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         """The line as a paragraph."""
@@ -66,6 +69,7 @@ class Alternative(NamedTuple):
         attention: That of attention.
         ratio: Attention's over its.
         passes: Forward passes that it costs a text; NaN if unknown.
+        names: The methods that were compared, the best first, by the names of attributions.
     """
 
     method: str
@@ -73,6 +77,7 @@ class Alternative(NamedTuple):
     attention: Estimate
     ratio: Estimate
     passes: float
+    names: tuple[str, ...]
 
     @property
     def has_effect(self) -> bool:
@@ -113,6 +118,7 @@ def line_of(
         share=found.texts / records.total if records.total else None,
         missing=missing,
         command=command,
+        bounds=tuple(fields[bound] for bound in _BOUNDS if bound in fields),
     )
 
 
@@ -126,7 +132,7 @@ def unmeasured(records: CardRecords, name: str, test: str) -> Line:
     """A line whose record is missing or has no finite row."""
     if records.non_finite(test):
         return line_of(records, name, NOT_FINITE)
-    command = measuring_command(records.folder, records.corpus, records.records, test)
+    command = measuring_command(records.folder, records.corpus, records.records)
     return line_of(records, name, NOT_MEASURED, command=command)
 
 
@@ -157,7 +163,7 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
         "says",
         worst.d,
         worst.interval,
-        **{"class": worst.name},
+        **{"class": worst.name, "yes_from": worst.yes_from},
         opposing=worst.opposing.value,
         classes=rule["classes"].format(each=each) if len(classes) > 1 else "",
         **said,
@@ -191,8 +197,9 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
     if not defined.any():
         return None
     texts, values = texts[defined], values[defined]
-    best = 1 + int(values[:, 1:].mean(axis=0).argmax())
-    name, times = [*labels][best - 1], 1.0
+    order = 1 + np.argsort(-values[:, 1:].mean(axis=0), kind="stable")
+    names = [[*labels][place - 1] for place in order]
+    best, name, times = order[0], names[0], 1.0
     counted = {"occlusion": (TEST, "length")}
     counted["integrated_gradients"] = _FAITHFULNESS, f"steps_{labels['integrated_gradients']}"
     if name in counted:
@@ -204,15 +211,17 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
         Estimate.of(texts, values[:, 0]),
         Estimate.of(texts, values[:, 0], values[:, 1:]),
         rules()["alternative"]["passes"][name] * times,
+        tuple(names),
     )
 
 
-def compared(records: CardRecords, best: Alternative | None) -> tuple[Line, Line]:
+def compared(
+    records: CardRecords, best: Alternative | None, by_size: Alternative | None
+) -> tuple[Line, Line]:
     """What deleting its first words takes beside the best other methods, and what to read instead.
 
-    `best` is the best method with signs (`alternative_of`).
+    `best` is the best method with signs, `by_size` that without (`alternative_of`).
     """
-    by_size = alternative_of(records, signed=False)
     if best is None or by_size is None:
         finds, instead = (
             unmeasured(records, name, _FAITHFULNESS) for name in ("finds", "alternative")
@@ -252,7 +261,7 @@ def words(records: CardRecords) -> Line:
     if not records.has(test, *names):
         return unmeasured(records, "words", test)
     own, tau = (Estimate.of(*_column(records, test, name)) for name in names)
-    if own.value >= rule["own_word"]:
+    if records.alone:
         return line_of(records, "words", "yes", "alone", own)
     low, high = tau.interval()
     answer = "yes" if low >= rule["yes_from"] else "no" if high < rule["yes_from"] else NOT_SHOWN

@@ -23,6 +23,7 @@ class ClassAgreement(NamedTuple):
         d: Somers' D.
         interval: Of `d`.
         opposing: Attention on words that speak against the prediction.
+        yes_from: The least D of a yes.
         side: `yes`, `between`, `no`, `opposing`, `unseen` or `undecided`.
     """
 
@@ -30,13 +31,14 @@ class ClassAgreement(NamedTuple):
     d: Estimate
     interval: tuple[float, float]
     opposing: Estimate
+    yes_from: float
     side: str
 
     def needed(self, texts: int) -> int:
         """About how many texts would decide, by the distance of D from the nearest bound."""
         low, high = self.interval
-        rule = rules()["ranks"]
-        distance = min(abs(self.d.value - rule[bound]) for bound in ("no_below", "yes_from"))
+        bounds = rules()["ranks"]["no_below"], self.yes_from
+        distance = min(abs(self.d.value - bound) for bound in bounds)
         needed = texts * ((high - low) / 2 / max(distance, 1e-3)) ** 2
         digits = 10 ** max(0, math.floor(math.log10(max(needed, 1))) - 1)
         return int(math.ceil(needed / digits) * digits)
@@ -55,12 +57,14 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
         if len(np.unique(texts[prediction == one])) >= rules()["least_texts"]
     ]
     effects = [float(np.nanmean(effect[rows])) for _, rows in named]
+    yes_from = rules()["ranks"]["yes_from_alone" if records.alone else "yes_from"]
     found = [
         _agreement(
             records.class_name(TEST, int(one)),
             texts[rows],
             (d[rows], opposing[rows]),
             (own, max(effects), float(np.nanmean(odds[rows]))),
+            yes_from,
             1 - rules()["level"] / len(named),
         )
         for (one, rows), own in zip(named, effects, strict=True)
@@ -73,11 +77,13 @@ def _agreement(
     texts: Rows,
     columns: tuple[Floats, Floats],
     effects: tuple[float, float, float],
+    yes_from: float,
     confidence: float,
 ) -> ClassAgreement:
     """The agreement of a class, from D and opposing mass (r,) of its texts (r,).
 
-    `effects` are its mean largest effect, that of the class with the largest, and its mean log odds.
+    `effects` are its mean largest effect, that of the class with the largest, and its mean log odds;
+    `yes_from` is the least D of a yes.
     """
     rule = rules()["ranks"]
     d, opposing = (Estimate.of(texts, values) for values in columns)
@@ -89,23 +95,26 @@ def _agreement(
     sides = {
         "unseen": unseen,
         "opposing": least > rule["most_opposing"],
-        "yes": low >= rule["yes_from"] and most <= rule["most_opposing"],
-        "undecided": high >= rule["yes_from"] or low < rule["no_below"] <= high,
+        "yes": low >= yes_from and most <= rule["most_opposing"],
+        "undecided": high >= yes_from or low < rule["no_below"] <= high,
         "no": high < rule["no_below"],
         "between": True,
     }
     side = next(side for side, holds in sides.items() if holds)
     if side in ("no", "between") and effects[0] < rule["least_effect_share"] * effects[2]:
         side = "unseen"
-    return ClassAgreement(name, d, (low, high), opposing, side)
+    return ClassAgreement(name, d, (low, high), opposing, yes_from, side)
 
 
-def case_of(classes: Sequence[ClassAgreement], words: bool) -> tuple[str, ClassAgreement]:
+def case_of(
+    classes: Sequence[ClassAgreement], words: bool, finds: bool
+) -> tuple[str, ClassAgreement]:
     """The case that the classes make, and the class that it speaks of.
 
     Args:
         classes: Those of `agreements`, at least one.
         words: Whether states stand for their words.
+        finds: Whether the words weighed most take what a yes asks for.
     """
     by_side = {one.side: one for one in reversed(classes)}  # the worst of each side
     against = by_side.get("opposing") or by_side.get("no")
@@ -121,4 +130,6 @@ def case_of(classes: Sequence[ClassAgreement], words: bool) -> tuple[str, ClassA
         return "not_following", against
     if "between" in by_side:
         return "top_words", by_side["between"]
+    if not finds:
+        return "not_finding", classes[0]
     return ("yes" if words else "mixing"), classes[0]

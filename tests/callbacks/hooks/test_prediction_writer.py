@@ -130,8 +130,10 @@ def test_single_texts_have_no_columns_of_pairs(tmp_path: Path) -> None:
     row = predicted(tmp_path, corpus())[0]
     assert list(row) == [
         *("index", "position", "tokens", "items", "label", "probabilities", "attention"),
-        *("item_logits", "bias", "evidence"),
+        *("item_logits", "bias", "text", "offsets", "evidence"),
     ]
+    # Generated texts have no source.
+    assert (row["text"], row["offsets"]) == ("", [[0, 0]] * len(row["tokens"]))
 
 
 def write_pairs(path: Path) -> PairDataModule:
@@ -164,6 +166,9 @@ def test_pairs_have_the_words_of_the_query_and_the_allowed_answers(tmp_path: Pat
         assert row["index"] == n
         words = ["where", "is", *(["Ann"] if n % 2 else ["the", "<b>"]), "?"]
         assert row["query"] == ["[BOS]", *words, "[EOS]"]
+        found = [row["text"][start:end] for start, end in row["offsets"]]
+        assert ["[BOS]", *found[1:-1], "[EOS]"] == row["tokens"]
+        assert row["text"] == " ".join(found).strip()
         names = {PLACES[n % 3], PLACES[(n + 1) % 3], *([PLACES[n % 3 - 1]] if n % 2 else [])}
         assert {data.classes[number] for number in row["allowed"]} == names
         assert row["allowed"] == sorted(row["allowed"])

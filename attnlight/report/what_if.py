@@ -1,0 +1,291 @@
+"""Texts of runs for a page on which a reader changes attention, and the script that answers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.errors import InputError
+from attnlight.figures.tables import class_name
+from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
+from attnlight.report.explanation import shown
+from attnlight.report.markup import render
+from attnlight.report.run import VERBS
+from attnlight.report.texts import BOUNDARY, LAYERS, pieces_of, shortened
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from attnlight.report.run import Run
+
+TEXTS, BYTES = 5_000, 12_000_000  # most of a page; an item has about 36 bytes
+_COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
+_MINIMAL = f"{SCORES}minimal"
+_SHOWN_OTHERWISE = (_MINIMAL, f"{SCORES}worst_case")
+_NUMBERS = ("probabilities", "attention", "item_logits", "candidates", "candidate_probabilities")
+_OF_TEXTS = ("tokens", "items", "text", "offsets")
+_OPTIONAL = ("query", *_OF_TEXTS[2:], *_NUMBERS[2:], *TEXT_MARKS)
+_UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+_SCRIPTS = ("what_if_math.js", "what_if.js")
+
+
+class WhatIf(NamedTuple):
+    """What the template `what_if.html.jinja` shows.
+
+    Attributes:
+        data: The texts as JSON without signs that could end a script.
+        script: The script.
+        digest: What the page's policy calls the script, the only one that it runs.
+    """
+
+    data: Markup
+    script: Markup
+    digest: Markup
+
+
+def what_if(groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> WhatIf | None:
+    """Texts by the name of their corpus, one entry or two of different runs; None without texts.
+
+    Args:
+        groups: Results of `texts_of_run`, those of a corpus of the same texts.
+    """
+    from markupsafe import Markup
+
+    named = [{"name": name, "sets": list(filter(None, sets))} for name, sets in groups.items()]
+    found = [group for group in named if group["sets"]]
+    if not found:
+        return None
+    folder = Path(__file__).with_name("templates")
+    script = "".join((folder / name).read_text("utf-8") for name in _SCRIPTS)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    data = json.dumps(found, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
+    return WhatIf(Markup(data), Markup(script), Markup(f"'sha256-{digest}'"))
+
+
+def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Markup:
+    """A page of the texts of a run, or of those that two runs share, below a sentence.
+
+    Raises:
+        InputError: A run has no texts, or the runs have different ones.
+    """
+    corpora = dict.fromkeys(["", *(record.corpus for record in runs[0].records)])
+    room = BYTES // (len(runs) * len(corpora))
+    found = {corpus: [texts_of_run(run, corpus, room=room) for run in runs] for corpus in corpora}
+    groups = {corpus: list(filter(None, sets)) for corpus, sets in found.items() if all(sets)}
+    shown = what_if(groups)
+    if shown is None:
+        folder = shlex.quote(str(runs[-1].folder))
+        raise InputError(
+            f"{' and '.join(str(run.folder) for run in runs)} have no record `texts` of one corpus: "
+            f"run `attnlight test {folder} --tests texts` first."
+        )
+    for sets in groups.values():
+        _require_same_texts(*sets)
+    return render("browse.html.jinja", title=title, lead=lead, what_if=shown)
+
+
+def _require_same_texts(first: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
+    """Refuse texts of runs of which one has another label in another run, or which share none.
+
+    Their words may differ, since each model has its own tokenizer.
+    """
+    for other in others:
+        labels = [
+            {
+                key: each["classes"][c]
+                for key, c in zip(each["keys"], each["labels"], strict=True)
+                if c >= 0
+            }
+            for each in (first, other)
+        ]
+        differ = [key for key in labels[0].keys() & labels[1] if labels[0][key] != labels[1][key]]
+        if differ or not set(first["keys"]) & set(other["keys"]):
+            found = f"text {min(differ)[0]} has other labels" if differ else "they share none"
+            raise InputError(f"{first['run']} and {other['run']} are of different texts: {found}.")
+
+
+def text_address(row: tuple[int, int], corpus: str) -> str:
+    """Where the page shows an instance, a dataset index and a position, of a corpus."""
+    index, position = row
+    text = f"{index}:{position}" if position else f"{index}"
+    return f"#text={text}" + (f"&corpus={quote(corpus, safe='')}" if corpus else "")
+
+
+def texts_of_run(
+    run: Run,
+    corpus: str = "",
+    needed: Iterable[int] = (),
+    room: int = BYTES,
+    stage: str | None = None,
+) -> dict[str, Any] | None:
+    """The texts of a record `texts`, or of the predictions, as the script reads them.
+
+    Args:
+        run: The run.
+        corpus: The corpus, "" for that of training.
+        needed: Dataset indices of texts that are shown in any case.
+        room: Most bytes; of more texts, some in a random order of a fixed seed.
+        stage: `test`, `val` or `predict`; None: the first of them that has texts.
+
+    Returns:
+        Arrays in base64, and lists of one entry for each instance; None without such a record.
+
+    Raises:
+        RecordError: The file is damaged.
+    """
+    stages = [stage] if stage else [*VERBS, "predict"]
+    files = {stage: run.texts(stage, corpus) for stage in stages}
+    stage = next((each for each in stages if files[each].path.is_file()), stages[0])
+    file = files[stage]
+    available = file.columns if file.path.is_file() else {}
+    if not set(_COLUMNS) <= available.keys():
+        return None
+    metadata = [each.metadata for each in (file, *(record.file for record in run.records))]
+    known = next((each["classes"] for each in metadata if each.get("classes")), None)
+    classes = known and list(map(shown, known))
+    scores = [name for name in available if name.startswith(SCORES)]
+    columns = [*_COLUMNS, *scores, *(name for name in _OPTIONAL if name in available)]
+    columns += ["prediction"] * ("prediction" in available)  # which predictions lack
+    chosen, total = _chosen(file, len(scores), needed, room)
+    read = read_pieces(file, columns, measured="prediction" in available, texts=chosen)
+    parts = list(read)
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in columns}
+    keys = list(zip(*(rows[name].tolist() for name in KEY), strict=True))
+    numbers = range(rows["probabilities"].shape[1])
+    texts = [{n: rows[n][at] for n in _OF_TEXTS if n in rows} for at in range(len(keys))]
+    methods = {
+        LAYERS.get(name.removeprefix(SCORES), name.removeprefix(SCORES).replace("_", " ")): name
+        for name in scores
+        if name not in _SHOWN_OTHERWISE
+        and (name != f"{SCORES}loo" or f"{SCORES}occlusion" not in scores)  # which has signs
+    }
+    return {
+        "run": "/".join(run.folder.resolve().parts[-2:]),
+        "classes": [class_name(number, classes) for number in numbers],
+        "heads": len(rows["attention"][0]),
+        "epsilon": file.metadata.get("epsilon", 0.01),
+        "recorded": total,
+        "keys": keys,
+        "texts": list(map(_lines, texts)),
+        "queries": [
+            shown(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
+        ],
+        "labels": np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist(),
+        "flags": _base64(_flags(rows), np.uint8),
+        "scores": {name: _halves(_flat(rows[column])) for name, column in methods.items()},
+        "measures": _measures(run, stage, corpus, keys, chosen),
+        **{name: _base64(_flat(rows[name]), np.float32) for name in _NUMBERS if name in rows},
+    }
+
+
+def _chosen(
+    file: RecordFile, scores: int, needed: Iterable[int], room: int
+) -> tuple[NDArray[np.int64], int]:
+    """Dataset indices of the texts that are shown, and the number of instances of the record."""
+    rows: list[int] = []
+    sizes: list[float] = []
+    for piece in read_pieces(file, ["index", "attention", "probabilities"]):
+        classes = piece["probabilities"].shape[1]
+        for index, heads in zip(piece["index"].tolist(), piece["attention"], strict=True):
+            if heads is not None:  # the instance was measured
+                each = 12 + 1.4 * (2 * scores + 4 * len(heads) * (1 + classes))
+                rows.append(index)
+                sizes.append(each * len(heads[0]))
+    texts, place = np.unique(np.array(rows, dtype=np.int64), return_inverse=True)
+    counts, totals = np.bincount(place), np.bincount(place, sizes)
+    wanted = np.isin(texts, list(needed))
+    order = np.random.default_rng(0).permutation(len(texts))
+    order = order[(~wanted[order]).argsort(kind="stable")]
+    fit = (counts[order].cumsum() <= TEXTS) & (totals[order].cumsum() <= room)
+    return np.sort(texts[order[fit | wanted[order]]]), len(rows)
+
+
+def _lines(row: Mapping[str, Any]) -> str:
+    """A text in lines, one for each item; others hold a number of items, what is before, and words."""
+    item_of = {place: n for n, span in enumerate(row["items"]) for place in range(*span)}
+    lines: list[tuple[list[int], str, str]] = []
+    for piece in pieces_of(row):
+        before, text = shown(shortened(piece.before)), shown(shortened(piece.text))
+        items = [*dict.fromkeys(item_of[place] for place in piece.tokens if place in item_of)]
+        if lines and items and items == lines[-1][0]:  # of one sentence
+            lines[-1] = (items, lines[-1][1], lines[-1][2] + before + text)
+        else:
+            lines.append((items, before, text))
+    if [item for items, *_ in lines for item in items] != list(range(len(row["items"]))):
+        words = (" ".join(row["tokens"][slice(*span)]) for span in row["items"])
+        lines = [([item], " ", shown(word)) for item, word in enumerate(words)]
+    return "\n".join(
+        text if len(items) == 1 and before == " " else f"\t{len(items)}\t{before}\t{text}"
+        for items, before, text in lines
+    )
+
+
+def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Of each item of all rows which marks it has, and whether it is erased or predicted, as bits."""
+    places = [*rows["position"]] if rows["position"].any() else [-1] * len(rows["position"])
+    bits = []
+    for number, items in enumerate(rows["items"]):
+        position = places[number]
+        sentences = any(end - start > 1 for start, end in items)
+        for place, (start, end) in enumerate(items):
+            marks = [
+                *(
+                    name in rows and np.any(rows[name][number][start:end] > 0)
+                    for name in TEXT_MARKS
+                ),
+                _MINIMAL in rows and rows[_MINIMAL][number][place] > 0,
+                position == place if sentences else start <= position < end,
+            ]
+            bits.append(sum(2**bit for bit, mark in enumerate(marks) if mark))
+    return np.array(bits)
+
+
+def _measures(
+    run: Run, stage: str, corpus: str, keys: Sequence[tuple[int, int]], texts: NDArray[np.int64]
+) -> dict[str, Any]:
+    """What the tests of the same split measured of each instance, NaN where nothing."""
+    places = {key: place for place, key in enumerate(keys)}
+    found: dict[str, Any] = {}
+    for record in run.records:
+        columns = record.file.columns
+        names = [n for n in record.file.metadata.get("measures", ()) if columns.get(n) is False]
+        if (record.stage, record.corpus) != (stage, corpus):
+            continue
+        values = {name: np.full(len(keys), np.nan) for name in names}
+        for piece in read_pieces(record.file, [*KEY, *names], texts=texts):
+            known = [
+                places.get(key, -1) for key in zip(*(piece[k].tolist() for k in KEY), strict=True)
+            ]
+            at = np.array(known, dtype=np.int64)
+            for name in names:
+                if piece[name].ndim == 1:
+                    values[name][at[at >= 0]] = piece[name][at >= 0]
+        found |= {f"{record.test}: {name}": _halves(each) for name, each in values.items()}
+    return found
+
+
+def _flat(values: NDArray[Any]) -> NDArray[Any]:
+    """All numbers of nested lists, in order; an empty array where a list is null."""
+    while values.dtype == object:
+        values = np.concatenate(list(values)) if all(v is not None for v in values) else np.empty(0)
+    return values.ravel()
+
+
+def _base64(values: NDArray[Any], kind: type[np.generic]) -> str:
+    return b64encode(values.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode()
+
+
+def _halves(values: NDArray[Any]) -> list[Any]:
+    """Numbers in half precision, in base64, and the number by which they are divided."""
+    values = values.astype(np.float64)
+    scale = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+    return [_base64(values / scale, np.float16), scale]
