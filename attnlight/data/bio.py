@@ -30,9 +30,11 @@ def split_tag(tag: str) -> tuple[str, str]:
     return prefix, chunk
 
 
-def has_chunks(tags: Iterable[str]) -> bool:
-    """Whether tags are of a scheme of chunks, unlike parts of speech."""
-    return any(tag[0] in _OF_CHUNKS for tag in tags if tag[1:2] == "-" and tag[2:])
+def has_chunks(tags: Iterable[str], target: str = "tokens") -> bool:
+    """Whether all tags are predicted, and by a scheme of chunks, unlike parts of speech."""
+    return target == "tokens" and any(
+        tag[0] in _OF_CHUNKS for tag in tags if tag[1:2] == "-" and tag[2:]
+    )
 
 
 def tags_of(chunks: Iterable[str], prefixes: Iterable[str] = "BI") -> list[str]:

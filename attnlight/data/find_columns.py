@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +10,6 @@ import pyarrow
 
 from attnlight.data.columns import is_text, list_element
 from attnlight.data.sources import Source
-from attnlight.errors import InputError
 
 # By option the names that its column is known by, what columns of other names may hold, in words too.
 _OPTIONS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
@@ -59,14 +58,3 @@ def _kinds(source: Source, taken: Collection[object]) -> dict[str, str | None]:
                 many = "text" if is_text(kind) else None
                 kinds[name] = many if 2 * values > len(column) else "label" if values > 1 else None
     return kinds
-
-
-def require_found(corpus: str, options: Mapping[str, Sequence[str]]) -> None:
-    """Check that no option is left open, which may be one of some columns or splits each.
-
-    Raises:
-        InputError: One is; the message names all of them.
-    """
-    if options:
-        named = [f"--data.{name} ({' or '.join(some)})" for name, some in options.items()]
-        raise InputError(f"{corpus} leaves open what is meant: set {' and '.join(named)}.")

@@ -8,7 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,6 @@ from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
-from attnlight.data.find_columns import require_found
 from attnlight.data.marks import check_marks, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
@@ -129,6 +128,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     recorded_as: str | None = None
     selection = Selection()
     _main_source: Source | None = None
+    _files: list[str] | None = None  # that `datasets` does not read, in place of splits
     _splits, _resolved = Splits(), False
 
     @flat_options
@@ -188,28 +188,30 @@ class CorpusDataModule(LightningDataModule, ABC):
         if self._main_source is None:
             return {}
         self._resolved, main = True, self._main_source
-        found = find_splits(main, self._splits, self.selection, self._split_names, verb)
+        of_corpus, files = partial(split_names, main, self.cache), self._files
+        names = of_corpus if files is None else files.copy
+        found = find_splits(main, self._splits, self.selection, names, verb)
         self._splits, self.selection = with_options(found, self._splits, self.selection)
         unclear: dict[str, Sequence[str]] = {}
         read = verb if self.encoding or verb not in (None, "fit") else "train"
         fraction = vars(self.selection).get(f"{read}_fraction")
         if read and read not in self.sources and fraction is None:
-            unclear[read] = self._split_names() or ["none is known"]
+            unclear[read] = names() or ["none is known"]
         for source in self.sources.values():
             columns, others = self._find_columns(source)
             found, unclear = columns | found, {**others, **unclear}
             if columns or others:  # which all splits of the corpus share
                 break
-        require_found(self.corpus_name, unclear)
+        if unclear:
+            named = [f"--data.{name} ({' or '.join(some)})" for name, some in unclear.items()]
+            raise InputError(
+                f"{self.corpus_name} leaves open what is meant: set {' and '.join(named)}."
+            )
         return found
 
     def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
         """The function `find_columns` of this corpus, whose results it reads from now on."""
         return {}, {}
-
-    def _split_names(self) -> list[str]:
-        assert self._main_source is not None
-        return split_names(self._main_source, self.cache)
 
     def evaluate_as(self, encoding: RawText, name: str) -> None:
         """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.

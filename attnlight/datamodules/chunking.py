@@ -135,14 +135,15 @@ class ChunkingDataModule(CorpusDataModule):
             )
         self.path, self.max_pairs = corpus.path, max_pairs
         file = Path(corpus.path)
-        self._file = file if file.suffix in (*SUFFIXES, ".tsv") else None
-        if self._file:
+        if file.suffix in (*SUFFIXES, ".tsv"):
+            self._files = [file.name]
             corpus = replace(corpus, path=str(file.parent))
             defaults = (1, 3) if file.suffix == ".conllu" else (0, -1)  # of CoNLL-U, word and UPOS
             named = (columns.word_column, columns.label_column)
             word, label = (d if n is None else n for d, n in zip(defaults, named, strict=True))
             columns = replace(columns, word_column=word, label_column=label)
-        self._main_source, self._splits = Source(**vars(corpus)), splits
+        self._main_source: Source = Source(**vars(corpus))
+        self._splits = splits
         self.selection = selection
         named_sources(self._main_source, splits, selection)  # refuses what excludes each other
         self._tag_columns = columns
@@ -160,6 +161,9 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def resolve(self, verb: str | None = None) -> dict[str, Any]:
+        in_files = isinstance(self._tag_columns.word_column, int) and self._files is None
+        if in_files and (folder := self._main_source.folder):
+            self._files = sorted(file.name for file in folder.iterdir())
         found = super().resolve("fit")  # a tagger is only evaluated on the corpus of its training
         self.columns = self._tag_columns.read(self.feature_rules)
         return found | dict(zip(("word_column", "label_column"), self.columns, strict=False))
@@ -173,16 +177,6 @@ class ChunkingDataModule(CorpusDataModule):
         found = find_columns(source, null, taken, str(columns.pos_column))
         (self._tag_columns,) = with_options(found[0], columns)
         return found
-
-    @override
-    def _split_names(self) -> list[str]:
-        assert self._main_source is not None
-        folder = self._main_source.folder
-        if self._file:
-            return [self._file.name]
-        if folder and isinstance(self._tag_columns.word_column, int):
-            return sorted(file.name for file in folder.iterdir())
-        return super()._split_names()
 
     @override
     def recipe(self) -> dict[str, Any]:

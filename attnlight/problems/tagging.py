@@ -56,7 +56,7 @@ class Tagging(Problem):
 
         classes = len(self.classes)
         accuracy = MulticlassAccuracy(classes, average="micro")
-        if not _of_chunks(self.classes, self.spec["target"]):
+        if not has_chunks(self.classes, self.spec["target"]):
             return MetricCollection({"accuracy": accuracy, "f1": MacroF1(classes)})
         spans = {str(name): SpanMetric(self.classes, name) for name in SPAN_SCORES}
         return MetricCollection({"accuracy": accuracy, **spans})
@@ -73,7 +73,7 @@ class Tagging(Problem):
     @classmethod
     @override
     def words(cls, classes: list[str], target: str = "tokens") -> Words:
-        chunks = _of_chunks(classes, target)
+        chunks = has_chunks(classes, target)
         quality, criterion = ("chunk F1",) * 2 if chunks else ("accuracy", "macro F1")
         return Words(cls.name, "token", "sentence", quality, criterion, "a tagger")
 
@@ -87,7 +87,7 @@ class Tagging(Problem):
         classes: Sequence[str],
         target: str,
     ) -> tuple[Flags, Flags, Flags] | None:
-        if not _of_chunks(classes, target):
+        if not has_chunks(classes, target):
             return None
         # As conlleval reads tags. A token without a class is outside all chunks; a predicted chunk
         # matches a gold one of the same type, start and end.
@@ -100,8 +100,3 @@ class Tagging(Problem):
         )
         both = (predicted >= 0) & (predicted == gold) & (predicted_ends == gold_ends)
         return (gold >= 0).numpy(), (predicted >= 0).numpy(), both.numpy()
-
-
-def _of_chunks(classes: Sequence[str], target: str) -> bool:
-    """Whether predictions are of whole chunks: of every token, by a scheme that has them."""
-    return target == "tokens" and has_chunks(classes)

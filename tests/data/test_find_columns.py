@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from attnlight.data.find_columns import find_columns, require_found
+from attnlight.data.find_columns import find_columns
 from attnlight.data.sources import Source
+from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 
 TEXT = [f"text number {n}" for n in range(12)]
@@ -99,8 +100,12 @@ def test_a_last_column_is_taken_where_there_is_no_other(
     assert find_columns(written(tmp_path, names), TAGS, [], last="tags") == (found, {})
 
 
-def test_what_is_left_open_is_one_sentence() -> None:
-    said = r"x.csv leaves open what is meant: set --data.text \(a or b\) and --data.label \(c\)"
-    with pytest.raises(InputError, match=said):
-        require_found("x.csv", {"text": ["a", "b"], "label": ["c"]})
-    require_found("x.csv", {})
+def test_what_is_left_open_is_one_sentence(tmp_path: Path) -> None:
+    source = written(tmp_path, "body title mood stars")
+    said = (
+        r"rows.jsonl leaves open what is meant: set --data.text \(body or title\) and --data.label "
+    )
+    with pytest.raises(InputError, match=said + r"\(mood or stars\)"):
+        TextDataModule(str(source.path)).resolve("fit")
+    found = TextDataModule(str(source.path), text="title", label="mood").resolve("fit")
+    assert found == {"train": "train", "test_fraction": 0.2, "validation_fraction": 0.1}
