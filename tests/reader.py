@@ -146,10 +146,11 @@ class Reader:
                 csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])
         labels = {"pos": "positive", "neg": "negative"}
         with (self.folder / "reviews.csv").open("w", newline="") as file:
-            rows = [(text, labels[label]) for text, label in verdicts[:2]]
-            csv.writer(file).writerows([("sentence", "verdict"), *rows * 60])
+            rows = [(f"{x} {n}", labels[label]) for n in range(60) for x, label in verdicts[:2]]
+            csv.writer(file).writerows([("sentence", "verdict"), *rows])
         tags = "the DET\nfilm NOUN\nis VERB\n\na DET\nfilm NOUN\n\n"
-        (self.folder / "tags.conll").write_text(tags * 30)
+        numbered = (tags.replace("film", f"film{n}") for n in range(30))
+        (self.folder / "tags.conll").write_text("".join(numbered))
         stories = {
             "story": [["Ann went home.", "Bob sat down."], ["Eve went to the garden."]] * 20,
             "question": ["Where is Ann?", "Where is Eve?"] * 20,
