@@ -121,5 +121,8 @@ class Texts(InterpretabilityTest):
         shuffled = permuted_weights(readout.head_weights, mask, texts, 1, self.seed).squeeze(2)
         attentions = torch.stack([worst, uniform, shuffled], dim=2)  # (R, H, 3, N)
         lists = item_lists(*map(on_cpu, (attentions.transpose(1, 2).flatten(1, 2).float(), mask)))
-        probabilities = readout.candidates(attentions).softmax(-1).float().flatten(1)
-        return {"candidates": lists, "candidate_probabilities": probabilities}
+        logits = readout.candidates(attentions).detach()
+        return {
+            "candidates": lists,
+            "candidate_probabilities": logits.softmax(-1).float().flatten(1),
+        }

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.storage.files import require_no_links_out
-
-if TYPE_CHECKING:
-    from attnlight.figures.tables import Table
-    from attnlight.report.verdict.card import Verdict
 
 DESCRIPTION = """\
 Write one self-contained HTML page, summary tables (CSV and Markdown) and figures (SVG, PDF and
@@ -26,7 +21,7 @@ STUDY/report/ or DIR."""
 
 
 def main(argv: list[str]) -> int:
-    """Write the report of each run or study and print the path of its page."""
+    """Write the report of each run or study; print what its cards answer, and the path of its page."""
     parser = VerbParser("report", description=DESCRIPTION, epilog=EPILOG)
     places = "checkpoints/<experiment>/<run>, or checkpoints/<study>"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help=places)
@@ -50,7 +45,7 @@ def main(argv: list[str]) -> int:
         else:
             from attnlight.report.page import write_report
 
-            print(write_report(run, folder if output else None, _show))
+            print(write_report(run, folder if output else None, print))
     compared = [run for run in runs if not (run / "study.json").is_file()]
     if len(compared) > 1:
         from attnlight.report.compare import write_comparison
@@ -59,15 +54,3 @@ def main(argv: list[str]) -> int:
         if page is not None:
             print(page)
     return 0
-
-
-def _show(part: Table | Verdict) -> None:
-    """Print the card or a table of the report."""
-    import rich
-
-    from attnlight.figures.tables import Table
-
-    if isinstance(part, Table):
-        rich.print(part.to_rich())
-    else:
-        print(part, end="\n\n")

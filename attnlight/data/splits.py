@@ -98,14 +98,16 @@ def find_splits(
     null = [split for split in fractions if (vars(splits)[split], fractions[split]) == (None, None)]
     available = list(names()) if null else []
     used = {
-        str(source.split).partition("[")[0]
-        for source in named_sources(main, splits, selection).values()
+        option: str(source.split).partition("[")[0]
+        for option, source in named_sources(main, splits, selection).items()
         if all(getattr(source, name) == getattr(main, name) for name in PLACE)
     }
     found: dict[str, Any] = {}
     for split in null:
         wanted = VALIDATION_NAMES if split == "validation" else (split,)
-        free = [n for n in wanted if n in available and (n == split or n not in used)]
+        # A model may be validated on the texts that it is tested on, as published ones were.
+        shared = {"train", used.get("validation")} if split == "test" else {"train"}
+        free = [name for name in wanted if name in {*available} - ({*used.values()} - shared)]
         found |= dict(zip([split], free, strict=False))
     only = available if len(available) == 1 else []
     if verb in null and verb not in found:

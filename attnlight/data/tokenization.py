@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,14 @@ class Surface(NamedTuple):
     text: str
     spans: list[tuple[int, int]]
     forms: list[str]
+
+
+@runtime_checkable
+class HasSurface(Protocol):
+    """A dataset that knows its texts as they were written."""
+
+    def surface(self, position: int) -> Surface:
+        """Where the tokens of a text stand in it."""
 
 
 def surface_of(

@@ -145,9 +145,11 @@ class PlantedEvidence(CorpusDataModule):
                     along = {"tokens": ids[texts.tokens]} | {x: getattr(texts, x) for x in extras}
                     counts = texts.lengths
                     if self.planted.boundary_tokens:
-                        ends = {"tokens": (BOS, EOS)}
+                        stops = counts.cumsum()
+                        places = np.stack([stops - counts, stops], axis=1).ravel()
+                        enclosing = {name: [0, 0] for name in along} | {"tokens": [BOS, EOS]}
                         along = {
-                            name: _enclosed(values, counts, *ends.get(name, (0, 0)))
+                            name: np.insert(values, places, enclosing[name] * len(counts))
                             for name, values in along.items()
                         }
                         counts = counts + 2
@@ -166,15 +168,6 @@ class PlantedEvidence(CorpusDataModule):
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=extras)
-
-
-def _enclosed(
-    values: NDArray[Any], counts: NDArray[np.int32], first: int, last: int
-) -> NDArray[Any]:
-    """Lists of `counts` values, one after the other, each with a value before and one after it."""
-    ends = counts.cumsum()
-    places = np.stack([ends - counts, ends], axis=1).ravel()
-    return np.insert(values, places, [first, last] * len(counts))
 
 
 def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:

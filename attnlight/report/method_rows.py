@@ -31,25 +31,23 @@ class Measure(NamedTuple):
         test: The test that records it, in snake case.
         column: Its column in the record, without the suffix `_<label of a method>`.
         head: Heading of its column in tables.
-        short: Heading in the terminal; "" if it is not shown there.
         higher: Whether higher is better.
     """
 
     test: str
     column: str
     head: str
-    short: str
     higher: bool
 
 
 MEASURES = (
-    Measure("faithfulness", "excess_comprehensiveness", "excess compreh. ↑", "compr. ↑", True),
-    Measure("faithfulness", "excess_sufficiency", "excess sufficiency ↓", "suff. ↓", False),
-    Measure("plausibility", "auprc", "AUPRC ↑", "AUPRC ↑", True),
-    Measure("plausibility", "token_f1", "token F1 ↑", "", True),
-    Measure("plausibility", "iou_f1", "IoU F1 ↑", "", True),
-    Measure("sanity", "signed", "sanity ↓", "sanity ↓", False),
-    Measure("attribution_cost", "cost", "cost ↓", "cost ↓", False),
+    Measure("faithfulness", "excess_comprehensiveness", "excess compreh. ↑", True),
+    Measure("faithfulness", "excess_sufficiency", "excess sufficiency ↓", False),
+    Measure("plausibility", "auprc", "AUPRC ↑", True),
+    Measure("plausibility", "token_f1", "token F1 ↑", True),
+    Measure("plausibility", "iou_f1", "IoU F1 ↑", True),
+    Measure("sanity", "signed", "sanity ↓", False),
+    Measure("attribution_cost", "cost", "cost ↓", False),
 )
 TESTS = tuple(dict.fromkeys(measure.test for measure in MEASURES))
 
@@ -104,23 +102,6 @@ class MethodRows:
             head = [measure.head for measure in compared]
             tables.append(described_table("letters", rows, head))
         return tables
-
-    def terminal_table(self) -> Table:
-        """Verdicts, means and letters, at most 80 characters wide."""
-        shown = [measure for measure in MEASURES if measure.short]
-        rows = []
-        for label, words in self.labels.items():
-            cells = [words]
-            for measure in shown:
-                mean = self.means.get((measure.column, label))
-                value = _DASH if mean is None else f"{mean.mean:.2f}".replace("nan", _DASH)
-                verdict = self.verdicts.get(label, "") if measure.test == "sanity" else ""
-                letters = self.letters.get((measure.column, label), "")
-                cells.append(" ".join(filter(None, (verdict, value, letters))))
-            rows.append(cells)
-        head = ["method", *(measure.short for measure in shown)]
-        title = "Attribution methods; those that share a letter are not told apart"
-        return Table(title, head, rows)
 
     def _cell(self, measure: Measure, label: str) -> str:
         mean = self.means.get((measure.column, label))

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from attnlight import __version__
 from attnlight.data.progress import progress
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
-from attnlight.figures.tables import Table, to_csv
+from attnlight.figures.tables import to_csv
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
 from attnlight.report.first_text import first_text
@@ -26,7 +27,7 @@ from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one
 from attnlight.report.run_description import commands, describe_run
 from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.texts import choose_texts, link_column, shown_texts, text_name
-from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.commands import command_of, from_here
 from attnlight.report.verdict.rows import rows_of
 from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
@@ -40,15 +41,14 @@ if TYPE_CHECKING:
 def write_report(
     folder: Path,
     output: Path | None = None,
-    show: Callable[[Table | Verdict], object] | None = None,
+    show: Callable[[str], object] | None = None,
 ) -> Path:
     """Write the report of one run and return the path of its page.
 
     Args:
         folder: The run folder.
         output: Where to write; None: `report` and `figures` in the run folder.
-        show: Called with the verdict card, and with the attribution methods of each split that has
-            any, in 80 columns.
+        show: Called with the sentence of each verdict card, in 80 columns.
 
     Raises:
         InputError: The folder is missing, has no records, a damaged file or records of several
@@ -80,7 +80,8 @@ def write_report(
     splits = dict.fromkeys((record.corpus, record.stage) for record in anchors)
     for corpus, verdict in verdicts.items():
         verdict.write(target, corpus)
-        (show or (lambda _: None))(verdict)
+        if show is not None:
+            show(fill(f"{corpus and f'On {corpus}: '}{verdict.sentence}", 80))
     tested = [record.corpus for record in headlines if record.stage == "test"]
     first = next((corpus for corpus in run.test_metrics if corpus in tested), "")
     own = {record: x for record, x in headlines.items() if x and record.corpus == first}
@@ -107,7 +108,7 @@ def write_report(
             )
             for summary in progress(summaries, "figures of tests")
         },
-        methods=_methods(run, target, show or (lambda _: None)),
+        methods=_methods(run, target),
         curves=[
             _picture(figure, Path("val", f"curves-{test}"), figures, caption)
             | {"title": "The task" if test == "metrics" else describe(test).title}
@@ -118,7 +119,9 @@ def write_report(
         first=first,
         corpora=sorted(run.test_metrics, key=lambda corpus: corpus != first),
         verdicts=verdicts,
-        rows={corpus: rows_of(verdict) for corpus, verdict in verdicts.items()},
+        rows={
+            corpus: rows_of(verdict.lines, verdict.items) for corpus, verdict in verdicts.items()
+        },
         commands=commands(run, summaries),
         versions=versions,
     )
@@ -211,9 +214,7 @@ def _section(
     )
 
 
-def _methods(
-    run: Run, target: Path, show: Callable[[Table], object]
-) -> dict[tuple[str, str], Markup]:
+def _methods(run: Run, target: Path) -> dict[tuple[str, str], Markup]:
     """Rows of attribution methods by corpus and stage, of the splits that have any."""
     splits: dict[tuple[str, str], dict[str, StoredRecord]] = {}
     for record in run.records:
@@ -241,7 +242,6 @@ def _methods(
         write_text(target / f"{stem}-pairs.csv", pairs)
         files = (f"{stem}-*.{{md,csv,tex}}", f"{stem}-pairs.csv")
         sections[corpus, stage] = render("methods.html.jinja", tables=written, files=files)
-        show(found.terminal_table())
     return sections
 
 

@@ -217,7 +217,9 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, of_parts:
         for (start, end), score in zip(spans, scores, strict=True):
             values[start:end] = score
         # Of a sentence each token has the score of the whole.
-        by_piece[name] = _of_pieces(pieces, values, name == "minimal" or sentences)
+        known = [None if np.isnan(value) else float(value) for value in values]
+        joined = of_pieces(pieces, known, name == "minimal" or sentences)
+        by_piece[name] = np.array(joined, dtype=np.float64)  # NaN where none is defined
     shares = {}
     for name, values in by_piece.items():
         largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
@@ -254,12 +256,6 @@ def pieces_of(row: Mapping[str, Any]) -> list[Piece]:
     known = (x == y for x, y in offsets) if text else (word in BOUNDARY for word in row["tokens"])
     special = [hidden and size != 1 for hidden, size in zip(known, sizes, strict=True)]
     return join_pieces(row["tokens"], special, text, offsets)
-
-
-def _of_pieces(pieces: Sequence[Piece], values: Any, largest: bool) -> NDArray[np.float64]:  # noqa: ANN401
-    """The values (N,) of tokens by piece, NaN where none is defined."""
-    known = [None if np.isnan(value) else float(value) for value in values]
-    return np.array(of_pieces(pieces, known, largest), dtype=np.float64)
 
 
 def _in_words(values: Mapping[str, float]) -> str:

@@ -93,7 +93,7 @@ def flat(values: Any) -> Any:
     """The numbers or strings of a row's value in one array."""
     if isinstance(values, list):
         return np.concatenate([flat(value) for value in values]) if values else np.zeros(0)
-    return np.ravel(np.asarray(values))
+    return np.ravel(np.asarray(np.nan if values is None else values))
 
 
 def require_equal(found: dict[str, list[Any]], expected: dict[str, list[Any]], atol: float) -> None:
@@ -275,4 +275,4 @@ def test_the_readout_alone_knows_whether_it_is_affine() -> None:
     """Item logits are only written, for programs outside."""
     modules = Path(PACKAGE, "callbacks").rglob("*.py")
     reading = [path.stem for path in modules if ".item_logits" in path.read_text(encoding="utf-8")]
-    assert reading == ["prediction_writer"]
+    assert reading == ["text_columns"]

@@ -4,6 +4,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class TestFiles:
         main([str(folder), "--output", str(tmp_path / "out")])
         assert files(folder) == before
         said = printed("report", str(folder))
-        assert said == f"{verdict_of(folder)}\n\n{folder}/report/index.html\n"
+        assert said == f"{fill(verdict_of(folder).sentence, 80)}\n{folder}/report/index.html\n"
         names = ["test/predictions", "test/attention_permutation", "val/curves-metrics"]
         names += ["val/curves-predictions", "val/curves-attention_permutation"]
         pictures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}

@@ -67,7 +67,8 @@ def test_the_answer_stands_above_everything(tmp_path: Path) -> None:
 
 def test_rows_have_sign_answer_bar_and_number(tmp_path: Path) -> None:
     folder = run_with_texts(tmp_path / "sst" / "seed7")
-    rows = {one.line.name: one for one in five_rows(verdict_of(folder))}
+    card = verdict_of(folder)
+    rows = {one.line.name: one for one in five_rows(card.lines, card.items)}
     assert [*rows] == ["ranks", "finds", "needed", "words", "uniqueness"]
     line, rule = rows["ranks"].line, rules()["ranks"]
     assert line.value is not None
@@ -98,7 +99,8 @@ def test_a_number_beyond_the_bar_is_at_its_end(tmp_path: Path) -> None:
     rows |= {"index": np.arange(80), "position": np.zeros(80, np.int64)}
     path = folder / "records/test/leave_one_out_agreement.parquet"
     write_record(path, rows, test="leave_one_out_agreement", **ABOUT)
-    (found, *_) = five_rows(verdict_of(folder))
+    card = verdict_of(folder)
+    (found, *_) = five_rows(card.lines, card.items)
     assert found.bar == (0.0, 0.0, 0.0)
     assert "accuracy" not in " ".join(verdict_of(folder).subject)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from attnlight.cli.report import main
 from attnlight.figures import describe
@@ -171,20 +170,4 @@ def test_the_page_and_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "test-methods-2.tex" in read
     printed = capsys.readouterr().out
     assert printed.endswith(f"{run}/report/index.html\n")
-    assert str(verdict_of(run)) in printed
-    table = printed.split("Attribution methods;")[1].splitlines()[1:-1]
-    assert all(len(line) <= 80 for line in table)
-    line = next(line for line in table if line.startswith("occlusion"))
-    rows = rows_of_methods("faithfulness")
-    assert f"{rows['excess_comprehensiveness_occlusion'].mean():.2f} a" in line
-
-
-def test_widest_table_fits_the_terminal(records: dict[str, Path]) -> None:
-    found = method_rows(records)
-    found.labels = {label: "attention × contribution" for label in found.labels}  # noqa: RUF001
-    found.verdicts = dict.fromkeys(found.labels, "undecidable")
-    found.letters = dict.fromkeys(found.letters, "abc")
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(found.terminal_table().to_rich())
-    assert all(len(line.rstrip()) <= 80 for line in console.export_text().splitlines())
-    assert "…" not in console.export_text()
+    assert printed.startswith(verdict_of(run).sentence[:70])

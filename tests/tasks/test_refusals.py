@@ -93,7 +93,6 @@ TASKS: list[tuple[Callable[[], Any], str]] = [
     (lambda: validate(None), "no labels"),
     (lambda: validate(torch.zeros(2, 9)), "each token"),
     (tag_texts, "no label for each token"),
-    (lambda: ChunkTagger(spec(9, ["bad", "good"])), "'bad' is not of the BIO scheme"),
     (lambda: ChunkTagger(QUERIES), r"is for single texts, but .* has pairs of a"),
     (lambda: AttentionClassifier(QUERIES), r"is for single texts, but .* has pairs of a"),
     (lambda: pair_task(spec(40, 2)), r"is for pairs of a .*, but .* has single texts"),

@@ -64,7 +64,9 @@ class EpochLines(Callback):
         if list(measured) != self._names:
             self._names = list(measured)
             shown = [re.sub("^val/.*/", "", name) for name in self._names]
-            print_row("epoch", [wrapped(name) for name in shown], "")
+            broken = [textwrap.wrap(_AFTER.sub(" ", name), _WIDTH - 1) for name in shown]
+            heads = [[line.replace(" ", "") for line in lines] for lines in broken]
+            print_row("epoch", heads, "")
         logged = trainer.callback_metrics
         values = [
             [number(float(logged[name])) if now and name in logged else "–"]  # noqa: RUF001
@@ -73,16 +75,6 @@ class EpochLines(Callback):
         last = f"/{trainer.max_epochs}" if (trainer.max_epochs or 0) > 0 else ""
         seconds = time.monotonic() - self._began
         print_row(f"{epoch + 1}{last}", values, f" {seconds:.{int(seconds < 9.95)}f}s")
-
-
-def wrapped(name: str) -> list[str]:
-    """The lines of a column's name, which breaks after / and _."""
-    lines = [""]
-    for part in _AFTER.split(name):
-        if len(lines[-1] + part) >= _WIDTH:
-            lines.append("")
-        lines[-1] += part
-    return [piece for line in lines for piece in textwrap.wrap(line, _WIDTH - 1)]
 
 
 def print_row(first: str, cells: Sequence[Sequence[str]], last: str) -> None:

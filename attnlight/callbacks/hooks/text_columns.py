@@ -11,6 +11,7 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, HasWholeWords, HasWords, TextBatch
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
 from attnlight.callbacks.predictions import row_labels
+from attnlight.data.tokenization import HasSurface
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import row_texts
 from attnlight.records import list_column
@@ -50,7 +51,7 @@ class TextColumns:
         batch, output = batch.to("cpu"), output.apply(on_cpu)
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
-        known = hasattr(self._dataset, "surface")
+        known = isinstance(self._dataset, HasSurface)
         surfaces = [self._dataset.surface(int(place)) for place in places] if known else []
         words = (self._dataset.words(int(place)) for place in places)
         tokens = [surface.forms for surface in surfaces] if known else [*words]

@@ -22,6 +22,7 @@ from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
+from attnlight.report.verdict.rows import rows_of
 from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
@@ -112,9 +113,9 @@ class Verdict:
     def _repr_html_(self) -> str:
         """The card as HTML."""
         from attnlight.report.markup import render
-        from attnlight.report.verdict.rows import rows_of
 
-        return str(render("verdict.html.jinja", verdict=self, rows=rows_of(self)))
+        rows = rows_of(self.lines, self.items)
+        return str(render("verdict.html.jinja", verdict=self, rows=rows))
 
     def summary(self) -> dict[str, str | float]:
         """Sentence, and answers, numbers and texts of the lines by key, for loggers."""

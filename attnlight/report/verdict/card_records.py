@@ -64,8 +64,12 @@ class CardRecords:
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
         self.unit = "sentences" if self.net.get("hierarchical") else "words"
         known = [f"{max(sizes):,} test texts"] if sizes else []
-        if (accuracy := self._accuracy()) is not None:
-            known.append(f"accuracy {accuracy:.2f}")
+        if self.has("predictions", "label"):
+            _, (label, prediction) = self.columns(
+                self.records["predictions"], "label", "prediction"
+            )
+            right = (label == prediction)[label >= 0]
+            known += [f"accuracy {right.mean():.2f}"] if right.size else []
         named = filter(None, (model_name(self.net), tested_corpus(run, corpus)))
         self.subject = (*named, *known)
 
@@ -90,14 +94,6 @@ class CardRecords:
         _, (own,) = self.columns(self.records[test], name)
         own = own[~np.isnan(own)]
         return bool(own.size) and bool(own.mean() >= rules()["words"]["own_word"])
-
-    def _accuracy(self) -> float | None:
-        """Share of the labelled instances that are predicted rightly; None if it is not known."""
-        if not self.has("predictions", "label"):
-            return None
-        _, (label, prediction) = self.columns(self.records["predictions"], "label", "prediction")
-        known = label >= 0
-        return float((label == prediction)[known].mean()) if known.any() else None
 
     def columns(self, record: Source, *names: str) -> tuple[Rows, list[Floats]]:
         """Dataset index (R,), and some columns (R, ...), of the measured rows of a record."""

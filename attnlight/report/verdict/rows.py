@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnlight.report.verdict.card import Verdict
 from attnlight.report.verdict.estimate import rules
 from attnlight.report.verdict.lines import Line, span
 
@@ -36,32 +36,39 @@ class Row(NamedTuple):
     bounds: tuple[float, ...]
 
 
-def rows_of(verdict: Verdict) -> list[Row]:
-    """Five rows: the last is of the largest divergence or, where only that is known, smallest sets."""
-    lines = {line.name: line for line in verdict.lines}
+def rows_of(card: Sequence[Line], items: str) -> list[Row]:
+    """Five rows: the last is of the largest divergence or, where only that is known, smallest sets.
+
+    Args:
+        card: All lines of the card.
+        items: What items are called.
+    """
+    lines = {line.name: line for line in card}
     last = lines["uniqueness"]
     if last.value is None:
         last = lines.get("smallest_set", last)
-    return [_row(line, verdict.items) for line in (*(lines[name] for name in _ROWS), last)]
-
-
-def _row(line: Line, items: str) -> Row:
-    rule, words = rules()[line.name], rules()["rows"][line.name]
-    short, measures = (words[part].format(items=items, **rule) for part in ("short", "number"))
-    number, bar = "", tuple[float, ...]()
-    if line.value is not None and line.low is not None and line.high is not None:
-        number = f"{line.value:.2f} {span((line.low, line.high))}"
-        bar = tuple(map(_place, (line.value, line.low, line.high)))
-    return Row(
-        line,
-        rules()["signs"].get(line.answer, _OPEN),
-        line.answer.replace(" ", "-") or "open",
-        short,
-        measures,
-        number,
-        bar,
-        tuple(map(_place, line.bounds)) if bar and line.name != "uniqueness" else (),
-    )
+    rows = []
+    for line in (*(lines[name] for name in _ROWS), last):
+        words = {
+            name: text.format(items=items, **rules()[line.name])
+            for name, text in rules()["rows"][line.name].items()
+        }
+        number, bar = "", tuple[float, ...]()
+        if line.value is not None and line.low is not None and line.high is not None:
+            number = f"{line.value:.2f} {span((line.low, line.high))}"
+            bar = tuple(map(_place, (line.value, line.low, line.high)))
+        row = Row(
+            line,
+            rules()["signs"].get(line.answer, _OPEN),
+            line.answer.replace(" ", "-") or "open",
+            words["short"],
+            words["number"],
+            number,
+            bar,
+            tuple(map(_place, line.bounds)) if bar and line.name != "uniqueness" else (),
+        )
+        rows.append(row)
+    return rows
 
 
 def _place(value: float) -> float:

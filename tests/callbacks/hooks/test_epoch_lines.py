@@ -78,8 +78,8 @@ def test_a_terminal_has_no_longer_lines_than_its_width(
 ) -> None:
     console = rich.console.Console(force_terminal=True, width=36)
     monkeypatch.setattr(rich, "get_console", lambda: console)
-    names = ["val/accuracy", "comprehensiveness_attention", "train/loss", "worst_js"]
-    epoch_lines.print_row("epoch", [epoch_lines.wrapped(name) for name in names], "")
+    names = [["val/", "accuracy"], ["comprehen", "siveness_", "attention"], ["train/", "loss"]]
+    epoch_lines.print_row("epoch", [*names, ["worst_js"]], "")
     epoch_lines.print_row("1/5", [["1"], ["2"], ["3"], ["4"]], " 1.0s")
     said = capsys.readouterr().out.splitlines()
     assert max(map(len, said)) <= 36
