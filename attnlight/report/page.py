@@ -81,7 +81,8 @@ def write_report(
     for corpus, verdict in verdicts.items():
         verdict.write(target, corpus)
         if show is not None:
-            show(fill(f"{corpus and f'On {corpus}: '}{verdict.sentence}", 80))
+            said = f"{corpus and f'On {corpus}: '}{verdict.sentence} {verdict.scope}"
+            show(fill(said.rstrip(), 80))
     tested = [record.corpus for record in headlines if record.stage == "test"]
     first = next((corpus for corpus in run.test_metrics if corpus in tested), "")
     own = {record: x for record, x in headlines.items() if x and record.corpus == first}
