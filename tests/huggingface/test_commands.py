@@ -107,7 +107,7 @@ def test_the_last_layer_is_read_and_named_on_every_page(
     for command in (["report", last], ["explain", last, TEXTS[0]]):
         capsys.readouterr()
         assert main(command) == 0
-        assert sentence in capsys.readouterr().out
+        assert sentence in " ".join(capsys.readouterr().out.split())
     for page in ("index.html", "verdict.json"):
         assert sentence in (place / last / "report" / page).read_text()
     results = attnlight.run(attnlight.load(last), list(TEXTS), tests="predictions")
