@@ -10,6 +10,7 @@ import csv
 import json
 import os
 import random
+import re
 import resource
 import shlex
 import shutil
@@ -150,7 +151,7 @@ def answered(newcomer: Newcomer, run: str, words: str) -> None:
     said = " ".join(" ".join(printed).split())
     assert QUESTION in said
     assert sentence in said
-    assert sentence.split(":")[0] in page
+    assert sentence.split(":")[0] in " ".join(re.sub("<[^>]+>", "", page).split())
     assert "measured" not in sentence
     assert "no class is predicted" not in sentence
 
