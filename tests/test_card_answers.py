@@ -479,3 +479,20 @@ def test_what_the_page_says_of_what_is_missed() -> None:
             (aside["kind"] == kind) & (aside["evidence"] >= 0.7) & (aside["encoder"] != "none")
         ]
         assert follow["case"].isin(["unseen", "not_decided"]).mean() > 0.6
+
+
+def test_what_the_page_says_of_version_5() -> None:
+    """No yes is wrong; two kinds have a licence; the wrong answers of a CNN are a no to followers."""
+    found = kinds.read_cards(build.KINDS)
+    aside = found[found["aside"] & (found["case"] != "majority")]
+    for truth in kinds.TRUTHS:
+        assert not ((aside["decision"] == "yes") & (aside[truth] <= 0.5)).any()
+    entries = judged.licences(found)
+    assert {model for model in entries if entries[model]["licensed"]} == {"none", "recurrent"}
+    assert entries["convolutional"]["judgement"]["evidence"]["missed"] == ["right"]
+    for truth in kinds.TRUTHS:
+        assert entries["transformer"]["judgement"][truth]["missed"] == ["yes of followers"]
+    wrong = aside[(aside["encoder"] == "cnn") & (aside["decision"] == "no")]
+    wrong = wrong[wrong["evidence"] >= 0.7]
+    assert (len(wrong), {*wrong["treatment"]}) == (8, {"supervised"})
+    assert (wrong["resampled"] <= 0.5).sum() == 3
