@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlight.report.run import StoredRecord
 from attnlight.report.texts import LAYERS, Chosen, ShownText, Token
-from attnlight.report.verdict.ranks import TEST
 
 _TOKENS = 40  # so many have a place on the first screen
 # Layers that are the scores of an attribution.
@@ -40,7 +38,7 @@ class FirstText(NamedTuple):
 
 def first_text(
     shown: Sequence[ShownText],
-    chosen: Mapping[StoredRecord, Chosen],
+    cases: Chosen | None,
     methods: Sequence[str],
     metadata: Mapping[str, Any],
 ) -> FirstText | None:
@@ -48,16 +46,15 @@ def first_text(
 
     Args:
         shown: The texts of the page.
-        chosen: Those of each test; of them the deciding test's are preferred, and short ones.
+        cases: Those of one test, of which short typical ones are preferred; None: any text.
         methods: Names of attributions, the best first.
         metadata: Of the record of texts.
     """
     if not shown:
         return None
-    ordered = sorted(chosen.items(), key=lambda pair: pair[0].test != TEST)
     rows, texts = {text.row: text for text in shown}, list(shown)
-    if ordered:
-        _, lowest, highest, typical = ordered[0][1]
+    if cases is not None:
+        _, lowest, highest, typical = cases
         texts = [rows[row] for row, _ in (*typical, *lowest, *highest)]
     short = (text for text in texts if len(text.tokens) <= _TOKENS + 1 and not text.hidden)
     text = next(short, texts[0])
@@ -78,4 +75,4 @@ def first_text(
     left = sum(bool(token.word) for token in text.tokens[stop:]) + text.hidden
     part = text.tokens[start:stop]
     framed = any("minimal" in token.shares for token in part)
-    return FirstText(text, part, start > 0, left, layers, bool(ordered), framed)
+    return FirstText(text, part, start > 0, left, layers, cases is not None, framed)

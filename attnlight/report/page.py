@@ -29,6 +29,7 @@ from attnlight.report.summary import RecordSummary, summarise, to_texts
 from attnlight.report.texts import choose_texts, link_column, shown_texts, text_name
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.commands import command_of, from_here
+from attnlight.report.verdict.ranks import TEST
 from attnlight.report.verdict.rows import rows_of
 from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
 from attnlight.storage.files import write_text
@@ -139,7 +140,7 @@ def _texts(
     headlines: Mapping[StoredRecord, Headline | None],
     methods: Sequence[str],
 ) -> dict[str, Any]:
-    """Texts of a corpus for the page: `shown`, `chosen` and `differences` by record, and what to show."""
+    """Texts of a corpus for the page: `chosen` and `differences` by record, and what to show."""
     files = {stage: run.texts(stage, corpus) for stage in (*VERBS, "predict")}
     chosen = {
         record: found
@@ -149,18 +150,16 @@ def _texts(
     }
     stage = next((stage for stage in VERBS if any(r.stage == stage for r in chosen)), None)
     chosen = {record: found for record, found in chosen.items() if record.stage == stage}
-    if stage is None:
-        file, recorded = files["predict"], 0
-        shown = shown_texts(file, classes)
-    else:
-        file, recorded = files[stage], int(files[stage].metadata["rows"])
-        rows = [row for found in chosen.values() for row in found.rows]
-        shown = shown_texts(file, classes, rows)
+    # The page begins with a text of the test that decides, where there is one.
+    deciding = min(chosen, key=lambda record: record.test != TEST, default=None)
+    cases = None if deciding is None else chosen[deciding]
+    file = files["predict" if stage is None else stage]
+    shown = shown_texts(file, classes, cases and cases.rows)
     needed = {index for found in chosen.values() for index, _ in found.rows}
     return {
         "chosen": chosen,
-        "first": first_text(shown, chosen, methods, file.metadata if shown else {}),
-        "recorded": recorded,
+        "first": first_text(shown, cases, methods, file.metadata if shown else {}),
+        "recorded": 0 if stage is None else int(file.metadata["rows"]),
         "differences": {
             record: shown_differences(record.file, found, file) for record, found in chosen.items()
         },

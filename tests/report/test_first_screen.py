@@ -145,13 +145,13 @@ def test_long_texts_are_cut_where_attention_is(tmp_path: Path) -> None:
     items = [[number, number + 1] for number in range(100)]
     long = row(tokens=words, items=items, attention=[weights.tolist()])
     shown = shown_texts(write(tmp_path / "predictions.parquet", [long]), None)
-    found = first_text(shown, {}, (), {})
+    found = first_text(shown, None, (), {})
     assert found is not None
     assert "w70" in [token.word for token in found.tokens]
     assert len(found.tokens) == 40
     assert found.before
     assert found.after == 100 - int(found.tokens[-1].word[1:]) - 1
-    assert first_text([], {}, (), {}) is None
+    assert first_text([], None, (), {}) is None
 
 
 def test_another_corpus_stands_first_if_it_is_all_there_is(tmp_path: Path) -> None:
