@@ -106,8 +106,8 @@ def find_splits(
     for split in null:
         wanted = VALIDATION_NAMES if split == "validation" else (split,)
         # A model may be validated on the texts that it is tested on, as published ones were.
-        shared = {"train", used.get("validation")} if split == "test" else {"train"}
-        free = [name for name in wanted if name in {*available} - ({*used.values()} - shared)]
+        taken = {used[option] for option in used if (split, option) != ("test", "validation")}
+        free = [name for name in wanted if name in available and name not in taken - {"train"}]
         found |= dict(zip([split], free, strict=False))
     only = available if len(available) == 1 else []
     if verb in null and verb not in found:
@@ -122,8 +122,10 @@ def find_splits(
 
 def with_options(options: Mapping[str, Any], *groups: Any) -> tuple[Any, ...]:  # noqa: ANN401
     """Dataclasses with the options that are fields of each."""
-    fields = ({k: v for k, v in options.items() if k in vars(group)} for group in groups)
-    return tuple(map(lambda group, values: replace(group, **values), groups, fields))
+    return tuple(
+        replace(group, **{name: x for name, x in options.items() if name in vars(group)})
+        for group in groups
+    )
 
 
 def split_names(main: Source, cache: Path) -> list[str]:
