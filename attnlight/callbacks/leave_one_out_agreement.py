@@ -41,8 +41,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       item is replaced by words of the texts that are read (`WordSampler`) in place of being deleted,
       on so many texts; undefined on the others, and where the words of the corpus are not known.
 
-    The own token of a tagger's row is left out, since deleting it leaves no prediction. Texts of
-    fewer than two items are undefined.
+    For a tagger, the token whose tag is predicted is left out, since deleting it leaves no prediction.
+    Texts of fewer than two items are undefined.
 
     Args:
         methods: Names of methods, or mappings `{name: ..., option: value}`.

@@ -42,8 +42,8 @@ class Texts(InterpretabilityTest):
 
     Where the page cannot compute an exact worst case, with more than two classes or a readout that is
     not affine, `candidates` are other attentions, and `candidate_probabilities` the predictions under
-    each, one after the other: the worst case of the head that can change most, all others as they are; uniform attention;
-    and a random permutation of the attention.
+    each, one after the other: the worst case of the head that can change most, with all other heads
+    as they are; uniform attention; and a random permutation of the attention.
 
     Nothing is recorded on validation epochs of `fit`.
 

@@ -1,4 +1,4 @@
-"""Rows of a record with scores of items, in formats of other packages."""
+"""Attribution scores of a record in the formats of other packages."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def thermostat_table(rows: Iterable[Row], method: str) -> pa.Table:
 
 
 def marked_share(path: Path, method: str) -> float:
-    """The mean share of marked items of the texts of a record that have some.
+    """The mean share of marked items, over the texts that have marked items.
 
     Raises:
         InputError: Nothing is marked.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# Lightning and torchmetrics import them, which takes longer than all else of `fit --help`.
+# Lightning and torchmetrics import these packages, which takes most of the time of `fit --help`.
 UNUSED = (
     "matplotlib",
     "matplotlib.axes",

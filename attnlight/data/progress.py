@@ -1,4 +1,4 @@
-"""How far a loop is: a bar on a terminal, elsewhere a line each 30 seconds."""
+"""Progress of a loop: a bar on a terminal, elsewhere a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 class ProgressLine:
-    """Print on stderr how many of a loop's steps are done, at most once in 30 seconds.
+    """Print the number of finished steps of a loop on stderr, at most every 30 seconds.
 
     Args:
         what: What is done.
@@ -33,7 +33,7 @@ class ProgressLine:
 
 
 def progress(items: Collection[_Item], what: str) -> Iterator[_Item]:
-    """The items of a loop, in order; what is printed meanwhile goes to stderr."""
+    """Iterate over items and report progress on stderr."""
     from rich.console import Console
     from rich.progress import Progress
 

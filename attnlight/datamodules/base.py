@@ -183,7 +183,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         The `verb` is `fit` or the split that is evaluated; None: neither is known.
 
         Raises:
-            InputError: More than one column or split may be meant.
+            InputError: A column or split is ambiguous or missing.
         """
         if self._main_source is None:
             return {}

@@ -1,28 +1,26 @@
 """Lines that take the place of the Trainer's progress bar in a log."""
 
+from collections.abc import Mapping
+
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
 from attnlight.data.progress import ProgressLine
 
-_NAMES = {
-    "train": "training",
-    "validate": "val",
-    "sanity_check": "val",
-}  # in the Trainer's attributes
+# By stage, what the Trainer's attributes call its batches.
+_NAMES = {"train": "training", "validate": "val", "sanity_check": "val"}
 
 
 class BatchLines(Callback):
-    """Print how many batches of an epoch are done, at most once in 30 seconds."""
+    """Print the number of finished batches of an epoch, at most every 30 seconds."""
 
-    def __init__(self) -> None:
-        self._lines: dict[str, ProgressLine] = {}
+    _lines: Mapping[str, ProgressLine] = {}  # by stage, since validation interrupts training
 
     def _begin(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         stage = str(trainer.state.stage.value)  # type: ignore[union-attr]
         total = getattr(trainer, f"num_{_NAMES.get(stage, stage)}_batches")
         number = sum(total) if isinstance(total, list) else total
-        self._lines[stage] = ProgressLine(f"{stage}: batches", number)
+        self._lines = {**self._lines, stage: ProgressLine(f"{stage}: batches", number)}
 
     on_train_epoch_start = on_validation_epoch_start = _begin
     on_test_epoch_start = on_predict_epoch_start = _begin
