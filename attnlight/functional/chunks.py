@@ -55,7 +55,8 @@ def count_chunks(predicted: Tensor, target: Tensor, begins: Tensor, scheme: TagS
     `find_chunks`.
 
     Example:
-        >>> scheme = TagScheme(*torch.tensor([[-1, 0, 0], [0, 0, 1], [0, 0, 0]]))  # of O, B, I
+        >>> inside, last = torch.tensor([[False, False, True], [False] * 3])
+        >>> scheme = TagScheme(torch.tensor([-1, 0, 0]), inside, last)  # of the tags O, B, I
         >>> first = torch.tensor([True, False, False])
         >>> count_chunks(torch.tensor([2, 2, 0]), torch.tensor([1, 2, 0]), first, scheme)
         tensor([1, 1, 1])
