@@ -225,9 +225,9 @@ class TestSentence:
                 agreement(0.9, 0.7),
                 1.0,
                 "not_decided",
-                "Not decided on 200 texts: Somers' D is 0.69",
+                "Somers' D is 0.69 [0.67, 0.72]; about 3,300 texts would do.",
             ),
-            (agreement(0.9, 0.52, noise=0.5), 1.0, "not_decided", "texts would do."),
+            (agreement(0.9, 0.52, noise=0.5), 1.0, "not_decided", "too near a bound for more"),
             (agreement(0.9, 0.9, effect=1e-3), 1.0, "unseen", 'where it predicts "'),
         ],
     )

@@ -243,7 +243,8 @@ def _sentence(
         enough = speaks_of.needed(texts)
         fields |= {"class": speaks_of.name, "opposing": speaks_of.opposing.value, "texts": texts}
         fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
-        fields["more"] = words["more"].format(needed=enough) if enough > texts else ""
+        more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
+        fields["more"] = more.format(needed=enough) if enough > texts else ""
     return str(words[case].format(**fields)).replace("%", " %")
 
 
