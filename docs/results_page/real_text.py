@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -174,27 +174,37 @@ def ordered(archive: Archive) -> Iterator[tuple[tuple[str, ...], Methods, Method
 def agreement(archive: Archive) -> Iterator[Row]:
     """Kendall's tau over methods of faithfulness with AUPRC, by truth and erasure.
 
-    The interval over runs is one of Student's t over models and seeds; that over texts resamples
-    the texts or originals of the AUPRC, the same share of every run.
+    The interval is one of Student's t over models, each the mean of its seeds, which are no models of
+    their own; of a single model over its seeds. That over texts resamples the texts or originals of
+    the AUPRC, the same share of every run.
     """
-    runs: dict[tuple[str, ...], list[tuple[float, Values]]] = {}
+    models: dict[
+        tuple[str, ...], list[tuple[Values, Values]]
+    ] = {}  # taus by seed, and of resamples
     for (*key, _), faith, auprc, clusters in ordered(archive):
         means = np.stack([np.nanmean(x, axis=1) for x in faith.values()], axis=1)
-        for by_method, areas in zip(means, np.stack([*auprc.values()], axis=1), strict=True):
-            tau = kendalltau(by_method, np.nanmean(areas, 1)).statistic
-            replicates = _resampled_taus(by_method, areas, clusters)
-            runs.setdefault((*key,), []).append((tau, replicates))
-    for truth, erasure in sorted(runs, key=lambda key: [*TRUTHS].index(key[0])):
-        taus, of_texts = zip(*runs[truth, erasure], strict=True)
+        areas = np.stack([*auprc.values()], axis=1)
+        pairs_of_runs = [*zip(means, areas, strict=True)]
+        taus = [kendalltau(one, np.nanmean(other, 1)).statistic for one, other in pairs_of_runs]
+        of_texts = [_resampled_taus(*both, clusters) for both in pairs_of_runs]
+        models.setdefault((*key,), []).append((np.array(taus), np.mean(of_texts, 0)))
+    for truth, erasure in sorted(models, key=lambda key: [*TRUTHS].index(key[0])):
+        taus, of_texts = zip(*models[truth, erasure], strict=True)
         low, high = percentile_interval(np.mean(of_texts, 0))
-        row = {"truth": truth, "erasure": erasure, "runs": len(taus)}
-        row["tau"] = interval(seeds_then_instances(np.array(taus)[:, None], bounds=(-1, 1)))
+        row = {"truth": truth, "erasure": erasure, "models": len(taus)}
+        row |= {"runs": sum(map(len, taus)), "tau": interval(_over_models(taus, bounds=(-1, 1)))}
         row |= {"over texts": f"[{low:.2f}, {high:.2f}]", "less deletion's": DASH, "better?": DASH}
         if erasure not in ("deletion", ROAR):  # ROAR is of other runs
-            before = [tau for tau, _ in runs[truth, "deletion"]]
-            less = seeds_then_instances(np.subtract(taus, before)[:, None])
+            before = (tau for tau, _ in models[truth, "deletion"])
+            less = _over_models([*map(np.subtract, taus, before)])
             row |= {"less deletion's": interval(less), "better?": answer(less)}
         yield row
+
+
+def _over_models(values: Sequence[Values], **options: Any) -> SeedInterval:  # noqa: ANN401
+    """Mean over models of the mean over seeds (S,), with an interval over models, if several."""
+    of_models = np.array([x.mean() for x in values]) if len(values) > 1 else values[0]
+    return seeds_then_instances(of_models[:, None], **options)
 
 
 def disagreements(archive: Archive) -> Iterator[Row]:
