@@ -93,11 +93,6 @@ def test_lists_its_own_files(installed: Installation) -> None:
     assert first.startswith(f"# {installed.packages}/attnlight/configs/experiments/")
 
 
-def test_explains_with_the_model_that_it_holds(installed: Installation) -> None:
-    printed = installed.attnlight("explain", "sst", "a gripping, funny film")
-    assert printed.startswith("Prediction: positive")
-
-
 def test_trains_tests_and_reports(installed: Installation, tmp_path: Path) -> None:
     installed.attnlight("fit", "planted_bilstm", "--tests", "cheap", *SMALL)
     (trained,) = installed.home.glob("checkpoints/planted_bilstm/*/best.ckpt")

@@ -36,7 +36,6 @@ def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool
 @pytest.fixture
 def corpora(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options that name two corpora, of words both in one and in both."""
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     texts = ["A good film!", "Good, <br /> bad"]
     first = corpus_file(here, "first", texts, markup=True, splitting="words")
     second = corpus_file(here, "second", ["bad plot", "plot ."])

@@ -1,7 +1,6 @@
 """Generated stories as a corpus, beside the released ones."""
 
 import re
-import sys
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,6 @@ def test_a_run_on_generated_stories_is_tested_on_real_ones(
     real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the command line: `test RUN` reads all 2,000, `--data babi_1` those of its test split."""
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     monkeypatch.chdir(tmp_path)
     counts = [f"--data.{name}={size}" for name, size in SIZES.items()]
     small = ["--model.net.embedding_size=6", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]

@@ -197,7 +197,6 @@ def test_on_the_command_line(
     damage, words = CASES[case]
     damage(folder)
     monkeypatch.chdir(folder.parent)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     Path("films.csv").write_text("text,label\n" + "a film,pos\na mess,neg\n" * 4)
     data = ["--data=films.csv", "--data.test=train", "--tests=predictions", *CPU, *QUIET]
     assert main(["test", "--model=huggingface_last", f"--model.net.path={folder}", *data]) == 2
@@ -409,7 +408,6 @@ class TestHub:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["attnlight"])
         (expected,) = attnlight.explain(good, TEXTS[0])
         for found in (
             attnlight.explain("someone/films", TEXTS[0]),
