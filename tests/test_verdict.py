@@ -95,6 +95,7 @@ def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
     model = attnlight.load(RUN)
     rows = rows_of(model, PlantedEvidence(**sizes).dataset("test"))
     results = attnlight.run(model, rows, batch_size=7)
+    assert results.folder.parts[-2:] == ("e", "base")
     for line in verdict_of(Path(RUN)).lines:
         other = results.verdict()[line.name]
         assert (other.answer, other.says) == (line.answer, line.says)

@@ -218,8 +218,3 @@ class TestPython:
         results = attnlight.run("films", rows, tests="predictions")
         probabilities = torch.tensor(results.table("predictions")["probabilities"].tolist())
         torch.testing.assert_close(probabilities, expected.softmax(-1))
-
-    def test_pairs_are_refused(self) -> None:
-        rows = [{"text": text, "query": "is it good ?"} for text in TEXTS]
-        with pytest.raises(InputError, match="the model reads texts without `queries`"):
-            attnlight.run("films", rows)
