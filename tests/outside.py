@@ -16,12 +16,12 @@ from attnlight.batch import AttentionOutput, TextBatch
 class TwoHeads(nn.Module):
     """Two heads over bare embeddings; the readout is affine, or squashes the context first."""
 
-    def __init__(self, affine: bool, classes: int = 3) -> None:
+    def __init__(self, affine: bool, classes: int = 3, heads: int = 2) -> None:
         super().__init__()
-        self.affine = affine
+        self.affine, self.heads = affine, heads
         self.table = nn.Embedding(50, 8, padding_idx=0)
-        self.scores = nn.Linear(8, 2)
-        self.values = nn.Linear(16, classes)
+        self.scores = nn.Linear(8, heads)
+        self.values = nn.Linear(8 * heads, classes)
 
     def embed(self, batch: TextBatch) -> Tensor:
         return self.table(batch.tokens)
@@ -38,7 +38,7 @@ class TwoHeads(nn.Module):
             logits=torch.empty(0),
             weights=weights,
             item_logits=self.item_logits(states) if self.affine else None,
-            bias=self.decode(torch.zeros(16)),
+            bias=self.decode(torch.zeros(8 * self.heads)),
             mask=batch.mask,
             states=states,
         )
@@ -49,9 +49,9 @@ class TwoHeads(nn.Module):
         return self.values(context if self.affine else torch.tanh(3 * context))
 
     def item_logits(self, states: Tensor) -> Tensor:
-        first, second = self.values.weight.split(8, dim=1)
-        each = torch.stack([states @ first.T, states @ second.T], dim=1)  # (B, H, N, C)
-        return each + self.values.bias / 2
+        parts = self.values.weight.split(8, dim=1)
+        each = torch.stack([states @ part.T for part in parts], dim=1)  # (B, H, N, C)
+        return each + self.values.bias / self.heads
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         contexts = torch.einsum("bhkn,bnd->bkhd", weights, output.states)

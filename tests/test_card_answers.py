@@ -415,8 +415,7 @@ def test_the_archive_has_the_card_as_if_licensed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "known_kinds-phrase-bilstm-supervised/base-s3"
-    keys = {"index": np.arange(80), "position": np.zeros(80, np.int64)}
-    keys["prediction"] = keys["index"] % 2
+    keys = {"index": np.arange(80), "prediction": np.arange(80) % 2}
     use = {name: np.full(80, 0.25) for name in kinds.CONTROLS}
     use |= {"agreement_evidence": keys["index"] % 2 / 2, "agreement_resampled": np.full(80, np.nan)}
     for test, columns in {

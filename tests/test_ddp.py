@@ -53,7 +53,7 @@ def trained(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
     short = ["--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
     place = [f"--root={folder}", "--experiment=e", "--run=r"]
     fit = ["fit", *experiment(name), *options, *short, *place]
-    attnlight_here(*fit, cwd=folder, ATTNLIGHT_DATA="")
+    attnlight_here(*fit, cwd=folder)
     return folder / "e" / "r"
 
 
@@ -73,7 +73,7 @@ def evaluated(run: Path, verb: str, devices: list[str], tests: Sequence[str] = A
         if devices == TWO and verb == "test" and tests is ALL:
             attnlight(*command, *TWO, cwd=copy)
         else:
-            attnlight_on(1 + (devices == TWO), *command, cwd=copy, ATTNLIGHT_DATA="")
+            attnlight_on(1 + (devices == TWO), *command, cwd=copy)
     return copy
 
 

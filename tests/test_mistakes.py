@@ -26,6 +26,7 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.storage.locking import sole_process
 from tests import commands
+from tests.cli.test_export import write_run
 from tests.commands import CONFIGS, Refused, content, without_figures
 from tests.damage import files_of_at_most, make_read_only
 
@@ -79,6 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert main(AGAIN) == 0
         without_figures("tests.yaml", "predictions", "attention_permutation")
         assert main(TESTED) == 0
+        write_run(world / "marked")
         _damage(world)
         yield world
 
@@ -314,12 +316,12 @@ class TestDisk:
 
     @pytest.mark.parametrize(
         "words",
-        [TESTED, ["predict", *TEST[1:], BEST], ["report", RUN]],
-        ids=["test", "predict", "report"],
+        [TESTED, ["predict", *TEST[1:], BEST], ["report", RUN], ["export", "marked"]],
+        ids=["test", "predict", "report", "export"],
     )
     def test_that_is_full(self, words: list[str], world: Path, refused: Refused) -> None:
         before = content(world)
-        with files_of_at_most(1000):
+        with files_of_at_most(100):
             refused(*words, names=["cannot be written: File too large"])
         assert not [name for name in content(world).keys() - before if (world / name).is_file()]
         assert {n: c for n, c in content(world).items() if n in before} == before
@@ -332,13 +334,26 @@ class TestDisk:
         shutil.rmtree(cache, ignore_errors=True)
         assert content(world) == before
 
-    @pytest.mark.parametrize("verb", ["test", "validate", "predict"])
+    @pytest.mark.parametrize(
+        ("words", "place"),
+        [
+            *(([verb, *TEST[1:], BEST], RUN) for verb in ("test", "validate", "predict")),
+            ([*AGAIN, "--ckpt_path=last", "--trainer.max_epochs=2"], RUN),
+            (["report", RUN], f"{RUN}/report"),
+            (["export", "marked"], "marked/export"),
+        ],
+        ids=["test", "validate", "predict", "fit", "report", "export"],
+    )
     def test_that_is_read_only(
-        self, verb: str, world: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+        self,
+        words: list[str],
+        place: str,
+        world: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        refused: Refused,
     ) -> None:
-        make_read_only(RUN, monkeypatch)
-        told = f"{RUN} cannot be written: Read-only file system"
-        refused(verb, *TEST[1:], BEST, names=[told])
+        make_read_only(place, monkeypatch)
+        refused(*words, names=(place, "cannot be written: Read-only file system"))
 
 
 def test_nothing_is_deleted_outside_the_root(world: Path, refused: Refused) -> None:

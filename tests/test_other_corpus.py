@@ -71,7 +71,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = ["fit", f"--data={data}", "--data.batch_size=8", *quiet]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.delenv("ATTNLIGHT_DATA", raising=False)
         assert main([*arguments, "--run=base", *small, "--model.optimizer.learning_rate=0.03"]) == 0
         variant = ["--model=SeedVariant", f"--model.base={folder}/e/base/best.ckpt"]
         more = ["--run=seed1", "--seed_everything=1", "--trainer.max_epochs=1"]
@@ -86,7 +85,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def there(place: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the runs, for each test its own."""
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     shutil.copytree(place / "e", here / "e")
     for file in place.glob("*.yaml"):
         shutil.copy(file, here)
@@ -194,7 +192,6 @@ def pairs(size: int, people: list[str], seed: int) -> dict[str, list[Any]]:
 @pytest.fixture
 def asked(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run on pairs, and `asked.yaml` of another corpus of pairs."""
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     people = ["Ann", "Bob", "Eve"]
     splits = {"train": pairs(30, people, 1), "validation": pairs(9, people, 2)}
     write_corpus(here / "own", **splits, test=pairs(9, people, 3))

@@ -336,20 +336,6 @@ class TestMetadata:
         with pytest.raises(RecordError, match=rf"x\.parquet {told}"):
             read_metadata(tmp_path / "x.parquet")
 
-    def test_a_damaged_page_is_no_record(self, tmp_path: Path) -> None:
-        noise = np.random.default_rng(0).random(5_000)
-        path = record(tmp_path / "x.parquet", keys(np.arange(5_000)), {"a": noise})
-        content = bytearray(path.read_bytes())
-        for chunk in range(pq.ParquetFile(path).num_row_groups):
-            where = pq.ParquetFile(path).metadata.row_group(chunk).column(2)
-            start = where.dictionary_page_offset or where.data_page_offset
-            content[start : start + 40] = b"\xff" * 40
-        path.write_bytes(content)
-        assert read_metadata(path)["rows"] == 5_000
-        for read in (read_record, lambda path: list(read_pieces(path, ["a"]))):
-            with pytest.raises(RecordError, match=r"x\.parquet is not a readable record"):
-                read(path)
-
 
 def test_clusters_of_another_column_are_in_order_and_without_unmeasured_rows(
     tmp_path: Path,
@@ -382,10 +368,3 @@ class TestFullDisk:
         with pytest.raises(RecordError, match=r"rank0\.arrow is not a complete shard"):
             merge_shards([rank], tmp_path / "x.parquet", metadata={})
         assert not (tmp_path / "x.parquet").exists()
-
-
-def test_a_record_in_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    one = shard(tmp_path / "a.arrow", keys([0]), {"value": np.zeros(1)})
-    (tmp_path / "records").write_text("a file")
-    with pytest.raises(InputError, match=r"records/x\.parquet cannot be written"):
-        merge_shards([one], tmp_path / "records" / "x.parquet", metadata={})

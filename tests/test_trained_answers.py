@@ -121,8 +121,7 @@ def test_the_archive_is_of_means_over_texts(tmp_path: Path) -> None:
         folder = tmp_path / f"known_answers-short_1_none-plain/{run}"
         for test, measure in (("decision_flip", "good"), ("measured_use", "agreement_words")):
             target = folder / f"records/test/{test}.parquet"
-            rows = {"index": np.arange(3), "position": np.zeros(3, np.int64)}
-            write_record(target, rows | {measure: values[measure]}, test=test, measures=[measure])
+            write_record(target, {measure: values[measure]}, test=test, measures=[measure])
         (folder / "status.json").write_text(json.dumps({"state": state}))
     target, names = tmp_path / "found.parquet", (trained.STUDY, trained.KEYS)
     (left_out,) = trained.archive(tmp_path, target, *names, trained.means_of)

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.commands import CPU, QUIET, ROOT, attnlight_here
+from tests.commands import CPU, QUIET, ROOT
 
 pytestmark = pytest.mark.slow
 SMALL = ["--data.train_size=64", "--data.validation_size=16", "--data.test_size=16"]
@@ -91,25 +91,6 @@ def test_lists_its_own_files(installed: Installation) -> None:
     assert "experiments/planted_bilstm" in installed.attnlight("configs").splitlines()
     first, *_ = installed.attnlight("configs", "planted_bilstm").splitlines()
     assert first.startswith(f"# {installed.packages}/attnlight/configs/experiments/")
-
-
-def test_explains_with_the_model_that_it_holds(installed: Installation) -> None:
-    printed = installed.attnlight("explain", "sst", "a gripping, funny film")
-    assert printed.startswith("Prediction: positive")
-
-
-def test_trains_tests_and_reports(installed: Installation, tmp_path: Path) -> None:
-    installed.attnlight("fit", "planted_bilstm", "--tests", "cheap", *SMALL)
-    (trained,) = installed.home.glob("checkpoints/planted_bilstm/*/best.ckpt")
-    folder = trained.parent.relative_to(installed.home)
-    installed.attnlight("test", str(folder), "--tests", "cheap")
-    installed.attnlight("report", str(folder))
-    assert (installed.home / folder / "report/index.html").is_file()
-    # the run's folder in the checkout, from the long command line
-    files = ("experiments/planted_bilstm", "tests/cheap")
-    long = [word for name in files for word in ("-c", f"{ROOT}/configs/{name}.yaml")]
-    attnlight_here("fit", *long, *SMALL, cwd=tmp_path)
-    assert (tmp_path / folder / "best.ckpt").is_file()
 
 
 def test_does_a_study(installed: Installation) -> None:

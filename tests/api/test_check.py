@@ -179,6 +179,14 @@ def test_networks_of_ours_break_nothing(name: str, tmp_path: Path) -> None:
     assert attnlight.check(task, data.dataset("test")[[1, 3, 4, 9]]) == []
 
 
-def test_what_is_no_model_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("call", "data"),
+    [
+        (attnlight.check, batch_of()),
+        *((attnlight.run, given) for given in (["a"], [batch_of()])),
+        (attnlight.explain, ["a"]),
+    ],
+)
+def test_what_is_no_model_is_refused(call: Callable[..., object], data: object) -> None:
     with pytest.raises(InputError, match="Linear is not an AttentionModel: it needs the methods"):
-        attnlight.check(nn.Linear(2, 2), batch_of())
+        call(nn.Linear(2, 2), data)

@@ -359,9 +359,7 @@ def test_weights_that_are_not_finite_are_refused(task: AttentionTask) -> None:
         attnlight.explain(task, TEXTS)
 
 
-def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(InputError, match="Linear is not an AttentionModel"):
-        attnlight.explain(torch.nn.Linear(2, 2), TEXTS)
+def test_a_model_without_a_tokenizer_is_refused() -> None:
     with pytest.raises(InputError, match="TwoHeads has no tokenizer to read raw text with"):
         attnlight.explain(TwoHeads(True), TEXTS)
 

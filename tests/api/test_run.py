@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
 
 import attnlight
-from attnlight.__main__ import main
 from attnlight.callbacks import DecisionFlip, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
@@ -21,10 +19,7 @@ from attnlight.tasks import AttentionClassifier, AttentionTask
 from tests.api.test_check import batch_of
 from tests.bases import Planted, save_base, trainer
 from tests.callbacks.every import every
-from tests.commands import without_figures
 from tests.outside import TwoHeads
-from tests.test_mistakes import FIT, QUIET, described
-from tests.test_mistakes import corpus as mistakes_corpus
 
 ALL = [*every("random networks")]
 
@@ -191,24 +186,3 @@ def test_mistakes_are_one_sentence(
     with pytest.raises(InputError, match=sentence) as caught:
         attnlight.run(checkpoint, data, **options)
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    for given in (["a"], [batch_of()]):
-        with pytest.raises(InputError, match="Linear is not an AttentionModel"):
-            attnlight.run(torch.nn.Linear(2, 2), given)
-
-
-def test_a_run_of_the_command_line(here: Path) -> None:
-    """`attnlight test` and `run` on the rows of its corpus give the same record."""
-    described(here / "corpus.yaml", str(mistakes_corpus(here / "corpus")))
-    assert main([*FIT, "--run=r"]) == 0
-    run, names = "checkpoints/new/r", "predictions,attention_permutation,single_erasure"
-    attached = without_figures("tests.yaml", *names.split(","))
-    assert main(["test", run, *attached, *QUIET]) == 0
-    data = datasets.load_dataset("csv", data_files="corpus/test.csv", split="train")
-    named = {"neg": "bad", "pos": "good"}
-    results = attnlight.run(run, [{**row, "label": named[row["label"]]} for row in data], names)
-    tests = set(names.split(","))
-    assert_equal_records(Path(run, "records/test"), results.folder / "records/test", tests)
-    assert results.folder.parts[-2:] == ("new", "r")

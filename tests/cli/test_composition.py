@@ -71,16 +71,6 @@ class TestData:
         assert config["data"] == other
         assert config["model"] == FIT_YAML["model"]
 
-    @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
-    def test_may_be_a_table_of_texts(self, tmp_path: Path, suffix: str) -> None:
-        fit = written(tmp_path, FIT_YAML, "fit.yaml")
-        composition = compose("fit", ["-c", fit, f"--data=texts/reviews.{suffix}"], KEYS)
-        assert composition.config["data"] == {
-            "class_path": "attnlight.datamodules.TextDataModule",
-            "init_args": {"path": f"texts/reviews.{suffix}"},
-        }
-        assert composition.corpus == "reviews"
-
     @pytest.mark.parametrize("name", ["reviews", "./reviews", "reviews/"])
     def test_may_be_a_folder(self, here: Path, name: str) -> None:
         """Of the current one, also where a file that comes with attnlight has the name."""
@@ -99,15 +89,16 @@ class TestData:
             ("tagger_bilstm", "tags.jsonl", "Chunking"),
             ("tagger_text", "tags.tsv", "Chunking"),
             ("bilstm_additive", "tags.tsv", "Text"),
-            ("bilstm_additive", "tags.jsonl", "Text"),
+            *(("bilstm_additive", f"a/tags.{x}", "Text") for x in ("csv", "jsonl", "parquet")),
         ],
     )
     @pytest.mark.parametrize("turned", [False, True])
     def test_is_of_tags_for_a_tagger(self, model: str, file: str, kind: str, turned: bool) -> None:
         options = ["--model", model, f"--data={file}"]
-        config = composed(*(options[2:] + options[:2] if turned else options))
+        found = compose("fit", options[2:] + options[:2] if turned else options, KEYS)
         kind = f"attnlight.datamodules.{kind}DataModule"
-        assert config["data"] == {"class_path": kind, "init_args": {"path": file}}
+        assert found.config["data"] == {"class_path": kind, "init_args": {"path": file}}
+        assert found.corpus == "tags"
 
     def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
         more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})

@@ -7,7 +7,6 @@ import pytest
 import torch
 import yaml
 
-from attnlight.__main__ import main
 from tests.commands import CONFIGS, CPU, QUIET, Refused
 from tests.data.local import write_corpus
 
@@ -22,7 +21,6 @@ def untouchable(*arguments: Any, **options: Any) -> None:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))
     write_corpus(tmp_path / "corpus", train=COLUMNS, dev=COLUMNS, test=COLUMNS)
     write_corpus(tmp_path / "halved", train=COLUMNS)
@@ -65,24 +63,3 @@ def test_a_corpus_that_cannot_be_used_stops_fit_before_all_else(
     said = refused(*command("fit", **options), names=words)
     assert said.count("Given value") + said.count("given value") <= 1
     assert set(here.iterdir()) - {here / "cache", here / "corpus.yaml"} == set(before)
-
-
-def test_a_run_is_not_replaced_for_a_corpus_that_cannot_be_used(
-    here: Path, refused: Refused
-) -> None:
-    run = here / "checkpoints/mine/first"
-    run.mkdir(parents=True)
-    (run / "best.ckpt").write_bytes(b"weights")
-    refused(*command("fit", "--overwrite", path="halved", validation_fraction=0), leaving=run)
-
-
-def test_test_without_a_test_split_names_the_option(
-    here: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = ("--trainer.max_epochs=1", "--trainer.logger=false")
-    assert main(command("fit", *short, path="corpus", test_fraction=0)) == 0
-    run = here / "checkpoints/mine/first"
-    monkeypatch.setattr(torch.nn.Embedding, "__init__", untouchable)
-    test = command("test", f"--ckpt_path={run}/best.ckpt", path="corpus", test_fraction=0)
-    test = [word for word in test if word not in ("--experiment", "mine", "--run", "first")]
-    refused(*test, names=["test_fraction"], leaving=run)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from numpy.typing import NDArray
 
 from attnlight.__main__ import main
-from attnlight.records import ShardWriter, list_column, merge_shards
+from attnlight.records import list_column
 from attnlight.records.parquet import read_table
 from tests.commands import CPU, QUIET, Printed, Refused, experiment
 from tests.data.local import write_corpus
+from tests.report.fake import write_record
 
 SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
 MARKED = [1, 0, 1, 2]
@@ -28,23 +28,18 @@ ATTENTION = [[[0.2, 0.8], [0.6, 0.4]], [[0.5, 0.25, 0.25], [0.1, 0.3, 0.6]]]  # 
 
 def write_run(folder: Path, position: int = 0, **metadata: Any) -> Path:
     """A run with the record of two methods over four texts; the fifth was not measured."""
-    path = folder / "records/test/plausibility.parquet"
-    path.parent.mkdir(parents=True)
-    writer = ShardWriter(path.with_suffix(".arrow"))
-    lengths = np.array([len(row) for row in SCORES])
-    flat = np.concatenate(SCORES)
-    keys: NDArray[np.int64] = np.array([[3, position], [0, 0], [7, 0], [5, 0]])
+    lengths, flat = np.array([len(row) for row in SCORES]), np.concatenate(SCORES)
     columns = {
+        "index": np.array([3, 0, 7, 5]),
+        "position": np.array([position, 0, 0, 0]),
         "prediction": np.array([0, 1, 1, 0]),
         "probabilities": np.array([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9], [0.5, 0.5]]),
         "rationale_items": np.array(MARKED),
         "scores_gradient": list_column(flat, lengths),
         "scores_random": list_column(-flat, lengths),
     }
-    writer.add(keys, columns)
-    writer.exclude(np.array([[9, 0]]), ("max_attention",))
-    writer.close()
-    merge_shards([writer.path], path, metadata={"classes": ["NEG", "POS"]} | metadata)
+    about = {"classes": ["NEG", "POS"]} | metadata
+    write_record(folder / "records/test/plausibility.parquet", columns, excluded=[9], **about)
     return folder
 
 
@@ -60,22 +55,17 @@ def exported(run: Path, *options: str) -> dict[str, dict[str, Any]]:
 
 def write_texts(folder: Path) -> Path:
     """A run with the record of two texts; the items of the second are a word, a sentence and a word."""
-    path = folder / "records/test/texts.parquet"
-    path.parent.mkdir(parents=True)
-    writer = ShardWriter(path.with_suffix(".arrow"))
-    nested = pa.list_(pa.list_(pa.float64()))
     columns = {
+        "index": np.array([2, 4]),
         "prediction": np.array([0, 1]),
         "probabilities": np.array([[0.75, 0.25], [0.4, 0.6]]),
         "label": pa.array([1, None], pa.int64()),
         "tokens": pa.array([["so", "dull"], ["a", "good", "film", "!"]]),
         "items": pa.array([[[0, 1], [1, 2]], [[0, 1], [1, 3], [3, 4]]]),
-        "attention": pa.array(ATTENTION, nested),
+        "attention": pa.array(ATTENTION, pa.list_(pa.list_(pa.float64()))),
         "scores_loo": list_column(np.array([-0.5, 2.0, 0.0, -4.0, np.nan]), np.array([2, 3])),
     }
-    writer.add(np.array([[2, 0], [4, 0]]), columns)
-    writer.close()
-    merge_shards([writer.path], path, metadata={"classes": ["NEG", "POS"]})
+    write_record(folder / "records/test/texts.parquet", columns, classes=["NEG", "POS"])
     return folder
 
 
@@ -236,12 +226,8 @@ def test_a_record_without_scores_or_marks(
     monkeypatch.setattr(f"{__name__}.MARKED", [0, 0, 0, 0])
     told = "has no marked items to take the share of"
     refused("export", str(write_run(tmp_path)), *ERASER, names=[told])
-    folder = tmp_path / "plain/records/test"
-    folder.mkdir(parents=True)
-    writer = ShardWriter(folder / "rank.arrow")
-    writer.add(np.array([[0, 0]]), {"prediction": np.array([1])})
-    writer.close()
-    merge_shards([writer.path], folder / "plausibility.parquet", metadata={})
+    record = tmp_path / "plain/records/test/plausibility.parquet"
+    write_record(record, {"prediction": np.array([1])})
     told = "holds no scores: run `attnlight test "
     refused("export", str(tmp_path / "plain"), "--record", "plausibility", names=[told])
 

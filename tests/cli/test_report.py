@@ -191,14 +191,6 @@ class TestPage:
         assert len(page.turned) > 5
         assert r"\u202eevil" in page.text, "the configuration shows what it holds"
 
-    def test_a_test_from_elsewhere_has_a_table_alone(self, folder: Path) -> None:
-        record = folder / "records/test/attention_permutation.parquet"
-        record.rename(record.with_name("my_own_test.parquet"))
-        text = page_of(folder).text
-        assert "My own test" in text
-        assert "median_tvd" in text
-        assert not (folder / "figures/test/my_own_test.svg").exists()
-
 
 @pytest.mark.parametrize(
     ("broken", "message"),

@@ -32,7 +32,6 @@ def write_table(path: Path, rows: list[tuple[Any, ...]]) -> None:
 
 @pytest.fixture
 def table(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     monkeypatch.setenv("ATTNLIGHT_CACHE", str(here / "cache"))
     write_table(here / "all.csv", ROWS)
     return here / "all.csv"

@@ -1,7 +1,5 @@
 """`attnlight vectors` as a user gives it, and what reads its file."""
 
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,8 @@ from attnlight.cli.vectors import parser
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.models import read_vectors
 from tests.commands import Printed, Refused
-from tests.data.local import write_corpus
+from tests.data.local import needs_gensim, write_corpus
 
-needs_gensim = pytest.mark.skipif(
-    sys.version_info >= (3, 14) and find_spec("gensim") is None,
-    reason="gensim has no wheels for this Python",
-)
 FEW = ["--size=4", "--epochs=2", "--min_count=2"]
 
 
@@ -36,7 +30,6 @@ def corpus_file(folder: Path, name: str, texts: list[str], **options: str | bool
 @pytest.fixture
 def corpora(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options that name two corpora, of words both in one and in both."""
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     texts = ["A good film!", "Good, <br /> bad"]
     first = corpus_file(here, "first", texts, markup=True, splitting="words")
     second = corpus_file(here, "second", ["bad plot", "plot ."])
@@ -95,13 +88,6 @@ class TestBadInput:
     ) -> None:
         Path("file").touch()
         refused("vectors", *corpora, *options, names=[told])
-
-    def test_without_gensim(
-        self, corpora: list[str], refused: Refused, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "gensim", None)
-        told = "attnlight: training word vectors needs gensim: pip install attnlight[vectors]."
-        assert refused("vectors", *corpora, "--output=x.vec") == told
 
 
 def test_defaults_are_those_of_the_settings() -> None:

@@ -29,11 +29,6 @@ COLUMNS: dict[str, list[Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-
-
 def written(folder: Path, names: str) -> Source:
     """A file of JSON lines with these columns."""
     columns = {name: COLUMNS[name] for name in names.split()}

@@ -14,7 +14,6 @@ from attnlight.errors import InputError
 
 @pytest.fixture(autouse=True)
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     hub._is_reachable.cache_clear()
 

@@ -27,7 +27,6 @@ FORMS = ["none", "nested", "flat"]
 
 @pytest.fixture
 def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
     columns = {"text": TEXTS, "label": [1, 0, 1, 0, 1, 0, 0]}
     return write_corpus(tmp_path / "corpus", ["neg", "pos"], train=columns, test=columns)
 

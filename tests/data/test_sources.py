@@ -20,11 +20,6 @@ def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus", train=ROWS, test=ROWS)
 
 
-@pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-
-
 def load(place: Path, **options: Any) -> datasets.Dataset:
     main = Source(**options)
     return Source().with_defaults(main, "train").load(place / "scratch", "do so")

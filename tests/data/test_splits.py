@@ -7,11 +7,6 @@ from attnlight.data.sources import Source
 from attnlight.data.splits import Splits, find_splits, split_names
 
 
-@pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-
-
 def found(
     verb: str | None, *names: str, cut: float | None = None, **given: str | Source
 ) -> dict[str, object]:

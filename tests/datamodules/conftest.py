@@ -5,11 +5,6 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ATTNLIGHT_DATA", raising=False)
-
-
 @pytest.fixture
 def real(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of real corpora, which configurations read in place of the hub."""

@@ -1,24 +1,18 @@
 """Generated stories as a corpus, beside the released ones."""
 
 import re
-import sys
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from attnlight.__main__ import main
 from attnlight.batch import BOS, EOS
 from attnlight.data.babi import PLACES, WORDS, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.sources import Source
 from attnlight.datamodules import BabiStories, CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.records import read_record
-from attnlight.tasks import AttentionTask
-from tests.commands import CONFIGS, CPU, QUIET
 from tests.data.local import write_corpus
 from tests.data.test_babi import TASKS
 from tests.data.test_babi import real as real_questions
@@ -85,32 +79,6 @@ def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
     used = {word for row in questions for text in (*row.passage, row.query) for word in words(text)}
     assert set(WORDS) == used - {"?"}
     assert len(WORDS) == 36
-
-
-def test_a_run_on_generated_stories_is_tested_on_real_ones(
-    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From the command line: `test RUN` reads all 2,000, `--data babi_1` those of its test split."""
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
-    monkeypatch.chdir(tmp_path)
-    counts = [f"--data.{name}={size}" for name, size in SIZES.items()]
-    small = ["--model.net.embedding_size=6", "--model.net.hidden_size=4", "--trainer.max_epochs=1"]
-    command = ["fit", "--model=pair_average_additive", "--data=babi_stories_1", *small, *counts]
-    run = tmp_path / "e/r"
-    place = ["--root=.", "--experiment=e", "--run=r", "-c", f"{CONFIGS}/trainer.yaml"]
-    assert main([*command, *place, *CPU, *QUIET]) == 0
-    task = AttentionTask.load_from_checkpoint(run / "best.ckpt")
-    questions = real_questions(1, real)
-    released = (["--data=babi_1"], "test-babi_1", questions[1000:])
-    for options, name, wanted in (([], "test", questions), released):
-        again = ["test", "-c", f"{run}/fit.yaml", f"--ckpt_path={run}/best.ckpt", *options]
-        assert main([*again, "-c", f"{CONFIGS}/tests/predictions.yaml", *CPU, *QUIET]) == 0
-        record = read_record(run / f"records/{name}/predictions.parquet").columns
-        answers = [question.answer for question in wanted]
-        assert [task.classes[label] for label in record["label"]] == answers
-        passages = [" ".join(question.passage) for question in wanted[:100]]
-        probabilities = task.classify(passages, [question.query for question in wanted[:100]])
-        np.testing.assert_allclose(record["probabilities"][:100], probabilities, atol=2e-6)
 
 
 def test_classes_are_all_places_however_few_are_asked_about() -> None:

@@ -55,16 +55,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_the_fingerprint_is_that_of_the_recipe() -> None:
-    first = Tiny({"train": [0, 1]}).fingerprint
-    assert Tiny({"train": [0, 1]}, seed=9, batch_size=3, num_workers=1).fingerprint == first
-    assert Tiny({"train": [1, 0]}).fingerprint != first
-    version, digest = first.split("-")
-    assert version == "v2"
-    assert len(digest) == 16
-    assert int(digest, 16) >= 0
-
-
 def test_a_corpus_is_prepared_once_and_announced_once(
     cache: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """What a corpus's fingerprint covers: options that change its content, and the files of a folder."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ SAME: dict[str, dict[str, Any]] = {
 def test_options_that_change_the_content_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, common, changes = OPTIONS[name]
     first = kind(**common).fingerprint
+    assert re.fullmatch(r"v2-[0-9a-f]{16}", first)
     prints = {kind(**(common | {option: changes[option]})).fingerprint for option in changes}
     assert len(prints - {first}) == len(changes)
     batches = {"batch_size": 7, "seed": 3, "num_workers": 1, "marks": {}}

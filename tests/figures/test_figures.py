@@ -3,6 +3,7 @@
 import pkgutil
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from attnlight import callbacks, figures
 from attnlight.figures import describe, descriptions, draw, figure_rows
-from attnlight.records import ShardWriter, merge_shards, read_record
+from attnlight.records import read_record
 from attnlight.report import save_figure
 from tests.report.fake import MEASURES, drawn, rows_of, write_record
 
@@ -93,17 +94,10 @@ def test_no_global_state_of_matplotlib_is_touched() -> None:
 @pytest.fixture
 def kept_scores(tmp_path: Path) -> Path:
     """A record of 60 rows with a list of scores in each, of which every fifth was not measured."""
-    rows = rows_of("predictions")
-    writer = ShardWriter(tmp_path / "a.arrow")
     chosen = np.arange(60) % 5 != 0
-    keys = np.stack([rows.pop("index"), rows.pop("position")], axis=1)
-    scores = pa.array([[0.5] * (k % 4) for k in range(chosen.sum())], pa.list_(pa.float32()))
-    columns = {name: values[chosen] for name, values in rows.items()} | {"scores": scores}
-    writer.add(keys[chosen], columns)
-    writer.exclude(keys[~chosen])
-    writer.close()
-    merge_shards([writer.path], tmp_path / "x.parquet", metadata={})
-    return tmp_path / "x.parquet"
+    rows: dict[str, Any] = {n: values[chosen] for n, values in rows_of("predictions").items()}
+    rows["scores"] = pa.array([[0.5] * (k % 4) for k in range(48)], pa.list_(pa.float32()))
+    return write_record(tmp_path / "x.parquet", rows, excluded=range(0, 60, 5))
 
 
 def test_rows_of_figures_are_those_that_were_measured(kept_scores: Path) -> None:

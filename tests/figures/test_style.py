@@ -2,8 +2,6 @@
 
 import io
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,24 +22,8 @@ from attnlight.figures.style import (
     styled,
 )
 from attnlight.report import save_figure
-from tests.commands import ROOT
+from tests.damage import files_of_at_most
 from tests.report.fake import drawn, rows_of
-
-FILL_UP = """
-import resource, sys
-from pathlib import Path
-from attnlight.errors import InputError
-from attnlight.figures.style import canvas, save_figure
-
-with canvas(2) as figure:
-    figure.subplots().plot(range(99), range(99))
-save_figure(figure, Path(sys.argv[1], "warm"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-try:
-    save_figure(figure, Path(sys.argv[1], "x"))
-except InputError as error:
-    sys.exit(f"InputError: {error}")
-"""
 
 
 def test_the_style_sheet_has_the_colours_of_the_page() -> None:
@@ -89,17 +71,11 @@ class TestFiles:
         assert "shuffling" in figure.axes[0].get_xlabel()  # which has a ligature
 
     def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", FILL_UP, str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        expected = f"InputError: {tmp_path}/x.svg cannot be written: File too large."
-        assert done.stderr.strip().splitlines()[-1] == expected
-        assert {path.name for path in tmp_path.iterdir()} == {"warm.pdf", "warm.png", "warm.svg"}
-
-    def test_a_folder_that_is_a_file(self, tmp_path: Path) -> None:
-        (tmp_path / "figures").touch()
         figure = drawn("predictions", rows_of("predictions"))
-        with pytest.raises(InputError, match=r"figures/x\.svg cannot be written"):
-            save_figure(figure, tmp_path / "figures" / "x")
+        told = rf"{tmp_path}/x\.svg cannot be written: File too large"
+        with files_of_at_most(2_000), pytest.raises(InputError, match=told):
+            save_figure(figure, tmp_path / "x")
+        assert list(tmp_path.iterdir()) == []
 
 
 @cache

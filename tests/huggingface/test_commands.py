@@ -3,7 +3,6 @@
 import csv
 import random
 import shutil
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
 
 
 @pytest.fixture

@@ -3,24 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from attnlight.records import read_record
 from attnlight.storage.checkpoint_file import read_checkpoint
 from tests.commands import QUIET, attnlight_on_one, attnlight_on_two
 from tests.huggingface.folders import write_model
 from tests.huggingface.test_classifier import classifier, random_weights, texts
 from tests.huggingface.test_commands import write_corpus
 
-CHEAP = ["--tests", "predictions,attention_permutation,importance_correlation"]
-
 
 @pytest.mark.ddp
 @pytest.mark.slow
 @pytest.mark.parametrize("items", ["pieces", "words"])
-def test_two_devices_train_and_measure_what_one_does(tmp_path: Path, items: str) -> None:
+def test_two_devices_train_what_one_does(tmp_path: Path, items: str) -> None:
     data = write_corpus(tmp_path / "films")
     model = write_model(tmp_path / "bert", auto="AutoModel")
     named = [f"--model.net.path={model}", f"--data.tokenizer={model}", f"--model.net.items={items}"]
@@ -35,18 +31,6 @@ def test_two_devices_train_and_measure_what_one_does(tmp_path: Path, items: str)
     one, two = (read_checkpoint(path, "cpu")["state_dict"] for path in runs)
     for name, values in one.items():
         torch.testing.assert_close(two[name], values, atol=1e-5, rtol=1e-4)
-    found = []
-    run = tmp_path / "checkpoints/e/one"
-    for call in (attnlight_on_one, attnlight_on_two):
-        call("test", str(run), *CHEAP, *QUIET, "--overwrite", **place)
-        folder = run / "records/test"
-        found.append({path.stem: read_record(path).columns for path in folder.glob("*.parquet")})
-    assert found[0].keys() == found[1].keys() >= {"predictions", "attention_permutation"}
-    for test, columns in found[0].items():
-        for name, values in columns.items():
-            if values.dtype != object:
-                other = found[1][test][name]
-                np.testing.assert_allclose(values, other, atol=5e-6, err_msg=name)
 
 
 @torch.no_grad()

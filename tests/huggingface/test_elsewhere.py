@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     write_table("films.csv", zip(TEXTS, ["pos", "neg", "pos", "neg"], strict=True))
 
 
@@ -220,8 +218,3 @@ class TestPython:
         results = attnlight.run("films", rows, tests="predictions")
         probabilities = torch.tensor(results.table("predictions")["probabilities"].tolist())
         torch.testing.assert_close(probabilities, expected.softmax(-1))
-
-    def test_pairs_are_refused(self) -> None:
-        rows = [{"text": text, "query": "is it good ?"} for text in TEXTS]
-        with pytest.raises(InputError, match="the model reads texts without `queries`"):
-            attnlight.run("films", rows)

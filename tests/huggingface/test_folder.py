@@ -190,24 +190,6 @@ def test_models_in_memory(options: dict[str, Any], said: str) -> None:
         HuggingFaceClassifier(MODELS["bert"](**{"auto": AUTO} | options))
 
 
-@pytest.mark.parametrize("case", ["missing", "truncated", "one-label"])
-def test_on_the_command_line(
-    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage, words = CASES[case]
-    damage(folder)
-    monkeypatch.chdir(folder.parent)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
-    Path("films.csv").write_text("text,label\n" + "a film,pos\na mess,neg\n" * 4)
-    data = ["--data=films.csv", "--data.test=train", "--tests=predictions", *CPU, *QUIET]
-    assert main(["test", "--model=huggingface_last", f"--model.net.path={folder}", *data]) == 2
-    told = capsys.readouterr().err
-    assert "Traceback" not in told
-    assert told.splitlines()[-1].startswith("attnlight: ")
-    assert all(word in told.splitlines()[-1] for word in words)
-    assert not Path("checkpoints").exists()
-
-
 def logits(folder: str | Path) -> Any:
     model = HuggingFaceClassifier(folder).eval()
     return model(model.raw.encode(list(TEXTS))).logits.detach()
@@ -409,7 +391,6 @@ class TestHub:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["attnlight"])
         (expected,) = attnlight.explain(good, TEXTS[0])
         for found in (
             attnlight.explain("someone/films", TEXTS[0]),

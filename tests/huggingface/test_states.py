@@ -1,7 +1,6 @@
 """States of a frozen model that are computed once: the same as without, in any process."""
 
 import copy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +207,6 @@ def test_models_that_are_trained_keep_nothing(texts: TokenDataset, batches: Batc
 
 def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     monkeypatch.setenv("ATTNLIGHT_CACHE", str(tmp_path / "cache"))
     write_corpus(tmp_path / "films")
     write_model(tmp_path / "bert", auto="AutoModel")

@@ -112,12 +112,18 @@ def drawn(test: str, rows: Rows, *names: Any, **metadata: Any) -> Figure:
     return figure
 
 
-def write_record(path: Path, rows: Mapping[str, NDArray[Any]], **metadata: object) -> Path:
+def write_record(
+    path: Path, rows: Mapping[str, Any], *, excluded: Sequence[int] = (), **metadata: object
+) -> Path:
+    """Write a record, one row for each text unless `index` is given; excluded texts have no values."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    columns = dict(rows)
+    index = columns.pop("index", np.arange(len(next(iter(rows.values())))))
+    position = columns.pop("position", np.zeros(len(index), np.int64))
     writer = ShardWriter(path.with_suffix(".arrow"))
-    keys = np.stack([rows["index"], rows["position"]], axis=1)
-    columns = {name: values for name, values in rows.items() if name not in ("index", "position")}
-    writer.add(keys, columns)
+    writer.add(np.stack([index, position], axis=1), columns)
+    keys = [(text, 0) for text in excluded]
+    writer.exclude(np.array(keys, np.int64).reshape(-1, 2), ("max_attention",))
     writer.close()
     merge_shards([writer.path], path, metadata=metadata)
     return path

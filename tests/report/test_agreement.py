@@ -33,8 +33,8 @@ def write(
     index: Sequence[int] = range(40),
 ) -> Path:
     lists = {n: pa.array(values, pa.list_(pa.float64())) for n, values in columns.items()}
-    zeros = np.zeros(len(index), dtype=np.int64)
-    rows: dict[str, Any] = {"index": np.array(index), "position": zeros, **lists}
+    zeros = np.zeros(len(index), np.int64)
+    rows: dict[str, Any] = {"index": np.array(index), **lists}
     rows |= {"tau_attention_loo": zeros / 1, "prediction": zeros}
     write_record(folder / RECORD, rows, test="importance_correlation", corpus=corpus)
     return folder

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import yaml
 
-from attnlight.figures import descriptions
 from attnlight.report.compare import group_runs, measure_groups, write_comparison
 from attnlight.report.headlines import headline
 from attnlight.report.run import StoredRecord
@@ -36,14 +35,6 @@ def test_each_test_has_a_headline_that_says_its_mean(tmp_path: Path, test: str) 
     shares = [f"{found.mean.mean:.{n}f}" for n in (1, 2)] + [f"{found.mean.mean:.0%}"[:-1]]
     assert any(share in found.says for share in shares)
     assert found.read
-
-
-def test_headlines_are_of_described_tests() -> None:
-    for test, description in descriptions().items():
-        assert description.headlines, test
-        for texts in description.headlines.values():
-            assert texts["says"].endswith(".")
-            assert texts["read"].endswith(".")
 
 
 def test_extreme_and_typical_texts_by_sorting(tmp_path: Path) -> None:

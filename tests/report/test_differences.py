@@ -63,16 +63,6 @@ def test_a_pair_is_one_text_with_both(tmp_path: Path) -> None:
     assert [share for *_, share in words] == [17, 17, 33, 17, 100, 83, 0]
 
 
-def test_records_of_other_tests_have_none(tmp_path: Path) -> None:
-    records = folder_of(tmp_path) / "records/test"
-    record, texts = (
-        RecordFile(records / f"{x}.parquet") for x in ("attention_permutation", "texts")
-    )
-    chosen = choose_texts(record, "median_tvd", texts)
-    assert chosen is not None
-    assert shown_differences(record, chosen, texts) == {}
-
-
 def test_the_page_shows_it_as_text(tmp_path: Path) -> None:
     page = page_of(folder_of(tmp_path))
     assert {"del", "ins"} <= page.tags

@@ -23,10 +23,7 @@ ABOUT = {"classes": ["negative", "positive"], "checkpoint": "best.ckpt", "stage"
 def run_with_texts(folder: Path, **changes: Any) -> Path:
     """A run with some records of the card, and texts."""
     write_run(folder, epochs=())
-    rows = agreement(0.9, 0.4, texts=30) | {
-        "index": np.arange(60),
-        "position": np.zeros(60, np.int64),
-    }
+    rows = agreement(0.9, 0.4, texts=30)
     rows["max_attention"] = np.full(60, 0.5)
     path = folder / "records/test/leave_one_out_agreement.parquet"
     write_record(path, rows, test="leave_one_out_agreement", **ABOUT)
@@ -96,7 +93,6 @@ def test_a_number_beyond_the_bar_is_at_its_end(tmp_path: Path) -> None:
     names = ["somers_d_attention", "opposing_mass", "largest_effect", "log_odds"]
     rows = agreement(-0.4, -0.6, texts=40)
     assert {*names} <= rows.keys()
-    rows |= {"index": np.arange(80), "position": np.zeros(80, np.int64)}
     path = folder / "records/test/leave_one_out_agreement.parquet"
     write_record(path, rows, test="leave_one_out_agreement", **ABOUT)
     card = verdict_of(folder)

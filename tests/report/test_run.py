@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from attnlight.cli.report import main
 from attnlight.errors import InputError
-from attnlight.report.page import describe_run
 from attnlight.report.run import (
     VERBS,
     load_run,
@@ -21,6 +19,7 @@ from attnlight.report.run import (
     require_same_instances,
     stored_records,
 )
+from attnlight.report.run_description import commands, describe_run
 from attnlight.report.verdict.card import verdict_of
 from tests.report.fake import rows_of, write_metrics, write_record, write_run
 
@@ -62,36 +61,13 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert (run.configs, run.config_text) == ({"fit": {}}, "")
 
 
-def test_no_such_folder_and_one_without_records(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for name in ("missing", "file"):
-        with pytest.raises(InputError, match=rf"there is no run folder .*{name}"):
-            load_run(tmp_path / name)
-    with pytest.raises(InputError, match=r"no records: run `attnlight test .* --tests card`"):
-        load_run(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: [1, 2", r"fit\.yaml is not readable YAML: .*line 1"),
-        ("!!python/object/apply:os.getcwd []", r"fit\.yaml is not readable YAML"),
-        ("- 1\n- 2\n", r"fit\.yaml holds a list; expected a mapping"),
-    ],
-)
-def test_a_damaged_configuration(tmp_path: Path, text: str, message: str) -> None:
-    folder = write_run(tmp_path)
-    (folder / "fit.yaml").write_text(text)
-    with pytest.raises(InputError, match=message) as caught:
-        load_run(folder)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("part", [3, "x", [1], {"init_args": 3}, {"init_args": {"net": [1]}}])
 def test_a_section_that_is_no_mapping_says_nothing(tmp_path: Path, part: object) -> None:
     folder = write_run(tmp_path, stages=("test",), epochs=())
     (folder / "fit.yaml").write_text(yaml.safe_dump({"model": part, "data": part, "trainer": part}))
-    assert describe_run(load_run(folder), [])[0]
+    run = load_run(folder)
+    assert describe_run(run, [])[0]
+    assert commands(run, [])
     assert verdict_of(folder).lines
 
 
@@ -186,13 +162,3 @@ def test_what_may_differ_in_one_run(tmp_path: Path) -> None:
     abouts += [OF_RUN | {"checkpoint": None, "epoch": 3}, OF_RUN, {}]
     paths = [tmp_path / f"{k}.parquet" for k in range(len(abouts))]
     require_one_run([stored(p, **about) for p, about in zip(paths, abouts, strict=True)])
-
-
-def test_the_report_refuses_records_of_two_runs(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a" / "b", epochs=())
-    other = write_run(tmp_path / "a" / "c", epochs=(), classes=["good", "bad"])
-    name = "records/test/predictions.parquet"
-    (folder / name).write_bytes((other / name).read_bytes())
-    with pytest.raises(InputError, match="one is of another run"):
-        main([str(folder)])
-    assert not (folder / "report").exists()

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from attnlight.data.selection import choose
-from attnlight.errors import InputError
 from attnlight.report.texts import ShownText, shown_texts
 from tests.report.fake import write_record
 
@@ -100,6 +98,3 @@ def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Pa
     assert shown_texts(path, None) == []
     other = {name: values for name, values in row().items() if name != "items"}
     assert shown_texts(write(path, [other]), None) == []
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(InputError, match="not a readable record"):
-        shown_texts(path, None)

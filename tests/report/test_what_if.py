@@ -12,24 +12,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import Tensor, nn
 
 import attnlight
+from attnlight import callbacks
 from attnlight.api.recording import record_tests
-from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks import Texts
+from attnlight.batch import TextBatch
 from attnlight.cli.browse import main
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional import total_variation
-from attnlight.functional.masking import masked_softmax
 from attnlight.models.readout import Readout, readout_of
 from attnlight.reference.rows import encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.run import Run, trained_run
 from attnlight.report.what_if import texts_of_run, what_if, what_if_page
-from tests import outside
-from tests.outside import loader
+from tests.outside import Texts, TwoHeads, loader
 from tests.report.test_texts import row, write
 from tests.tasks import tagged
 
@@ -63,47 +60,6 @@ class Words:
 
     def words(self, place: int) -> list[str]:
         return [f"w{token}" for token in self._texts[place]]
-
-
-class Net(nn.Module):
-    """Some heads over bare embeddings; the readout is affine, or squashes its logits."""
-
-    def __init__(self, heads: int, classes: int, affine: bool) -> None:
-        super().__init__()
-        self.heads, self.affine = heads, affine
-        self.table, self.scores = nn.Embedding(50, 8), nn.Linear(8, heads)
-        self.values = nn.Linear(8, heads * classes)
-        with torch.no_grad():
-            self.values.weight *= 4
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.table(batch.tokens)  # type: ignore[no-any-return]
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        states = self.embed(batch) if embeddings is None else embeddings
-        if weights is None:
-            scores = self.scores(states).transpose(1, 2)  # (B, H, N)
-            weights = masked_softmax(scores, batch.mask)
-        output = AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=torch.empty(0),
-            weights=weights,
-            item_logits=self.items(states) if self.affine else None,
-            bias=self.values.bias.view(self.heads, -1).sum(0),
-            mask=batch.mask,
-            states=states,
-        )
-        output.logits = self.readout(output, weights.unsqueeze(2)).squeeze(1)
-        return output
-
-    def items(self, states: Tensor) -> Tensor:
-        return self.values(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        logits = torch.einsum("bhkn,bhnc->bkc", weights, self.items(output.states))
-        return logits if self.affine else 3 * torch.tanh(logits)
 
 
 def answers(folder: Path, tmp_path: Path) -> dict[tuple[int, int], Any]:
@@ -162,8 +118,10 @@ def test_the_page_says_what_the_package_says(
     tmp_path: Path, heads: int, classes: int, affine: bool
 ) -> None:
     torch.manual_seed(0)
-    model, batches = Net(heads, classes, affine).eval(), list(loader(outside.Texts(), 23))
-    test = Texts(max_instances=None, leave_one_out=False, methods=[])
+    model, batches = TwoHeads(affine, classes, heads).eval(), list(loader(Texts(), 23))
+    with torch.no_grad():
+        model.values.weight *= 4
+    test = callbacks.Texts(max_instances=None, leave_one_out=False, methods=[])
     record_tests([test], model, batches, Words(batches), None, tmp_path / "e" / "r")
     (batch,) = batches
     with torch.no_grad():
@@ -239,7 +197,7 @@ def numbers_of_trained(
     model: TrainedModel, rows: Sequence[Any], tmp_path: Path
 ) -> dict[float, list[float]]:
     """Compare what the page says of texts with what the package says of a trained model."""
-    test = Texts(max_instances=None, leave_one_out=False, methods=[])
+    test = callbacks.Texts(max_instances=None, leave_one_out=False, methods=[])
     results = attnlight.run(model, rows, [test])
     said = answers(results.folder, tmp_path)
     better: dict[float, list[float]] = {epsilon: [] for epsilon in EPSILONS}

@@ -35,8 +35,7 @@ def option(arguments: Sequence[str], name: str) -> str | None:
 
 
 def record(path: Path, columns: dict[str, np.ndarray], **about: object) -> None:
-    keys = {"index": np.arange(TEXTS), "position": np.zeros(TEXTS, np.int64)}
-    write_record(path, keys | columns, classes=["no", "yes"], **about)
+    write_record(path, columns, classes=["no", "yes"], **about)
 
 
 def measured(folder: Path, names: dict[str, str], **about: object) -> None:

@@ -125,8 +125,8 @@ def test_rows_and_validation_of_texts(done: Done) -> None:
 def test_worst_case_may_be_measured_on_some_texts_only(lab: Lab) -> None:
     assert lab.run(MINIMAL) == 0
     path = lab.root / "tiny/base-s0/records/test/adversarial_attention.parquet"
-    some = {"index": np.array([2, 7]), "position": np.zeros(2, np.int64)}
-    write_record(path, some | {"worst_js": np.array([0.2, 0.7])}, classes=["no", "yes"])
+    some = {"index": np.array([2, 7]), "worst_js": np.array([0.2, 0.7])}
+    write_record(path, some, classes=["no", "yes"])
     found = read_instances(lab.study_folder(MINIMAL), lab.runs(MINIMAL)["base-s0"], "test")
     worst = found.rows()["worst_js"]
     assert np.flatnonzero(~np.isnan(worst)).tolist() == [2, 7]

@@ -1,7 +1,6 @@
 """What a study refuses, in one sentence; the runs are stand-ins."""
 
 import os
-import resource
 import threading
 import time
 from typing import Any
@@ -13,6 +12,7 @@ from attnlight.errors import InputError
 from attnlight.studies import cli, job
 from attnlight.studies.state import exclusive, join_plan, require_same_plan
 from tests.commands import in_forks
+from tests.damage import files_of_at_most
 from tests.studies import fake
 from tests.studies.conftest import MINIMAL, Lab
 
@@ -152,13 +152,9 @@ def test_no_space_left(lab: Lab) -> None:
     assert lab.run(PAIR, "--only=base") == 0
     (lab.root / "tiny/study.parquet").unlink()
     (lab.root / "tiny/study.json").unlink()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    try:
-        lab.capsys.readouterr()
+    lab.capsys.readouterr()
+    with files_of_at_most(300):
         assert lab.run(PAIR) in (1, 2)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     folder, uniform = lab.root / "tiny", lab.runs(PAIR)["uniform-s0"]
     assert "too large" in lab.capsys.readouterr().err
     assert not (folder / "study.parquet").exists()

@@ -1,7 +1,6 @@
 """Every file of configs/sweeps gives a command that `attnlight` takes, expanded by W&B's own code."""
 
 import json
-import sys
 import tempfile
 from itertools import product
 from pathlib import Path
@@ -33,7 +32,6 @@ def grid(parameters: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["attnlight"])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return save_base(tmp_path / "base.ckpt", PlantedEvidence(**SIZES))
 

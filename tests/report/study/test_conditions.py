@@ -191,8 +191,6 @@ class TestFiles:
         assert ATTACK in page.text
 
     def test_what_cannot_be_compared(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"study\.json is missing"):
-            write_exclusivity({"a": tmp_path / "a"}, tmp_path / "out")
         path = condition("tokens", seeds=1, sentences=8).write(tmp_path / "a")
         with pytest.raises(InputError, match="conditions a and b have the same target"):
             write_exclusivity({"a": path, "b": path}, tmp_path / "out")

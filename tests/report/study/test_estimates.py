@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 from attnlight.figures import describe
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study import Study
-from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimate, Estimates
+from attnlight.report.study.estimates import DISTANCE, JS, TVD, Estimates
 from attnlight.report.study.frame import ACCURACY, F1
 from tests.report.study.conftest import RESAMPLES
 from tests.report.study.fake import FakeStudy, FakeTagging, FakeTexts, whole, whole_tagger
@@ -128,15 +128,6 @@ def test_a_run_without_a_number_leaves_the_others() -> None:
     left = [measure(fake, run, "nll_gold") for run in ("seed-b0-s1", "seed-b0-s3")]
     assert two.values == pytest.approx(left)
     assert str(two).endswith(f"({left[0]:.3f}, {left[1]:.3f} by seed)")
-
-
-def test_one_seed_has_no_spread() -> None:
-    assert str(Estimate(0.5, float("nan"), 0.25, 0.75, 1)) == "0.500 [0.250, 0.750]"
-    assert str(Estimate(0.5, 0.01, 0.25, 0.75, 3)) == "0.500 ± 0.010 [0.250, 0.750]"
-    nothing = float("nan"), float("nan")
-    two = Estimate(0.5, 0.1, *nothing, 2, (0.25, 0.75))
-    assert str(two) == "0.500 ± 0.100 (0.250, 0.750 by seed)"
-    assert Estimate(-0.5, float("nan"), *nothing, 2).signed == "-0.500 (no interval)"
 
 
 BOUNDS = {

@@ -1,8 +1,6 @@
 """`write_study` and `attnlight report` of the folder of a study."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,16 +115,6 @@ def test_what_comes_from_files_is_no_markup(tmp_path: Path) -> None:
         columns = [len(re.findall(r"(?<!\\)&", row)) for row in (head, *body.splitlines())]
         assert len(set(columns)) == 1
         assert body.count("λ") == 0
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_latex_compiles(written: Written, tmp_path: Path) -> None:
-    names = TABLES[written.kind].split()
-    tables = "".join(f"\\input{{{written.folder}/{name}.tex}}\n" for name in names)
-    page = "\\documentclass{article}\\usepackage{booktabs}\\usepackage[T1]{fontenc}"
-    (tmp_path / "page.tex").write_text(f"{page}\\begin{{document}}{tables}\\end{{document}}")
-    command = ["pdflatex", "-halt-on-error", "page.tex"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_a_half_finished_study_says_what_is_missing(
