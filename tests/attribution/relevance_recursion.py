@@ -148,20 +148,7 @@ def transformer(
     rivals: Rivals,
     epsilon: float,
 ) -> tuple[Array, float, Array]:
-    """Relevance in a tagger of one layer with the readout `study`.
-
-    Args:
-        values: Its parameters.
-        words: Embeddings (N, E).
-        positions: Position signals (N, D).
-        weights: Attention of the token (H, N).
-        place: The token's.
-        rivals: The target and the runner-up.
-        epsilon: The stabiliser.
-
-    Returns:
-        Relevance of the words (N, E), what biases and positions absorb, and the logits (C,).
-    """
+    """Relevance (N, E) in a tagger with the readout `study`, what is absorbed, logits (C,)."""
     none = np.zeros(positions.shape[1])
     projected = words @ values["projection.weight"].T
     states = projected + positions

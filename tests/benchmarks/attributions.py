@@ -36,11 +36,7 @@ def attributions(
     texts: int = TEXTS,
     lengths: tuple[int, int] = (20, 200),
 ) -> Measured:
-    """What gradient methods cost on IMDb and SST, and LRP on texts of two lengths.
-
-    The cost on IMDb does not depend on training. How many nodes integrated gradients need does: the
-    model of SST is trained.
-    """
+    """What gradient methods cost on IMDb and on SST (trained), and LRP on two lengths."""
     imdb, sst = corpora or (corpus_of("imdb", subset=None), corpus_of("sst"))
     long, short = (_scenes(*each, batches, texts) for each in ((imdb, 0), (sst, epochs)))
     model, batch = long[0]
@@ -110,17 +106,7 @@ def _input_gradient(scenes: list[tuple[FlatClassifier, TextBatch]], repetitions:
 def _integrated_gradients(
     model: FlatClassifier, batch: TextBatch, repetitions: int, names: list[str]
 ) -> Measured:
-    """Integrated gradients over captum's, whose best number of nodes at once is found first.
-
-    Args:
-        model: A model.
-        batch: A batch of texts.
-        repetitions: Rounds that count.
-        names: The benchmark with as many nodes as captum and, if any, that of the default tolerance.
-
-    Raises:
-        AssertionError: At the same nodes the two disagree.
-    """
+    """Integrated gradients over captum's, at as many nodes and at the default tolerance."""
     with torch.no_grad():
         output = model(batch)
     target = output.logits.argmax(-1)

@@ -84,10 +84,7 @@ SCENES = {
 
 
 class Reading(Counter[str]):
-    """Tokens that a model's encoder has read by test; a backward pass counts as two passes.
-
-    A BiLSTM that resumes after a deleted token reads half a token for each step of a direction.
-    """
+    """Tokens that a model's encoder has read by test; a backward pass counts as two passes."""
 
     test = "the model's output"
 

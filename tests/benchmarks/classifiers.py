@@ -46,11 +46,7 @@ require_close = partial(assert_close, rtol=0, atol=1e-5, check_dtype=False)
 def permutation(
     repetitions: int = 3, corpus: CorpusDataModule | None = None, accelerator: str = "cpu"
 ) -> Measured:
-    """Per cent that `AttentionPermutation` adds to `Trainer.test`, record and figure included.
-
-    On all test texts of IMDb, not a fifth of them. The BiLSTM is as it was drawn: neither its cost
-    nor that of the shuffles depends on training.
-    """
+    """Per cent that `AttentionPermutation` adds to `Trainer.test` on IMDb, record included."""
     data = corpus or corpus_of("imdb", subset=None)
     data.prepare()
     pl.seed_everything(0, verbose=False)
@@ -95,11 +91,7 @@ def cheap_tests(
 
 @torch.no_grad()
 def shuffling(repetitions: int = 7, batches: int = 4, **sizes: int) -> Measured:
-    """How many times as fast `AttentionPermutation` is as reading out every shuffle.
-
-    Raises:
-        AssertionError: With the same shuffles the two disagree.
-    """
+    """How many times as fast `AttentionPermutation` is as reading out every shuffle."""
     scene, test = Scene.drawn(batches, **sizes), AttentionPermutation()
 
     def ours() -> Tensor:
@@ -122,11 +114,7 @@ def shuffling(repetitions: int = 7, batches: int = 4, **sizes: int) -> Measured:
 
 @torch.no_grad()
 def erasing(repetitions: int = 7, batches: int = 4, **sizes: int) -> Measured:
-    """How many times as fast `erase_ranking` is as reading out after every erasure.
-
-    Raises:
-        RuntimeError: The two disagree about when decisions change, in more than 1 text of 50.
-    """
+    """How many times as fast `erase_ranking` is as reading out after every erasure."""
     scene = Scene.drawn(batches, **sizes)
     orders = [ranking(output.weights.squeeze(1), output.mask) for output in scene.outputs]
 
@@ -153,11 +141,7 @@ def flipped_after(output: AttentionOutput, order: Tensor) -> Tensor:
 
 @torch.no_grad()
 def adversary(repetitions: int = 5, batches: int = 2, steps: int = 500, **sizes: int) -> Measured:
-    """How many times as fast `worst_case_attention` is as Jain & Wallace's search.
-
-    Raises:
-        RuntimeError: The search ends above the exact answer, which nothing does.
-    """
+    """How many times as fast `worst_case_attention` is as Jain & Wallace's search."""
     scene = Scene.drawn(batches, **sizes)
     model, outputs = scene.model, scene.outputs
     searched: list[list[Tensor]] = []
@@ -191,10 +175,7 @@ def worst_js(output: AttentionOutput) -> Tensor:
 
 
 def feasible_js(output: AttentionOutput, attentions: Tensor) -> Tensor:
-    """The largest JS from the original among attentions (B, K, N) within epsilon, (B,); 0 if none.
-
-    In double precision and from item logits: what the exact answer is exact for.
-    """
+    """The largest JS from the original among attentions (B, K, N) within epsilon, or 0."""
     assert output.item_logits is not None
     own, _ = flatten_heads(output.weights, output.mask)
     readout = partial(read, item_logits=output.item_logits.squeeze(1).double())
@@ -209,11 +190,7 @@ def leave_one_out(
     texts: int = TEXTS,
     tokens: int = TOKENS,
 ) -> Measured:
-    """How many times as fast leave-one-out is as encoding the whole batch for every position.
-
-    Raises:
-        AssertionError: The two ways disagree.
-    """
+    """How many times as fast leave-one-out is as encoding the whole batch for every position."""
     data = corpus or corpus_of("imdb", subset=None)
     data.prepare()
     test = data.dataset("test")

@@ -36,11 +36,7 @@ def over(seconds: Mapping[str, Sequence[float]], **benchmarks: tuple[str, str]) 
 def interleave(
     ways: Mapping[str, Callable[[], float]], repetitions: int, warm_ups: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds that each way returns, in turn, so that what slows the machine down meets all.
-
-    The order turns around from round to round: none always runs in another's wake. Rounds that warm
-    up come first and do not count.
-    """
+    """Seconds of each way, in turning order, so that what slows the machine down meets all."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(warm_ups + repetitions):
         for name in list(ways)[:: (-1) ** number]:

@@ -26,11 +26,7 @@ Search = Callable[..., Tensor]
 
 
 def compare(search: Search, *others: Tensor) -> dict[str, Any]:
-    """Gaps of a search's JS to the best that others find, too, and milliseconds of processor time a row.
-
-    Raises:
-        RuntimeError: Some JS is below that without local search.
-    """
+    """Gaps of a search's JS to the best that any finds, and milliseconds of CPU a row."""
     found, times = {}, {}
     for name, options in (("before", {"programs": False}), ("now", {})):
         start = process_time()
@@ -58,10 +54,7 @@ def described(compared: dict[str, Any]) -> str:
 def opaque_readouts(
     rows: int = 32, cells: tuple[tuple[int, int, int], ...] = CELLS, texts: int = 16
 ) -> Measured:
-    """Gaps of `opaque_adversary` to the best known JS, and its processor time a row.
-
-    `cells` are items, classes and hidden size of tanh decoders, `texts` those of a random BERT.
-    """
+    """Gaps of `opaque_adversary` to the best known JS, and its processor time a row."""
     details, gaps, taken = {}, [], {}
     for items, classes, hidden in cells:
         model = decoders(rows, items, classes, hidden)

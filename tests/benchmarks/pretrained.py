@@ -34,16 +34,7 @@ def costs(
     shape: dict[str, int] = MINILM,
     sizes: tuple[tuple[int, int], ...] = ((8, 128), (2, 512), (32, 24), (32, 48)),
 ) -> Measured:
-    """What recording, candidate attentions and switched-off heads cost.
-
-    Args:
-        repetitions: Rounds that count.
-        shape: Options of the model's configuration.
-        sizes: Texts and tokens of a batch: the usual one, a long one, a short one, and one between.
-
-    Raises:
-        AssertionError: Ours disagrees with the passes of the model that it stands for.
-    """
+    """What recording, candidate attentions and switched-off heads cost, on a batch of each size."""
     scenes = [Against(shape, random_texts(0, *size, shape["vocab_size"])) for size in sizes]
     usual, long, short, between = scenes
     parts = [
@@ -139,11 +130,7 @@ class Against:
 
 
 def multiplications(shape: dict[str, int], tokens: int) -> float:
-    """Multiplications of candidates over those of a text's forward pass, BERT's head included.
-
-    A candidate needs its context, the output projection, the feed-forward layer and the head's dense
-    layer: none of them can be shared, since each candidate has another context.
-    """
+    """Multiplications of candidates, which share none, over those of a text's forward pass."""
     size, layers = shape["hidden_size"], shape["num_hidden_layers"]
     feed_forward = 2 * size * shape["intermediate_size"]
     candidate = tokens * size + size**2 + feed_forward + size**2

@@ -48,10 +48,7 @@ def run_peaks(size: int, folder: Path) -> dict[str, int]:
 
 
 def sizes(size: int) -> list[str]:
-    """Options of a corpus of `size` texts of 30 to 60 tokens, all splits together.
-
-    Large batches and small embeddings make it quick; neither depends on the size.
-    """
+    """Options of a corpus of `size` texts of 30 to 60 tokens, in large batches to be quick."""
     splits = [f"--data.{split}_size={round(share * size)}" for split, share in SHARES.items()]
     lengths = ["--data.min_tokens=30", "--data.max_tokens=60"]
     batches = [f"--data.{name}batch_size=500" for name in ("", "eval_")]

@@ -36,16 +36,7 @@ def decode(model: FlatClassifier, states: Tensor, weights: Tensor) -> Tensor:
 def shuffled_distance(
     model: FlatClassifier, output: AttentionOutput, orders: Iterable[Tensor]
 ) -> Tensor:
-    """Median distance between the predictions with own and with shuffled attention, (B,).
-
-    Jain and Wallace (2019), 4.2.1: draw, shuffle, weight all states and add them up, read out, once
-    for each of the orders.
-
-    Args:
-        model: The model.
-        output: What it said of B texts; what attention may reach comes first in each.
-        orders: Item `[b, n]` of an order (B, N) is what comes to place n.
-    """
+    """Median distance (B,) of predictions with shuffled attention (Jain & Wallace, 4.2.1)."""
     weights = output.weights.squeeze(1)
     own = decode(model, output.states, output.weights).sigmoid()
     distances = []
@@ -56,16 +47,7 @@ def shuffled_distance(
 
 
 def erased_until_flip(model: FlatClassifier, output: AttentionOutput, order: Tensor) -> Tensor:
-    """Items erased when the decision first changes, (B,), -1 if it never does.
-
-    Serrano and Smith (2019), 5: set the next item's weight to zero, renormalise the others, read
-    out, and compare the decision. All texts take N steps.
-
-    Args:
-        model: The model.
-        output: Its output for B texts of N items.
-        order: Items from the first to be erased to the last, (B, N).
-    """
+    """Items erased when the decision first changes, (B,), or -1 (Serrano & Smith, 5)."""
     counts = torch.full_like(order[:, 0], -1)
     weights, own = output.weights.squeeze(1), decode(model, output.states, output.weights) > 0
     for step in range(order.shape[1]):
@@ -91,19 +73,7 @@ def searched_attention(
     starts: int = 5,
     steps: int = 500,
 ) -> Tensor:
-    """The attentions (B, K, N) that Jain and Wallace's search ends with.
-
-    Jain and Wallace (2019), 4.2.2, with the constants of their released code: Adam on the scores of
-    K attentions, each read out at every step. The selection that follows it is left out.
-
-    Args:
-        weights: The model's attention (B, 1, N).
-        mask: Items that attention may reach, (B, N) bool.
-        moved: How far attentions (B, K, N) move the predictions, (B, K).
-        epsilon: Distance between predictions that is not penalised.
-        starts: Number of attentions K.
-        steps: Steps of Adam.
-    """
+    """The attentions (B, K, N) that Jain & Wallace's search (4.2.2) ends with, unselected."""
     off = ~mask.unsqueeze(1)
     one, other = torch.triu_indices(starts, starts, 1)
     noise = torch.randn(len(off), starts, off.shape[-1], dtype=weights.dtype)
@@ -127,11 +97,7 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
 
 
 class PackedBiLSTM(Encoder):
-    """The same encoder over packed sequences, as in the released code.
-
-    Args:
-        encoder: Whose parameters it has.
-    """
+    """The same encoder over packed sequences, as in the released code."""
 
     def __init__(self, encoder: BiLSTM) -> None:
         super().__init__()
@@ -161,16 +127,7 @@ def packed(model: FlatClassifier) -> FlatClassifier:
 
 
 def deleted_distance(model: FlatClassifier, batch: TextBatch, output: AttentionOutput) -> Tensor:
-    """Distance between the predictions with and without each token, (B, N); 0 off the mask.
-
-    Jain and Wallace (2019), 4.1: for each position of the batch, delete that column of the padded
-    batch, then encode and attend anew. A text that ends before the position only loses padding.
-
-    Args:
-        model: The model.
-        batch: B texts of N tokens.
-        output: What the model said of them; positions that no text may attend to are not deleted.
-    """
+    """Distance between predictions with and without each token, (B, N) (Jain & Wallace, 4.1)."""
     own = output.logits[:, 1].sigmoid()
     distances = torch.zeros_like(output.mask, dtype=own.dtype)
     for place in output.mask.any(0).nonzero().flatten().tolist():

@@ -29,11 +29,7 @@ _PEAKED, _SPREAD = 200, 300
 
 @dataclass(frozen=True)
 class Scene:
-    """A model, batches of texts of random words of equal length, and the model's output of each.
-
-    The model is Jain & Wallace's BiLSTM: embeddings of 300, 128 states in each direction, additive
-    attention, two classes.
-    """
+    """Jain & Wallace's BiLSTM, batches of random words of equal length, and its output of each."""
 
     model: FlatClassifier
     batches: list[TextBatch]
@@ -63,10 +59,7 @@ class Scene:
         calls: int,
         warm_ups: int = 1,
     ) -> Measured:
-        """How many times as fast ours is as theirs, and the time of the item logits it starts from.
-
-        Ours is what a test computes from the outputs, called several times in a row.
-        """
+        """How many times as fast ours is as theirs, and the time of the item logits."""
         model, outputs = self.model, self.outputs
         ways = {"theirs": partial(clock, theirs), "ours": partial(clock, ours, calls)}
         logits = "item logits, which come with the forward pass"
@@ -125,10 +118,7 @@ def corpus_of(name: str, **changes: object) -> TextDataModule:
 
 
 def configured_tests(name: str) -> list[InterpretabilityTest]:
-    """The tests that a file of configs/tests/ configures, without linear programs.
-
-    Their cost with more than two classes is measured in its own group, several_classes.
-    """
+    """The tests of a file of configs/tests/ without linear programs, as several_classes has."""
     entries = read_config(f"tests/{name}")["trainer"]["callbacks+"]
     for entry in entries:
         if entry["class_path"].endswith(".AdversarialAttention"):

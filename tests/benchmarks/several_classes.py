@@ -54,13 +54,7 @@ def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
 
 
 def compare(weights: Tensor, items: Tensor) -> dict[str, Any]:
-    """JS (R,) without and with programs, its bound, and milliseconds of processor time of each.
-
-    On one thread other jobs on the machine hardly change this time.
-
-    Raises:
-        RuntimeError: An answer is below that without programs, or above its bound.
-    """
+    """JS (R,) without and with programs, its bound, and milliseconds of processor time of each."""
     mask = torch.ones_like(weights, dtype=torch.bool)
     start = process_time()
     old = before(weights, items, mask)

@@ -43,10 +43,7 @@ def tagging(
     epoch: Callable[[], Measured] = tagging_epoch,
     **net: int,
 ) -> Measured:
-    """An epoch of training, and the tests' speedups over loops on sentences of median length.
-
-    `net` replaces options of the network, `corpus` CoNLL-2000.
-    """
+    """An epoch of training, and the tests' speedups over loops on sentences of median length."""
     every = epoch()
     for readout, data, task, _ in fitted(corpus, epochs, net):
         batch = median_length_batch(data.dataset("test"), sentences)
@@ -62,10 +59,7 @@ def tagging(
 def cheap_tests(
     corpus: ChunkingDataModule | None = None, epochs: int = EPOCHS, **net: int
 ) -> Measured:
-    """Minutes that `Trainer.test` takes with all the tests of configs/tests/cheap.yaml.
-
-    Their records, intervals and figures are in it, and the forward pass.
-    """
+    """Minutes of `Trainer.test` with all tests of configs/tests/cheap.yaml."""
     values, details = {}, {}
     for readout, data, task, f1 in fitted(corpus, epochs, net):
         with tempfile.TemporaryDirectory(prefix="attnlight-tagging-") as folder:
@@ -100,11 +94,7 @@ def speedup(
     repetitions: int,
     steps: int,
 ) -> tuple[list[float], str]:
-    """How many times as fast a test is, per token, as a loop over the tokens of some sentences.
-
-    Raises:
-        RuntimeError: The two disagree.
-    """
+    """How many times as fast a test is, per token, as a loop over the tokens of some sentences."""
     output, tokens = model(batch), tokens_of(model, batch, SENTENCES)
     ours = partial(measured, test, batch, output, model)
     if isinstance(test, AdversarialAttention):
@@ -127,11 +117,7 @@ def speedup(
 
 
 def compare_numbers(columns: Mapping[str, Tensor], found: Sequence[Found]) -> str:
-    """How many of a loop's numbers are the test's, whose first rows they are of.
-
-    Raises:
-        RuntimeError: Too few are.
-    """
+    """How many of a loop's numbers are the test's, whose first rows they are of."""
     pairs = paired(columns, found)
     same = sum(abs(a - b) <= _CLOSE or (isnan(a) and isnan(b)) for a, b in pairs)
     if same < _AGREE * len(pairs):
@@ -140,11 +126,7 @@ def compare_numbers(columns: Mapping[str, Tensor], found: Sequence[Found]) -> st
 
 
 def compare_searches(columns: Mapping[str, Tensor], found: Sequence[Sequence[float]]) -> str:
-    """What searches find beside what the test says of its first rows.
-
-    Raises:
-        RuntimeError: A search ends above the test's upper bound.
-    """
+    """What searches find beside what the test says of its first rows."""
     js = torch.tensor(found)
     worst, upper = (columns[f"{name}_by_head"][: len(js)] for name in ("worst_js", "upper_js"))
     if (js > upper + _CLOSE).any():

@@ -65,10 +65,7 @@ def on_a_gpu(repetitions: int = 3) -> Measured:
 def in_turn(
     name: str, rivals: Sequence[str], count: int, options: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Seconds of epochs of one `attnlight fit` of an experiment, and of each loop after each.
-
-    Validation is not in them. An epoch of each that does not count comes first.
-    """
+    """Seconds of epochs of an `attnlight fit` without validation, and of each loop after each."""
     Epochs.rivals, Epochs.seconds = rivals, {}
     with tempfile.TemporaryDirectory(prefix="attnlight-training-") as folder:
         command = ["fit", *experiment(name), "--root", folder, *options]

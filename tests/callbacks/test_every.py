@@ -245,10 +245,7 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
 def test_a_readout_that_is_not_affine_is_asked(
     test: InterpretabilityTest, heads: int, classes: int
 ) -> None:
-    """All columns are the same, but minima, which are unknown then, and worst cases.
-
-    Of these `tests/models/test_readout.py` tests the bounds.
-    """
+    """All columns but minima, then unknown, and worst cases, which models/test_readout bounds."""
     if getattr(test, "emptied", "") == "uniform" and heads > 1:
         return
     output = random_output(heads, classes, rows=20, zeros=0.0 if heads > 1 else 0.15)

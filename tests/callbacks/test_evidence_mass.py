@@ -116,10 +116,7 @@ def test_a_corpus_without_full_stops_has_no_sentences() -> None:
 
 
 class Counting(nn.Module):
-    """A bag of words: the class whose name has the most attention is the answer.
-
-    Attention is on the evidence alone, on all else alone, or on everything alike.
-    """
+    """A bag of words that answers by the names it attends to: evidence, all else or everything."""
 
     def __init__(self, names: Tensor, reads: str) -> None:
         super().__init__()

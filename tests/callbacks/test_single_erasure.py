@@ -21,10 +21,7 @@ def test_equals_plain_loops(heads: int, classes: int, options: dict[str, Any]) -
 
 
 def test_near_ties_are_chains_of_small_steps() -> None:
-    """Of three words of equal weight the first is on top; their JS rises by steps around 1e-5.
-
-    Of steps below, the third is no tie of the first by itself, but of the second, which is one.
-    """
+    """JS of equal words rises by steps around 1e-5: the third may tie with the second alone."""
     steps = torch.logspace(-6.5, -4.5, 60, dtype=torch.float64)[:, None]
     speaks = torch.cat([2.0 + steps * torch.arange(3), torch.zeros_like(steps)], dim=1)
     items = torch.stack([torch.zeros_like(speaks), speaks], dim=-1)[:, None]

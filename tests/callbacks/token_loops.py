@@ -1,9 +1,4 @@
-"""Loops over the tokens of a sentence that do what the tests do on tokens: what one writes first.
-
-A token at a time, of all heads together and of each head with the others held: change its attention,
-read it out, compare. The sentence is encoded once and its values are kept; a reading is of this
-token alone and takes no part of the sentence anew. What depends on no change is not done again.
-"""
+"""Loops over the tokens of a sentence, of all heads and of each: change attention and read."""
 
 import statistics
 import warnings
@@ -42,15 +37,7 @@ _TIE = 1e-5  # of the largest: what the tests take for rounding
 
 
 class Sentence:
-    """A sentence, each of whose tokens can be given other attention and read alone.
-
-    Attributes:
-        model: The tagger, in evaluation mode.
-        batch: The sentence, without padding.
-        output: The model's output.
-        values: What attention weighs, (H, N, D / H).
-        index: Its row in the corpus.
-    """
+    """A sentence, each of whose tokens can be given other attention and read alone."""
 
     def __init__(self, model: SelfAttentionTagger, batch: TextBatch) -> None:
         self.model, self.batch = model, batch
@@ -301,10 +288,7 @@ def first_flip(
 
 
 def fewest_erased(sentence: Sentence, token: int, heads: slice, uniform: bool = False) -> float:
-    """The fewest items that change the decision: for each other class those most against it.
-
-    NaN where the readout is not affine, or nothing changes the decision.
-    """
+    """The fewest items that change the decision; NaN if none do or the readout is not affine."""
     items = sentence.output.item_logits
     if items is None:
         return nan
@@ -362,10 +346,7 @@ def input_gradient(sentence: Sentence, token: int, weights: Tensor | None) -> Te
 
 
 def searched(sentence: Sentence, token: int, epsilon: float, steps: int = 500) -> list[float]:
-    """The largest JS that Jain & Wallace's search finds for each head.
-
-    One token and one head at a time; 0 where it ends with none that keeps the prediction.
-    """
+    """The largest JS that Jain & Wallace's search finds for each head, 0 where it finds none."""
     own = sentence.output.weights[token]
     before = sentence.output.logits[token].softmax(-1)
     best = []

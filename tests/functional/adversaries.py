@@ -56,15 +56,7 @@ def require_kept(
     readout: Callable[[Tensor], Tensor],
     epsilon: float,
 ) -> None:
-    """Adversaries are attention over the items that keeps the prediction, at the JS that is said.
-
-    Args:
-        found: Adversaries (R, N), their JS (R,), and an upper bound of it if there is one.
-        weights: The original attention, (R, N).
-        mask: The items, (R, N) bool.
-        readout: Logits (R, K, C) of attentions (R, K, N).
-        epsilon: Largest total variation distance.
-    """
+    """Adversaries are attention over items that keeps the prediction, at the JS that is said."""
     adversary, js, *upper = found
     assert adversary.dtype == js.dtype == torch.float64
     assert (adversary >= 0).all()

@@ -24,10 +24,7 @@ def far_from_start(
     doubled: tuple[str, ...],
     **options: Any,
 ) -> Any:
-    """A model in evaluation mode, where attention is peaked and logits are large.
-
-    The parameters of the `doubled` parts are doubled, weights of the decoder are 8 times as large.
-    """
+    """A model in evaluation mode, where attention is peaked and logits are large."""
     torch.manual_seed(1)
     made = kind(VOCABULARY, classes, **{"embedding_size": 12, "hidden_size": 16} | options)
     with torch.no_grad():

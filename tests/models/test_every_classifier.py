@@ -28,16 +28,7 @@ DTYPES = [torch.float32, torch.float64]
 
 @dataclass(frozen=True)
 class Kind:
-    """A classifier's models and batches.
-
-    Attributes:
-        model: From encoder, attention, classes, dtype and options to a model.
-        texts: From a number of classes to texts.
-        collate: From texts, whether to pad more than needed, and a number of classes to a batch.
-        combinations: Encoders with attentions.
-        naive: From a model, a text and encoders to its logits and weights in NumPy.
-        empty: A text that attention reaches nothing of.
-    """
+    """A classifier's models, batches and encoders with attentions, and its pass in NumPy."""
 
     model: Callable[..., Any]
     texts: Callable[[int], list[Any]]

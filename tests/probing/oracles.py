@@ -38,14 +38,7 @@ def without(batch: TextBatch, text: int, item: int) -> TextBatch:
 
 @torch.no_grad()
 def left_out(model: Any, batch: TextBatch, output: AttentionOutput, of_items: bool) -> Tensor:
-    """Logits (R, N, C) without each item; NaN off the mask and where no prediction is left.
-
-    Args:
-        model: The model.
-        batch: Its texts.
-        output: What it says of them.
-        of_items: Each row is of an item, its position, and not of a whole text.
-    """
+    """Logits (R, N, C) without each item; rows are `of_items` or texts; NaN if nothing is left."""
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[1]), torch.nan)
     for text, index in enumerate(batch.index.tolist()):
         rows = (output.rows[:, 0] == index).nonzero().flatten().tolist()

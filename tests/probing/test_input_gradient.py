@@ -18,10 +18,7 @@ from tests.models.taggers import sentences, tagger
 def published(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
 ) -> Tensor:
-    """|sum over E of dp_c / dE_e E_e|, summed over classes c, by the Jacobian: (B, N) or (B, S, N).
-
-    Divided by 1 - p of the winner, as `input_gradient` is.
-    """
+    """|sum over E of dp_c / dE_e E_e|, summed over classes, over 1 - p of the winner."""
     embeddings = model.embed(batch).detach()
     weights = output.weights if detached else None
 

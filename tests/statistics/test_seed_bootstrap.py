@@ -160,10 +160,7 @@ class TestTwoGroups:
     ],
 )
 def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
-    """Of 200 texts: a percentile bootstrap of seeds and texts holds the truth in .76 to .95.
-
-    The truth is .2; texts vary by .1, each seed's errors by .2.
-    """
+    """A percentile bootstrap of seeds and texts holds the truth in .76 to .95."""
     random, held = np.random.default_rng(sum(sizes)), 0
     measure: Any = seeds_then_instances if len(sizes) == 1 else difference_of_groups
     for _ in range(STUDIES):

@@ -1,8 +1,4 @@
-"""A problem, a network and a corpus of one's own: whether each sentence of a text has evidence.
-
-What a user writes who asks something else than attnlight knows; `test_own_problem` runs it through
-`fit`, `test` and all variants by YAML alone.
-"""
+"""A problem, a network and a corpus of one's own: whether each sentence of a text has evidence."""
 
 from __future__ import annotations
 

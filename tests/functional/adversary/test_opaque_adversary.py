@@ -1,7 +1,4 @@
-"""Adversaries of opaque readouts: mixtures of few items against exact answers and fine grids.
-
-The search by gradients against a plain search by Adam.
-"""
+"""Adversaries of opaque readouts against exact answers, fine grids and a plain search by Adam."""
 
 from functools import partial
 

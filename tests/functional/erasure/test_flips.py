@@ -26,10 +26,7 @@ def subsets(items: int) -> Tensor:
 
 
 def decisions(weights: Tensor, items: Tensor, bias: Tensor, erased: Tensor) -> Tensor:
-    """Decisions (B, M) with each subset (M, N) erased, by renormalising; heads (B, H, N).
-
-    A single head's sums are not divided by their positive mass, so that ties stay exact.
-    """
+    """Decisions (B, M) with each subset (M, N) erased; one head's sums are not divided."""
     if weights.ndim == 2:
         weights, items = weights.unsqueeze(1), items.unsqueeze(1)
     left = weights.unsqueeze(2) * ~erased
