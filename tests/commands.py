@@ -9,10 +9,12 @@ import runpy
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +77,15 @@ def start(arguments: Sequence[str], *, cwd: Path, **environment: str) -> subproc
     )
 
 
+def wait_for(condition: Callable[[], Any], seconds: float = 600) -> Any:
+    """What a condition gives once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
 def finish(process: subprocess.Popen[str], status: int = 0) -> str:
     output, _ = process.communicate(timeout=600)
     assert process.returncode == status, output[-6000:]
@@ -101,11 +112,7 @@ def attnlight_here(*arguments: str, cwd: Path, **environment: str) -> None:
 
 
 def attnlight_on(devices: int, *arguments: str, cwd: Path, **environment: str) -> str | None:
-    """Run one command on some devices to its end, and return what all ranks printed.
-
-    On one it runs in this process, and returns nothing. `attnlight(*arguments, *TWO)` lets Lightning
-    start the ranks, each importing for some seconds.
-    """
+    """What all ranks of a command print, run on some devices; on one it runs in this process."""
     if devices == 1:
         attnlight_here(*arguments, *CPU, cwd=cwd, **environment)
         return None
@@ -124,11 +131,7 @@ def on_ranks(
     cwd: Path,
     **environment: str,
 ) -> str:
-    """Call a function in some ranks until all return 0, and return what all printed.
-
-    The ranks are forked from a process that has imported all, told where they stand as by Lightning's
-    launcher.
-    """
+    """What ranks print, forked from a process with all imports, whose calls must all return 0."""
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     common |= {"NODE_RANK": "0", "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks)} | environment
     places = [os.environ | common | {"LOCAL_RANK": str(rank)} for rank in range(ranks)]
@@ -144,10 +147,7 @@ def in_forks(
     cwd: Path,
     environments: Sequence[Mapping[str, str]],
 ) -> tuple[list[int | None], str]:
-    """Call a function in processes forked from one that has imported all, one per environment.
-
-    Returns their exit statuses and what they printed.
-    """
+    """Exit statuses and output of calls in processes forked with all imports, by environment."""
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["tests.preloaded"])
     with TemporaryDirectory() as folder:

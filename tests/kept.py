@@ -56,10 +56,7 @@ def write_kept(root: Path, experiment: str, records: Mapping[str, Rows], *, seed
 
 
 def serrano_records(n: int = 80, classes: int = 4, seed: int = 0) -> dict[str, Rows]:
-    """Records of the three tests that the page reads of Serrano & Smith's models.
-
-    Texts of one item are undefined under `single_erasure`, as its record has them.
-    """
+    """Records of three tests on Serrano & Smith's models; texts of one item are undefined."""
     records = {
         test: rows_of(test, n, classes, seed)
         for test in ("predictions", "single_erasure", "decision_flip")

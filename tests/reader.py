@@ -9,7 +9,6 @@ line as SLURM would in an allocation of 2 nodes with 4 tasks each.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
@@ -29,7 +28,7 @@ from attnlight.__main__ import main
 from attnlight.cli.demo import COMMANDS as DEMO
 from attnlight.studies.slurm_executor import slurm_parameters
 from tests.commands import CONFIGS, QUIET, ROOT, in_forks, run_script
-from tests.data.local import write_corpus
+from tests.data.local import write_corpus, write_table
 from tests.test_configs import SMALL, TINY, keys
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -89,11 +88,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 class Reader:
-    """Someone who follows a page in a folder of their own.
-
-    Attributes:
-        printed: What the page's commands printed.
-    """
+    """Follows a page in a folder of their own; `printed` is what its commands printed."""
 
     def __init__(self, folder: Path, page: str = README) -> None:
         self.folder, self.page, self.printed = folder, page, ""
@@ -137,17 +132,15 @@ class Reader:
         """The reader's reviews, questions and model, and small corpora named as real ones."""
         from tests.huggingface.folders import write_model
 
-        (self.folder / "reviews").mkdir()
+        names = ("sentence", "verdict")
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
         verdicts += [("a triumph", "great"), ("it has an end", "mixed")]
         texts = [text for text, _ in verdicts] * 10
         for split in ("train", "dev", "test"):
-            with (self.folder / f"reviews/{split}.csv").open("w", newline="") as file:
-                csv.writer(file).writerows([("sentence", "verdict"), *verdicts * 40])
+            write_table(self.folder / f"reviews/{split}.csv", verdicts * 40, names)
         labels = {"pos": "positive", "neg": "negative"}
-        with (self.folder / "reviews.csv").open("w", newline="") as file:
-            rows = [(f"{x} {n}", labels[label]) for n in range(60) for x, label in verdicts[:2]]
-            csv.writer(file).writerows([("sentence", "verdict"), *rows])
+        numbers = [(f"{x} {n}", labels[label]) for n in range(60) for x, label in verdicts[:2]]
+        write_table(self.folder / "reviews.csv", numbers, names)
         tags = "the DET\nfilm NOUN\nis VERB\n\na DET\nfilm NOUN\n\n"
         numbered = (tags.replace("film", f"film{n}") for n in range(30))
         (self.folder / "tags.conll").write_text("".join(numbered))
@@ -221,10 +214,7 @@ class Reader:
         assert found[1] is None or found[1] in project["optional-dependencies"]
 
     def attnlight(self, arguments: list[str], path: str) -> None:
-        """Run a command of `attnlight` on few batches; a study on SLURM as far as its options.
-
-        `cheap` and `all` are the files of two tests that the reader has.
-        """
+        """Run a command on few batches, two tests for `cheap` and `all`; of SLURM the options."""
         if arguments == ["demo"]:
             for line in DEMO:
                 self.attnlight(line.split(), path)

@@ -64,10 +64,7 @@ def files_at_the_root() -> list[str]:
 
 
 def circles() -> list[list[str]]:
-    """Groups of files that import each other, imports for annotations and in functions included.
-
-    Importing a name from a package counts as importing the module that defines it, where one does.
-    """
+    """Groups of files that import each other; a name counts as the module that defines it."""
     edges = [(path, other) for path in sources(PACKAGE) for other in imported(path)]
     graph = networkx.DiGraph(edges)  # which comes with torch
     groups = networkx.strongly_connected_components(graph)
@@ -131,10 +128,7 @@ def ancestors(cls: type) -> int:
 
 
 def arguments() -> dict[str, int]:
-    """Arguments of each constructor that the package writes out, by class.
-
-    An argument that is a dataclass counts as one, also where its fields can be given one by one.
-    """
+    """Arguments of each written constructor by class; a dataclass counts as one."""
     return {
         node.name: len([*own.args, *own.kwonlyargs, *filter(None, [own.vararg, own.kwarg])]) - 1
         for path in sources(PACKAGE)
@@ -147,16 +141,10 @@ def arguments() -> dict[str, int]:
 
 
 class Trace:
-    """Calls within the package while a function runs.
-
-    Attributes:
-        depth: The most frames of the package on top of each other, below the first one.
-        moves: How often a call or a return goes from one file of the package to another, its
-            templates included.
-    """
+    """While a function runs, `moves` counts calls and returns to another file of the package."""
 
     def __init__(self) -> None:
-        self.depth, self.moves = 0, 0
+        self.moves = 0
         self._files: list[str] = []
 
     def run(self, function: Callable[[], Any]) -> Any:
@@ -178,7 +166,6 @@ class Trace:
             return
         self.moves += bool(self._files) and self._files[-1] != file
         self._files.append(file)
-        self.depth = max(self.depth, len(self._files) - 1)
 
 
 def study_page() -> Trace:

@@ -159,11 +159,7 @@ def pretrained_of(folder: Path, model: Path) -> list[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
 def test_file_says_what_counts(file: Path) -> None:
-    """Nothing stands twice, and no key drops what another says.
-
-    A dotted key beside one that names a file would discard that file; `callbacks:` drops what came
-    before, to which `callbacks+:` appends.
-    """
+    """No key stands twice or drops what another says, as a dotted key drops the file beside it."""
     content = read(file)
     names = {name for axis in content.get("grid", ()) for name in axis}  # of conditions
     assert not [key for key in keys(content) if "." in key and key not in names]

@@ -58,10 +58,7 @@ def trained(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
 
 
 def evaluated(run: Path, verb: str, devices: list[str], tests: Sequence[str] = ALL) -> Path:
-    """A copy of the run on which one verb was run with these devices, `test` with these tests.
-
-    Lightning starts both ranks of `test` on the planted corpus.
-    """
+    """A copy of the run on which one verb was run with these devices, `test` with these tests."""
     copy = run.with_name(f"{verb}-{len(devices)}")
     if not copy.exists():
         shutil.copytree(run, copy)

@@ -1,12 +1,7 @@
-"""Three newcomers bring a table of texts, a BERT of their own and tagged sentences to an answer.
-
-Each installs attnlight into a fresh environment, brings what they have and gives the three commands of
-README: no file is written by hand, and what is printed and the page say whether attention may be read.
-"""
+"""Three newcomers install attnlight and ask the commands of README of a corpus of their own."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -22,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT
+from tests.data.local import write_table
 from tests.reader import README, blocks
 
 pytestmark = pytest.mark.slow
@@ -44,11 +40,6 @@ def reviews(count: int) -> Iterator[tuple[str, str]]:
         clauses += draw.sample(FILLERS, draw.randint(0, 4))
         draw.shuffle(clauses)
         yield ", ".join(clauses), "praise" if sum(good) > 1 else "blame"
-
-
-def write_table(file: Path) -> None:
-    with file.open("w", newline="") as opened:
-        csv.writer(opened).writerows([("review", "verdict"), *reviews(4000)])
 
 
 def write_tags(file: Path) -> None:
@@ -158,13 +149,13 @@ def answered(newcomer: Newcomer, run: str, words: str) -> None:
 
 def test_own_texts(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
-    write_table(newcomer.home / "reviews.csv")
+    write_table(newcomer.home / "reviews.csv", reviews(4000), ("review", "verdict"))
     answered(newcomer, "checkpoints/reviews/first", "bilstm_additive --data reviews.csv")
 
 
 def test_own_bert(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path, "[transformers]")
-    write_table(newcomer.home / "reviews.csv")
+    write_table(newcomer.home / "reviews.csv", reviews(4000), ("review", "verdict"))
     (tmp_path / "bert.py").write_text(BERT)
     newcomer.run(f"python {tmp_path / 'bert.py'}")
     answered(newcomer, "checkpoints/finetuned/first", "test finetuned --data reviews.csv")

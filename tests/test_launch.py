@@ -1,8 +1,4 @@
-"""launch.sh and .ci/run: the environment they make and the command lines they start.
-
-A stand-in for Python logs how it is called, and PATH holds nothing but the tools named here, so
-nothing is installed and nothing of this machine decides the outcome.
-"""
+"""launch.sh and .ci/run with a stand-in for Python and nothing of this machine on PATH."""
 
 import os
 import shlex

@@ -1,8 +1,4 @@
-"""What users, machines and strangers' files do wrong: one sentence, status 2, and nothing lost.
-
-Each row is a command on a small world of corpora, configurations and one trained run, which no
-refused command may change.
-"""
+"""Mistakes in a small world: one sentence, status 2, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -16,13 +16,7 @@ NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"
 
 
 class Run:
-    """A notebook whose code cells ran in order.
-
-    Attributes:
-        names: What the cells defined.
-        shown: The value that each cell shows, None where there is none.
-        cells: The code cells.
-    """
+    """Code cells of a notebook that ran in order, the names they defined and the value of each."""
 
     def __init__(self, path: Path) -> None:
         content = json.loads(path.read_text(encoding="utf-8"))

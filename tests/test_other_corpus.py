@@ -1,6 +1,5 @@
 """A trained model evaluated on a corpus that it was not trained on."""
 
-import csv
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +15,7 @@ from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask, SeedVariant
 from tests.commands import CONFIGS, CPU, QUIET, Refused, attached, content
-from tests.data.local import write_corpus
+from tests.data.local import write_corpus, write_table
 
 GOOD = ["good", "fine", "lovely", "great"]
 BAD = ["bad", "awful", "dull", "poor"]
@@ -33,12 +32,6 @@ def texts(size: int, fillers: list[str], seed: int) -> list[tuple[str, int]]:
     return rows
 
 
-def write(folder: Path, split: str, rows: list[tuple[str, Any]]) -> None:
-    folder.mkdir(exist_ok=True)
-    with (folder / f"{split}.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
-
-
 def data_file(path: Path, folder: Path, **options: Any) -> str:
     settings = {"path": str(folder), "splitting": "words"} | options
     kind = "attnlight.datamodules.TextDataModule"
@@ -51,18 +44,15 @@ CLASSES = {"negative": [0], "positive": [1]}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Films, on which a base and a variant were trained, and other corpora.
-
-    The base was tested on films (`own` is its folder then), and on phones.
-    """
+    """Films, whose base was tested on them (`own` is its folder) and on phones, and a variant."""
     folder = tmp_path_factory.mktemp("corpora")
     films = folder / "films"
     for number, (split, size) in enumerate((("train", 120), ("validation", 40), ("test", 40))):
-        write(films, split, texts(size, FILLERS, number))
+        write_table(films / f"{split}.csv", texts(size, FILLERS, number))
     data = data_file(folder / "films.yaml", films, classes=CLASSES, boundary_tokens=False)
     # The other corpus has a test split alone, names its labels and has them in another order.
     rows = [(text, ["neg", "pos"][label]) for text, label in texts(31, OTHER_FILLERS, 9)]
-    write(folder / "phones", "test", rows)
+    write_table(folder / "phones/test.csv", rows)
     phones, unlike = {"positive": ["pos"], "negative": ["neg"]}, {"bad": ["neg"], "good": ["pos"]}
     for name, classes in {"phones": phones, "unlike": unlike, "unnamed": None}.items():
         data_file(folder / f"{name}.yaml", folder / "phones", classes=classes)

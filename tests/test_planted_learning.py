@@ -1,8 +1,4 @@
-"""What can be learnt of the planted corpora is learnt, and what cannot be is not.
-
-The same experiments as in docs/results.md in little: fewer texts and a narrower BiLSTM, so that all
-of it fits into a minute.
-"""
+"""What can be learnt of planted corpora is learnt, and no more: docs/results.md in little."""
 
 from pathlib import Path
 

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from attnlight.cli.processes import require_cores
-from tests.commands import QUIET, TWO, Refused, experiment, free_port, start
+from tests.commands import QUIET, TWO, Refused, experiment, free_port, start, wait_for
 
 START = 600  # for two processes to import all on a busy machine
 SECONDS = 20  # Lightning looks at its children every 5 s
@@ -45,12 +45,12 @@ class Job:
 
     def rank_one(self) -> psutil.Process:
         """The process of rank 1, waited for."""
-        wait(lambda: self.zero.children() != [], START)
+        wait_for(lambda: self.zero.children() != [], START)
         (self.one,) = self.zero.children()
         return self.one
 
     def wait_for(self, words: str) -> None:
-        wait(lambda: words in self.output.read_text(), START)
+        wait_for(lambda: words in self.output.read_text(), START)
 
     def end(self) -> None:
         for process in (self.zero, self.one):
@@ -64,13 +64,6 @@ def job(tmp_path: Path) -> Iterator[Job]:
     made = Job(tmp_path)
     yield made
     made.end()
-
-
-def wait(condition: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def gone(process: psutil.Process) -> bool:
@@ -91,7 +84,7 @@ def test_a_rank_ends_with_the_other(job: Job, training: bool, killed: int) -> No
         said = job.output.read_text()
         assert "attnlight: another process of this job has ended: look at its output" in said
         assert "Traceback" not in said
-    wait(lambda: gone(one), SECONDS)
+    wait_for(lambda: gone(one), SECONDS)
 
 
 @pytest.mark.ddp
@@ -104,7 +97,7 @@ def test_sigterm_ends_training_with_its_status(job: Job, both: bool) -> None:
     for process in (one, job.zero) if both else (job.zero,):
         process.terminate()
     assert job.zero.wait(SECONDS) == 128 + signal.SIGTERM
-    wait(lambda: gone(one), SECONDS)
+    wait_for(lambda: gone(one), SECONDS)
     assert "Traceback" not in job.output.read_text()
 
 
@@ -118,7 +111,7 @@ def test_a_rank_that_joins_ends_with_rank_zero(job: Job) -> None:
     assert not gone(one)
     job.zero.kill()
     assert job.zero.wait(SECONDS) != 0
-    wait(lambda: gone(one), SECONDS)
+    wait_for(lambda: gone(one), SECONDS)
 
 
 @pytest.mark.ddp

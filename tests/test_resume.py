@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.commands import CPU, QUIET, attnlight, attnlight_here, experiment, start
+from tests.commands import CPU, QUIET, attnlight, attnlight_here, experiment, start, wait_for
 
 pytestmark = pytest.mark.slow
 OPTIONS = [
@@ -47,9 +47,7 @@ def test_killed_run_resumes_to_the_same_checkpoints(tmp_path: Path) -> None:
     killed = tmp_path / "e" / "killed"
     command = ["-m", "attnlight", "fit", *OPTIONS, *place, "--run=killed"]
     process = start(command, cwd=tmp_path)
-    deadline = time.monotonic() + 120
-    while not (killed / "last.ckpt").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for((killed / "last.ckpt").exists, 120)
     time.sleep(0.5)  # into the next epoch
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

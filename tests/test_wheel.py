@@ -41,10 +41,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Installation:
-    """The wheel in a folder of its own, and a working directory outside the repository.
-
-    Other packages are those of the environment of the tests, found after it.
-    """
+    """The wheel in its own folder, before the packages of these tests, and a folder to be in."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.packages, self.home = folder / "packages", folder / "home"

@@ -153,11 +153,7 @@ def trained(name: str, folder: Path, devices: int) -> dict[str, Tensor]:
 
 
 def train_on_two(arguments: Sequence[str]) -> int:
-    """Do trainings as one of two ranks; each keeps its weights in the folder that is given.
-
-    Args:
-        arguments: The folder, and the names of the trainings.
-    """
+    """Do the named trainings as one of two ranks, which writes its weights into a folder."""
     folder, *names = arguments
     ended = {name: trained(name, Path(folder), devices=2) for name in names}
     torch.save(ended, Path(folder, f"rank{os.environ['LOCAL_RANK']}.pt"))

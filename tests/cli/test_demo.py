@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from attnlight.__main__ import main as program
 from attnlight.cli.demo import COMMANDS, RUN
 from attnlight.report.verdict.card import verdict_of
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, QUIET, wait_for
 from tests.test_configs import SMALL, TINY
 
 # The commands of the demo, with another program in place of Python.
@@ -36,11 +35,7 @@ def test_sigterm_ends_the_command_under_way_and_the_demo(
     )
     program.chmod(0o755)
     with subprocess.Popen([sys.executable, "-c", DEMO, str(program)]) as demo:
-        deadline = time.monotonic() + 100
-        while not (started.is_file() and started.read_text().endswith("\n")):
-            assert time.monotonic() < deadline
-            assert demo.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: started.is_file() and started.read_text().endswith("\n"), 100)
         demo.terminate()
         assert demo.wait(60) == 128 + signal.SIGTERM
     (line,) = started.read_text().splitlines()

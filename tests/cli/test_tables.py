@@ -1,6 +1,5 @@
 """A table is a corpus: what `fit`, `validate` and `test` find in it by themselves."""
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -13,27 +12,23 @@ import yaml
 from attnlight.__main__ import main
 from attnlight.records.reading import read_record
 from tests.commands import CPU, QUIET, Printed, Refused, without_figures
+from tests.data.local import write_table
 from tests.huggingface.folders import write_model
 
 ROWS = [(n, f"film {n} was {('bad', 'good')[n % 2]}", ("neg", "pos")[n % 2]) for n in range(60)]
 SMALL = [*CPU, *QUIET, "--trainer.logger=false", "--trainer.max_epochs=1"]
 SMALL += ["--model.net.embedding_size=4", "--model.net.hidden_size=2"]
 MODEL = ["--model", "bilstm_additive", "--model.vectors.path=null"]
+NAMES = ("id", "sentence", "verdict")
 OPTIONS = "--data.text sentence --data.label verdict"
 CUT = "--data.test_fraction 0.2 --data.validation_fraction 0.1"
 FIXED = ["--data.text=sentence", "--data.train=train", "--data.test_fraction=0.2"]
 
 
-def write_table(path: Path, rows: list[tuple[Any, ...]]) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("id", "sentence", "verdict"), *rows])
-
-
 @pytest.fixture
 def table(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ATTNLIGHT_CACHE", str(here / "cache"))
-    write_table(here / "all.csv", ROWS)
+    write_table(here / "all.csv", ROWS, NAMES)
     return here / "all.csv"
 
 
@@ -70,9 +65,9 @@ def test_one_table_is_tested_whole_unless_the_model_was_trained_on_it(
 ) -> None:
     assert main(["fit", *MODEL, "--data=all.csv", "--run=r", *SMALL]) == 0
     run, predictions = Path("checkpoints/all/r"), without_figures("tests.yaml", "predictions")
-    write_table(table.parent / "new.csv", ROWS[::-1][:40])
-    write_table(table.parent / "folder/dev.csv", ROWS[:20])
-    write_table(table.parent / "folder/train.csv", ROWS)
+    write_table(table.parent / "new.csv", ROWS[::-1][:40], NAMES)
+    write_table(table.parent / "folder/dev.csv", ROWS[:20], NAMES)
+    write_table(table.parent / "folder/train.csv", ROWS, NAMES)
 
     def tested(data: str, *options: str) -> list[str]:
         return said(printed("test", str(run), *predictions, *QUIET, "--data", data, *options))

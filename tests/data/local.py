@@ -1,6 +1,8 @@
 """Small corpora in the hub's local layout."""
 
+import csv
 import sys
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,15 @@ def write_corpus(
             rows = rows.cast_column("label", datasets.ClassLabel(names=names))
         rows.to_parquet(str(folder / "data" / f"{split}-00000-of-00001.parquet"))
     return folder
+
+
+def write_table(
+    file: Path, rows: Iterable[Sequence[Any]], names: Sequence[str] = ("text", "label")
+) -> None:
+    """Write a CSV file with these names of columns, into a folder that may be missing."""
+    file.parent.mkdir(exist_ok=True)
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows([names, *rows])
 
 
 def write_yahoo(folder: Path, rows: int = 40) -> Path:

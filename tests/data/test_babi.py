@@ -133,11 +133,7 @@ def tokens(question: Question) -> int:
 
 
 def counts(story: Story) -> tuple[Counter[tuple[str, str]], dict[str, int]]:
-    """How often a story has what is compared, by its unit, and the story's number of each unit.
-
-    Shares of verbs, actors and answers and of how questions are chosen; lengths, and how far back
-    each piece of evidence lies, in sentences.
-    """
+    """How often a story has what is compared, by unit, and the story's number of each unit."""
     steps = [parse(sentence) for sentence in story[-1].passage]
     found: Counter[tuple[str, str]] = Counter()
     for actor, verb, _, there in steps:

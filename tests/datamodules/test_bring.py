@@ -1,6 +1,5 @@
 """Corpora that a newcomer brings, each by the few lines of the README's kind."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,8 @@ import pytest
 
 from attnlight.data.selection import Selection
 from attnlight.errors import InputError
-from tests.data.local import write_corpus
+from tests.data.local import write_corpus, write_table
 from tests.datamodules.reading import SPLITS, module, prepared, sizes, summary
-
-
-def write_table(file: Path, rows: list[tuple[Any, ...]]) -> None:
-    file.parent.mkdir(exist_ok=True)
-    with file.open("w", newline="") as stream:
-        csv.writer(stream).writerows(rows)
 
 
 def reviews(count: int, first: int = 0) -> list[tuple[Any, ...]]:
@@ -27,9 +20,9 @@ def reviews(count: int, first: int = 0) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Columns `review` and `mood`; `train.csv` and `dev.csv`."""
-    header = [("review", "mood")]
-    write_table(tmp_path / "c" / "train.csv", header + reviews(90))
-    write_table(tmp_path / "c" / "dev.csv", header + reviews(120, 84))
+    names = ("review", "mood")
+    write_table(tmp_path / "c" / "train.csv", reviews(90), names)
+    write_table(tmp_path / "c" / "dev.csv", reviews(120, 84), names)
     return tmp_path / "c"
 
 

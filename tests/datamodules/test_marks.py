@@ -1,8 +1,4 @@
-"""Marks of tokens in corpora of one's own, from lists of words and from columns of numbers.
-
-Texts, texts in sentences, pairs and tagged sentences, each by a few files: what is marked, what the
-penalty and the test make of it, and what is refused, against loops over the files.
-"""
+"""Marks of tokens in one's own corpora, by words or columns, against loops over the files."""
 
 from __future__ import annotations
 

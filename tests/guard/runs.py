@@ -1,7 +1,4 @@
-"""Every command of the guard, and the values that it gives.
-
-All commands run in one folder, which holds the runs below `runs/` and the corpus of `chunks/`.
-"""
+"""Commands of the guard, all in one folder with `runs/` and `chunks/`, and their values."""
 
 from __future__ import annotations
 

@@ -26,8 +26,6 @@ Values = dict[str, NDArray[Any]]
 TOLERANCE = 5e-4
 SHARE = 0.002  # of the values of a discrete column, where a margin is below the tolerance
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # noqa: RUF001
-_DECIMAL = re.compile(r"-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
-_INTERVAL = re.compile(rf"({NUMBER.pattern}) \[({NUMBER.pattern}), ({NUMBER.pattern})\]")
 _MANY = 20  # values of a discrete column, one of which may differ
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _HEAD = ("key", "type", "shape", "values")
@@ -64,10 +62,7 @@ def metrics(path: Path) -> Values:
 
 
 def csv_table(path: Path) -> Values:
-    """The cells of a CSV file by the row's first cells and the column's heading.
-
-    Cells that name a row: the first, and while that leaves twins those without numbers.
-    """
+    """Cells of a CSV file by heading and by the first cells, as many as tell the rows apart."""
     with path.open(encoding="utf-8", newline="") as file:
         head, *body = csv.reader(file)
     left = 1
@@ -93,20 +88,6 @@ def _named(names: Iterable[str]) -> list[str]:
     return found
 
 
-def verdict(text: str) -> Values:
-    """The decimals and the estimates with intervals of each answer, in order of size.
-
-    Words and their order are free; the questions keep their order.
-    """
-    found: Values = {}
-    for number, answer in enumerate(re.split(r"^## .*$", text, flags=re.MULTILINE)[1:], start=1):
-        answer = answer.replace("−", "-")  # noqa: RUF001
-        triples = sorted(tuple(map(float, three)) for three in _INTERVAL.findall(answer))
-        found[f"{number}/decimals"] = np.array(sorted(map(float, _DECIMAL.findall(answer))))
-        found[f"{number}/intervals"] = np.array(triples, dtype=np.float64).reshape(-1, 3)
-    return found
-
-
 def under(stem: str, values: Mapping[str, NDArray[Any]]) -> Values:
     """Values whose keys stand below one more segment."""
     return {f"{stem}/{key}": found for key, found in values.items()}
@@ -128,12 +109,10 @@ def of_run(folder: Path) -> Values:
 
 
 def of_report(folder: Path) -> Values:
-    """The tables and verdicts of a report."""
+    """The tables of a report."""
     found: Values = {}
     for path in sorted(folder.rglob("*.csv")):
         found |= under(path.relative_to(folder).with_suffix("").as_posix(), csv_table(path))
-    if (folder / "verdict.md").is_file():
-        found |= under("verdict", verdict((folder / "verdict.md").read_text(encoding="utf-8")))
     return found
 
 
@@ -161,12 +140,7 @@ def read(path: Path) -> Values:
 
 
 def differences(expected: Values, found: Values) -> list[str]:
-    """What differs, a line for each key that is missing or of another value.
-
-    Args:
-        expected: Values of the landed code.
-        found: Values of the code at hand, which may have more keys.
-    """
+    """What is missing or differs from the landed code, a line for each key; there may be more."""
     said = [f"missing: {key}" for key in sorted(expected.keys() - found.keys())]
     shared = sorted(expected.keys() & found.keys())
     both = {key: _difference(expected[key], found[key]) for key in shared}

@@ -17,11 +17,7 @@ NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 
 
 def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> Any:
-    """Train a tokenizer of a model's kind, write it, and return it.
-
-    Word pieces between [CLS] and [SEP] for `bert`; bytes for `gpt2`, without special tokens; scored
-    pieces after <s> for `llama`.
-    """
+    """Train a tokenizer, write it and return it: of word pieces, of bytes, or of scored pieces."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     if name == "bert":

@@ -16,7 +16,8 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, QUIET, Refused
+from tests.data.local import write_table
 from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import assert_same
 from tests.huggingface.test_folder import reweigh
@@ -29,15 +30,13 @@ FAST = [*CPU, *QUIET, "--trainer.max_epochs=1", "--trainer.logger=false"]
 def write_corpus(folder: Path) -> Path:
     """A data file of a corpus of films; a text has 3 to 12 words, one of 80."""
     generator, words = random.Random(0), " ".join(TEXTS).split()
-    folder.mkdir()
     for split, count in (("train", 48), ("validation", 16), ("test", 16)):
         rows = []
         for number in range(count):
             text = generator.choices(words, k=80 if number == 3 else generator.randint(2, 11))
             text.append(generator.choice((NEGATIVE, POSITIVE)[number % 2]))
             rows.append([" ".join(text), ("neg", "pos")[number % 2]])
-        with (folder / f"{split}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([["text", "label"], *rows])
+        write_table(folder / f"{split}.csv", rows)
     data = folder.parent / "films.yaml"
     options = {"path": str(folder), "classes": {"neg": "neg", "pos": "pos"}}
     corpus = {"class_path": "attnlight.datamodules.TextDataModule", "init_args": options}
@@ -179,20 +178,17 @@ def test_checkpoints_need_no_folder(place: Path, last: str) -> None:
         assert read_metadata(record)["checkpoint"] == "best.ckpt"
 
 
-def test_weights_that_have_changed(
-    place: Path, last: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_have_changed(place: Path, last: str, refused: Refused) -> None:
     shutil.copytree("moving", "kept")
     try:
         reweigh(Path("moving"), lambda state: [values.mul_(0.5) for values in state.values()])
         command = ["fit", "--model=seed", f"--model.base={last}/best.ckpt", "--experiment=e"]
         named = ["--data=films.yaml", "--data.tokenizer=bert", "--run=after"]
-        assert main([*command, *named, *FAST]) == 2
+        said = "the weights in moving are not those that training started from"
+        refused(*command, *named, *FAST, names=[said])
     finally:
         shutil.rmtree("moving")
         Path("kept").rename("moving")
-    said = capsys.readouterr().err
-    assert "the weights in moving are not those that training started from" in said
 
 
 VARIANTS = [*product(("uniform", "seed", "adversarial"), ("last", "pooled"))]
@@ -244,10 +240,9 @@ TEST, FIT = ["test", *NAMED], ["fit", *NAMED, "--model.net.path=bert"]
         ([*FIT, "--data.tokenizer=bert", "--data.max_vocabulary=100"], "other tokens: leave out"),
     ],
 )
-def test_is_refused(command: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_is_refused(command: list[str], said: str, refused: Refused) -> None:
     """Other names of classes, a head that is not trained, and tokens that are not the model's."""
-    assert main(command) == 2
-    assert said in capsys.readouterr().err
+    refused(*command, names=[said])
     if said == "has no trained head":
         with pytest.raises(InputError, match=said):
             attnlight.run(HuggingFaceClassifier("bert"), list(TEXTS), tests="cheap")

@@ -1,11 +1,8 @@
 """Commands and Python on a model's folder, and on a run that tested one."""
 
-import csv
 import json
-import re
 import shlex
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +16,14 @@ from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
 from attnlight.report.verdict.card import verdict_of
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, QUIET, Refused
+from tests.data.local import write_table
 from tests.huggingface.folders import NAMES, TEXTS, write_model
 from tests.huggingface.test_folder import reweigh
 
 DATA = ["--data=films.csv", "--data.test=train", "--data.validation=train"]
 FAST = [*CPU, *QUIET]
 PREDICTIONS = [*DATA, "--tests=predictions", *FAST]
-
-
-def write_table(name: str, rows: Iterable[tuple[str, str]]) -> None:
-    with Path(name).open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    write_table("films.csv", zip(TEXTS, ["pos", "neg", "pos", "neg"], strict=True))
+    write_table(Path("films.csv"), zip(TEXTS, ["pos", "neg", "pos", "neg"], strict=True))
 
 
 @pytest.fixture
@@ -63,13 +56,9 @@ class TestCommands:
         ("verb", "words"),
         [("test", ["films"]), ("test", ["--model=films"]), ("validate", LONG), ("predict", LONG)],
     )
-    def test_a_corpus_must_be_named(
-        self, verb: str, words: list[str], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main([verb, *words, *FAST]) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert "has no corpus here: name the texts that it reads" in said
-        assert f"attnlight {verb} ... --data FILE" in said
+    def test_a_corpus_must_be_named(self, verb: str, words: list[str], refused: Refused) -> None:
+        said = "has no corpus here: name the texts that it reads"
+        refused(verb, *words, *FAST, names=(said, f"attnlight {verb} ... --data FILE"))
 
     def test_a_run_stands_for_its_model_from_anywhere(
         self, tested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,7 +70,7 @@ class TestCommands:
         assert expected.verdict.endswith("attnlight test films --data FILE --tests card")
 
     def test_a_run_of_others_imports_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
     ) -> None:
         (tmp_path / "harmful.py").write_text("raise AssertionError('was run')")
         monkeypatch.syspath_prepend(tmp_path)
@@ -91,28 +80,23 @@ class TestCommands:
         (tmp_path / "run").mkdir()
         (tmp_path / "run/test.yaml").write_text(json.dumps({"model": model}))
         for command in (["explain", f"{tmp_path}/run", TEXTS[0]], ["test", f"{tmp_path}/run"]):
-            assert main(command) == 2
-            assert "names harmful.Net" in capsys.readouterr().err
+            refused(*command, names=["names harmful.Net"])
 
     @pytest.mark.parametrize("left", ["fit.yaml", "best.ckpt"])
-    def test_a_run_that_was_trained_here(
-        self, left: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_run_that_was_trained_here(self, left: str, refused: Refused) -> None:
         folder = Path("checkpoints/films/trained")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / left).touch()
-        assert main(["test", "films", "--run=trained", *PREDICTIONS]) == 2
+        said = "checkpoints/films/trained/best.ckpt"
+        refused("test", "films", "--run=trained", *PREDICTIONS, names=[said])
         (folder / left).unlink()
-        said = capsys.readouterr().err
-        assert "checkpoints/films/trained/best.ckpt" in said
         (folder / "notes.txt").touch()  # that a run has this name decides nothing
         assert main(["test", *PREDICTIONS, "--run=trained", "films"]) == 0
         shutil.rmtree(folder)
 
-    def test_sanity_has_no_second_model(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["sanity", "films", "unnamed", *DATA]) == 2
+    def test_sanity_has_no_second_model(self, refused: Refused) -> None:
         said = "films was trained elsewhere, and sanity compares two runs"
-        assert re.search(f"{said}.*leave out unnamed", capsys.readouterr().err)
+        refused("sanity", "films", "unnamed", *DATA, names=(said, "leave out unnamed"))
 
     @pytest.mark.parametrize("words", [["--model=films"], LONG])
     def test_short_forms(self, tested: Path, words: list[str]) -> None:
@@ -140,22 +124,21 @@ class TestCommands:
         sentence = verdict_of(tested).sentence
         assert attnlight.explain(tested, TEXTS[0])[0].verdict == f"On the test split: {sentence}"
 
-    def test_weights_that_have_changed(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_weights_that_have_changed(self, refused: Refused) -> None:
         shutil.copytree("films", "changing")
         assert main(["test", "changing", "--run=r", *PREDICTIONS]) == 0
         record = Path("checkpoints/changing/r/records/test/predictions.parquet")
         before = read_metadata(record)["weights"]
         reweigh(Path("changing"), lambda state: state["classifier.bias"][0].add_(0.001))
         again = ["test", "checkpoints/changing/r", "--tests=predictions", *FAST]
-        assert main(again) == 2
-        said = capsys.readouterr().err
-        assert f"predictions.parquet is of other weights ({before}) than the model has now" in said
+        said = f"predictions.parquet is of other weights ({before}) than the model has now"
+        refused(*again, names=[said])
         another = [*again[:2], "--tests=attention_permutation", *FAST]
-        assert main(another) == 2
+        refused(*another)
         assert [path.name for path in record.parent.iterdir()] == [record.name]
         assert main([*another, "--overwrite"]) == 0
-        assert main(["report", "checkpoints/changing/r"]) == 2
-        assert "are of models with other weights: test the model again" in capsys.readouterr().err
+        said = "are of models with other weights: test the model again"
+        refused("report", "checkpoints/changing/r", names=[said])
         assert main([*again, "--overwrite"]) == 0
         assert read_metadata(record)["weights"] != before
 
@@ -173,7 +156,7 @@ class TestCommands:
         )
         for turned in (False, True):
             rows = zip(TEXTS, predicted, strict=True)
-            write_table("films.csv", [(text, ("neg", "pos")[n ^ turned]) for text, n in rows])
+            write_table(Path("films.csv"), [(text, ("neg", "pos")[n ^ turned]) for text, n in rows])
             command = ["test", "unnamed", "--data=films.yaml", f"--run={turned}"]
             capsys.readouterr()
             assert main([*command, "--tests=predictions", *FAST]) == 0
@@ -193,16 +176,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_is_no_model(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_model(name: str, refused: Refused) -> None:
     for folder in ("empty", "other", "trained"):
         Path(folder).mkdir(exist_ok=True)
     Path("other/notes.txt").touch()
     shutil.copytree("films", "trained/checkpoint-9", dirs_exist_ok=True)
-    commands = [["explain", name, TEXTS[0]], ["test", "--data=nothing.csv", name, *FAST]]
-    for command in commands:
-        assert main(command) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert not [words for words in MISTAKES[name] if words not in said], said
+    for command in (["explain", name, TEXTS[0]], ["test", "--data=nothing.csv", name, *FAST]):
+        refused(*command, names=MISTAKES[name])
     with pytest.raises(InputError):
         attnlight.load(name)
 

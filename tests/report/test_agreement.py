@@ -13,6 +13,7 @@ from scipy.stats import kendalltau
 
 from attnlight.__main__ import main
 from attnlight.report.agreement import agreement, read_scores
+from tests.commands import Refused
 from tests.report.fake import write_record
 
 RECORD = Path("records/test/importance_correlation.parquet")
@@ -88,7 +89,7 @@ def test_rows_and_scores_that_one_run_did_not_measure_are_left_out(tmp_path: Pat
     assert found["tau_loo"].notna().all()
 
 
-def test_runs_that_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_cannot_be_compared(tmp_path: Path, refused: Refused) -> None:
     first, longer = run(tmp_path / "sst", 0), scores(1, 1.0)
     longer[4] = np.zeros(99)
     own = {"scores_input_gradient": scores(1, 1.0)}
@@ -107,6 +108,4 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixt
         ([bare], f"attnlight test {bare} {command} --overwrite`"),
         ([nothing], f"attnlight test {nothing} {command}`"),
     ):
-        assert main(["reliability", *map(str, [first, *others])]) == 2
-        (sentence,) = capsys.readouterr().err.splitlines()
-        assert said in sentence
+        refused("reliability", *map(str, [first, *others]), names=[said], alone=True)

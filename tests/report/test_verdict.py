@@ -131,10 +131,7 @@ def licences(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def card_of(
     folder: Path, rows: Rows, own: float = 1.0, ratio: float = 0.6, **model: Any
 ) -> Verdict:
-    """The card of a model whose states give a share of their gradient to their own words.
-
-    Attention finds `ratio` of what the best method with signs does, whose best twin finds 0.6.
-    """
+    """A card where attention finds `ratio` of the best signed method, whose best twin finds 0.6."""
     write(
         folder, "leave_one_out_agreement", rows, model=CLASSIFIER | model, classes=["dull", "fine"]
     )

@@ -73,12 +73,7 @@ def answers(folder: Path, tmp_path: Path) -> dict[tuple[int, int], Any]:
 
 
 def compare(said: dict[tuple[int, int], Any], readout: Readout) -> dict[float, list[float]]:
-    """Compare what the page says with a readout.
-
-    Returns:
-        By epsilon how much more JS the page's worst case has than the package's, where it does not
-        claim to be exact.
-    """
+    """By epsilon how much more JS the page finds than a readout; what it calls exact is equal."""
     output, keys = readout.output, list(map(tuple, readout.output.rows.tolist()))
     heads, items = output.weights.shape[1], output.mask
     pattern = (1 + (items.cumsum(-1) - 1) % 3).double() * items

@@ -48,10 +48,7 @@ BROKEN = "adversary-kl-l0.05-s0"
 
 
 class Lab:
-    """A folder with study files, the runs of these studies, and the commands that they started.
-
-    What they print is in `capsys`, unless the lab is that of several tests.
-    """
+    """A folder of studies and runs, and the commands they started; `capsys` has what they print."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any = None) -> None:
         self.folder, self._calls = folder, folder / "calls"
@@ -125,10 +122,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture(scope="session")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Lab, dict[str, Any]]]:
-    """A lab whose study of `texts`, `tokens` or `marked` ones is done, to be read only; its content.
-
-    Two sentences of one adversary of tokens could not be measured.
-    """
+    """The lab of a finished study, to be read only, and its content; two sentences are broken."""
 
     @cache
     def study(name: str) -> tuple[Lab, dict[str, Any]]:

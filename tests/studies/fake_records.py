@@ -29,16 +29,7 @@ def write_records(
     heads: int = HEADS,
     **about: object,
 ) -> None:
-    """Write `predictions.parquet` and, of a variant, `base_divergence.parquet` of one split.
-
-    Args:
-        folder: `<run>/records/<stage>`, whose names are the seed.
-        target: What is asked of a sentence.
-        js: Mean divergence from the base; None for a base.
-        broken: Sentences that could not be measured.
-        heads: How many heads are compared.
-        about: Metadata of both.
-    """
+    """Write a split of `<run>/records/<stage>`; `js` is None for a base, `broken` not measured."""
     rows = rows_of(target)
     shared = np.random.default_rng(zlib.crc32(folder.name.encode()))
     label, base = shared.integers(0, len(CLASSES), (2, len(rows)))

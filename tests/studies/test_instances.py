@@ -1,7 +1,4 @@
-"""Means over the instances of a run and sums over those of each text; the runs are stand-ins.
-
-What is collected of tokens is compared with loops over the records.
-"""
+"""Means and sums over the instances of stand-ins for runs, against loops over the records."""
 
 import math
 from collections.abc import Callable

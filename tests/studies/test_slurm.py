@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tests.commands import wait_for
 from tests.studies.test_whole import PAIR, begin, finish
 
 pytestmark = [
@@ -24,15 +24,6 @@ pytestmark = [
 ]
 STUDY: dict[str, Any] = PAIR | {"uniform": {"seeds": [0, 1, 2]}, "seeds": {"seeds": [1]}}
 SLURM = ("--slurm", "partition=cpu", "timeout_min=30", "mem_gb=1")
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 600) -> Any:
-    """What a condition gives once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found
 
 
 def jobs(state: str) -> list[str]:

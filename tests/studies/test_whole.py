@@ -1,7 +1,4 @@
-"""Small studies of real runs, from end to end: of texts, of their tokens, of a problem of one's own.
-
-That of texts is killed again and again; that of tokens runs in this process.
-"""
+"""Small studies of real runs: of texts (killed again and again), tokens and one's own problem."""
 
 import csv
 import json
