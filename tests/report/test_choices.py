@@ -1,13 +1,15 @@
 """Headlines, the texts chosen of a test, and runs beside each other."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from attnlight.report.compare import group_runs, measure_groups, write_comparison
-from attnlight.report.headlines import headline
+from attnlight.report.headlines import headline, headline_table
 from attnlight.report.run import StoredRecord
 from attnlight.report.run_description import corpus_name
 from attnlight.report.summary import summarise
@@ -127,3 +129,33 @@ def test_runs_on_other_instances_are_not_paired(tmp_path: Path) -> None:
     assert len((tmp_path / "out/tables/differences.csv").read_text().splitlines()) == 1
     untested = [write_run(tmp_path / "a" / name, stages=()) for name in ("s0", "s1")]
     assert write_comparison(untested, tmp_path / "none") is None
+
+
+def printed(folder: Path, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(headline_table(folder))
+    return console.export_text()
+
+
+def test_one_headline_with_its_interval_for_each_record_of_the_test_split(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, stages=("test", "val"), partial=True) / "records"
+    tests = sorted(path.stem for path in (folder / "test").glob("*.parquet"))
+    lines = printed(folder, 300).splitlines()
+    assert sorted(line.split()[0] for line in lines) == tests
+    assert all(line.split()[1] == "(partial)" for line in lines)
+    (shown,) = (line for line in lines if line.startswith("attention_permutation"))
+    values = rows_of("attention_permutation")["median_tvd"]
+    assert f"moves the prediction by {np.mean(values):.2f} (total" in shown
+    low, high = map(float, shown.strip()[:-1].rpartition("[")[2].split(", "))
+    assert low < np.mean(values) < high
+
+
+@pytest.mark.parametrize("width", [80, 44])
+def test_nothing_is_cut_and_markup_is_text(tmp_path: Path, width: int) -> None:
+    rows = rows_of("attention_permutation")
+    rows["[bold]x[/bold]"] = rows["median_tvd"]
+    write_record(tmp_path / "test" / "of_mine.parquet", rows, measures=["[bold]x[/bold]"])
+    shown = printed(tmp_path, width)
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.split()[:2] == ["of_mine", "[bold]x[/bold]"]

@@ -64,6 +64,7 @@ class TestReadYaml:
         ("content", "told"),
         [
             (b"a: [1, 2", "line 1"),
+            (b"- 1\n- 2\n", "a.yaml holds a list; expected a mapping"),
             ("# M\u00fcll".encode("latin-1"), "utf-8"),
             (b"a: " + b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
             (b"- " * 100_000 + b"a", "nested too deeply"),
