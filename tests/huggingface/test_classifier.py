@@ -68,9 +68,9 @@ def classifier(name: str, classes: int = 3, **options: Any) -> HuggingFaceClassi
     return HuggingFaceClassifier(built(name, num_labels=classes), **options).eval()
 
 
-def pooled_classifier(name: str) -> HuggingFacePooledClassifier:
+def pooled_classifier(name: str, **options: Any) -> HuggingFacePooledClassifier:
     torch.manual_seed(0)
-    return HuggingFacePooledClassifier(MODELS[name](), 3).eval()
+    return HuggingFacePooledClassifier(MODELS[name](), 3, **options).eval()
 
 
 def require_full_passes(model: Any, batch: TextBatch, candidates: int = 2) -> None:

@@ -11,25 +11,19 @@ import attnlight
 from attnlight.batch import TextBatch
 from attnlight.huggingface import HuggingFacePooledClassifier
 from tests.huggingface.models import LENGTH, MODELS, assert_near, assert_same
-from tests.huggingface.test_classifier import classifier as last_classifier
-from tests.huggingface.test_classifier import texts
-
-
-def classifier(name: str, **options: Any) -> HuggingFacePooledClassifier:
-    torch.manual_seed(0)
-    return HuggingFacePooledClassifier(MODELS[name](), 3, **options).eval()
+from tests.huggingface.test_classifier import classifier, pooled_classifier, texts
 
 
 def test_states_are_those_of_the_model(name: str) -> None:
     batch = texts()
     inputs = {"input_ids": batch.tokens, "attention_mask": batch.mask.long()}
     expected = MODELS[name]()(**inputs).last_hidden_state[batch.mask]
-    assert_near(classifier(name)(batch).states[batch.mask], expected)
+    assert_near(pooled_classifier(name)(batch).states[batch.mask], expected)
 
 
 @pytest.mark.parametrize("attention", ["additive", "uniform"])
 def test_keeps_all_promises(name: str, attention: Any) -> None:
-    model = classifier(name, attention=attention)
+    model = pooled_classifier(name, attention=attention)
     assert attnlight.check(model, texts()) == []
     output = model(texts())
     assert output.item_logits is not None
@@ -39,13 +33,13 @@ def test_keeps_all_promises(name: str, attention: Any) -> None:
 
 def test_exact_tests_run() -> None:
     batch = replace(texts(), labels=torch.tensor([0, 1, 2, 0, 1]))
-    table = attnlight.run(classifier("bert"), [batch], tests="cheap").table()
+    table = attnlight.run(pooled_classifier("bert"), [batch], tests="cheap").table()
     assert table.set_index(["test", "measure"])["n"]["adversarial_attention", "worst_js"] == 5
 
 
 @pytest.mark.parametrize("options", [{}, {"freeze": True}, {"encoder": "average"}])
 def test_each_trained_parameter_has_a_gradient(name: str, options: Any) -> None:
-    model = classifier(name, **options).train()
+    model = pooled_classifier(name, **options).train()
     model(texts()).logits.square().sum().backward()
     trained = {n for n, p in model.named_parameters() if p.requires_grad}
     assert trained == {n for n, p in model.named_parameters() if p.grad is not None}
@@ -66,7 +60,7 @@ def test_frozen_models_have_no_dropout() -> None:
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
     """Models with a table of positions have none for it."""
-    model: Any = classifier(name) if pooled else last_classifier(name, layers=True)
+    model: Any = pooled_classifier(name) if pooled else classifier(name, layers=True)
     batch, beyond = texts(), (0, LENGTH)
     wide = TextBatch(batch.index, pad(batch.tokens, beyond), pad(batch.mask, beyond))
     assert attnlight.check(model, wide) == []
