@@ -233,6 +233,13 @@ class TestMistakes:
         (here / "best.ckpt").write_bytes(b"")
         refused(*arguments, names=[f"did you mean '{nearest}'?"])
 
-    def test_an_option_without_its_value(self) -> None:
-        with pytest.raises(InputError, match="--data"):
-            composed("--data")
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["--data"], "--data needs a value"),
+            (["--data=tags.conll"], "tags.conll has a tag for each token, which a tagger learns"),
+        ],
+    )
+    def test_what_cannot_be_read(self, words: list[str], told: str) -> None:
+        with pytest.raises(InputError, match=told):
+            composed("--model=bilstm_additive", *words)

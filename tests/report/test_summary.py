@@ -33,7 +33,7 @@ def undefined(rows: Rows) -> Rows:
 
 
 def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Means:
-    path = write_record(folder / "predictions.parquet", rows, measures=measures)
+    path = write_record(folder / "predictions.parquet", rows, excluded=[999], measures=measures)
     return summarise(stored(path), by_class).means
 
 
