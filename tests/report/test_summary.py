@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,15 +33,17 @@ def undefined(rows: Rows) -> Rows:
     return rows | {"label": label, "attention_entropy": entropy}
 
 
-def summary(folder: Path, rows: Rows, measures: list[str], by_class: bool = True) -> Means:
-    path = write_record(folder / "predictions.parquet", rows, excluded=[999], measures=measures)
+def summary(
+    folder: Path, rows: Rows, measures: list[str], by_class: bool = True, **about: Any
+) -> Means:
+    path = write_record(folder / "predictions.parquet", rows, measures=measures, **about)
     return summarise(stored(path), by_class).means
 
 
 class TestSummary:
     def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
         rows = undefined(rows_of("predictions", n=90, classes=3))
-        means = summary(tmp_path, rows, ["attention_entropy"])
+        means = summary(tmp_path, rows, ["attention_entropy"], excluded=[999])
         assert list(means) == [*product(("accuracy", "attention_entropy"), (None, 0, 1, 2))]
         for (measure, predicted), found in means.items():
             values = []
