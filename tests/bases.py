@@ -137,6 +137,12 @@ def attach_stub_trainer(
     return stub
 
 
+def one_text(batch: TextBatch, text: int) -> TextBatch:
+    """A batch of one of the texts, without padding."""
+    real = batch.mask[text] if batch.mask.ndim == 2 else batch.mask[text].any(-1)
+    return batch.select(torch.tensor([text])).trim(int(real.nonzero().max()) + 1)
+
+
 def batch_of(corpus: CorpusDataModule, split: str = "train", count: int = 8) -> TextBatch:
     """The first texts of a split in shuffled order, so that lengths are mixed."""
     order = np.random.default_rng(0).permutation(count)

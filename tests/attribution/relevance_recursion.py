@@ -1,199 +1,209 @@
-"""Relevance of one text, layer by layer from the logits down, in NumPy.
+"""Relevance of one text from the logits down, in NumPy: forward by definition, then back step by step.
 
 As `lrp_linear` of Arras et al. (2017), bias factor 0: a term t of a sum z gets the share
-`t / (z + epsilon sign(z))` of its relevance, gates get none. Each function runs its layer forward
-by its definition and returns the relevance of its inputs and the sum of that of its biases.
+`t / (z + epsilon sign(z))` of its relevance, gates get none.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.models.oracles import Array, Parameters, part, sigmoid
-
+Array = NDArray[np.float64]
+Parameters = dict[str, Array]
 # The class whose logit is explained, and that whose logit it is compared with.
 Rivals = tuple[int, int]
 
 
-def shared(terms: Array, sums: Array, relevance: Array, epsilon: float) -> Array:
-    """Relevance of terms (..., J) of sums (J,) that have a relevance (J,)."""
-    divisors = sums + epsilon * np.where(sums >= 0, 1.0, -1.0)
-    return np.where(terms == 0, 0.0, terms / np.where(divisors == 0, 1.0, divisors) * relevance)
+def part(values: Parameters, name: str) -> Parameters:
+    """The parameters of one part, by their names in it."""
+    prefix = f"{name}."
+    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
 
 
-def affine(
-    inputs: Array, weight: Array, bias: Array, relevance: Array, epsilon: float
-) -> tuple[Array, float]:
-    """Relevance of the inputs (I,) of `weight @ inputs + bias`, weight (J, I)."""
-    terms = np.concatenate([weight.T * inputs[:, None], bias[None]])
-    found = shared(terms, terms.sum(0), relevance, epsilon).sum(1)
-    return found[:-1], float(found[-1])
+def sigmoid(values: Array) -> Array:
+    return 1 / (1 + np.exp(-values))
 
 
-def direction(
-    values: Parameters, words: Array, relevance: Array, epsilon: float
-) -> tuple[Array, float]:
-    """Relevance of words (N, E) from that of the states (N, H) of an LSTM or GRU."""
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    into, own, bias, own_bias = (values[f"{name}_l0"] for name in names)
-    size = own.shape[1]
-    n = slice(2 * size, 3 * size)
-    lstm = len(own) == 4 * size
-    hidden = cell = np.zeros(size)
-    steps = []
-    for word in words:
-        given, kept = into @ word + bias, own @ hidden + own_bias
-        if lstm:
-            i, f, g, _ = np.split(given + kept, 4)
-            weight, constant = np.concatenate([into, own], 1)[n], (bias + own_bias)[n]
-            old, new = sigmoid(f) * cell, sigmoid(i) * np.tanh(g)
-            leave = sigmoid((given + kept)[3 * size :])
-        else:
-            reset, update = (sigmoid((given + kept)[k * size : (k + 1) * size]) for k in (0, 1))
+class Node:
+    """A vector of a text's computation, and the relevance that has arrived at it."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.relevance = array, np.zeros_like(array)
+
+
+class Tape:
+    """The steps from words to logits, each with the way back of its relevance."""
+
+    def __init__(self, epsilon: float = 0.0) -> None:
+        self.epsilon = epsilon
+        self.constants: list[Node] = []
+        self.steps: list[Callable[[], None]] = []
+
+    def constant(self, array: Array) -> Node:
+        """What absorbs the relevance that it gets."""
+        self.constants.append(Node(array))
+        return self.constants[-1]
+
+    def shares(self, terms: Array, out: Node, epsilon: float | None) -> Array:
+        """Relevance of terms (T, J) from that of their sum."""
+        epsilon = self.epsilon if epsilon is None else epsilon
+        divisors = out.array + epsilon * np.where(out.array >= 0, 1.0, -1.0)
+        return terms / np.where(divisors == 0, 1.0, divisors) * out.relevance
+
+    def affine(
+        self, node: Node, weight: Array, bias: Array | None = None, epsilon: float | None = None
+    ) -> Node:
+        """`weight @ inputs + bias` of inputs (I,), weight (J, I)."""
+        last = [] if bias is None else [self.constant(bias)]
+        terms = np.concatenate([weight.T * node.array[:, None], *(x.array[None] for x in last)])
+        out = Node(terms.sum(0))
+
+        def back() -> None:
+            found = self.shares(terms, out, epsilon)
+            node.relevance += found[: len(node.array)].sum(1)
+            for one in last:
+                one.relevance += found[-1]
+
+        self.steps.append(back)
+        return out
+
+    def sum(self, terms: Array, nodes: Sequence[Node], epsilon: float | None = None) -> Node:
+        """The sum of terms (T, J), one of each node."""
+        out = Node(terms.sum(0))
+
+        def back() -> None:
+            for node, found in zip(nodes, self.shares(terms, out, epsilon), strict=True):
+                node.relevance += found
+
+        self.steps.append(back)
+        return out
+
+    def add(self, *nodes: Node, epsilon: float | None = None) -> Node:
+        return self.sum(np.stack([node.array for node in nodes]), nodes, epsilon)
+
+    def mean(self, nodes: Sequence[Node], weights: Array) -> Node:
+        """The mean by fixed weights, one for each node (N,) or each number (N, D)."""
+        terms = weights.reshape(len(nodes), -1) * np.stack([node.array for node in nodes])
+        return self.sum(terms, nodes)
+
+    def gate(self, node: Node, array: Array) -> Node:
+        """A nonlinearity or a product with a gate, through which relevance passes as it is."""
+        out = Node(array)
+
+        def back() -> None:
+            node.relevance += out.relevance
+
+        self.steps.append(back)
+        return out
+
+    def join(self, *nodes: Node) -> Node:
+        """The vectors one after the other."""
+        out = Node(np.concatenate([node.array for node in nodes]))
+        ends = np.cumsum([len(node.array) for node in nodes])[:-1]
+
+        def back() -> None:
+            for node, found in zip(nodes, np.split(out.relevance, ends), strict=True):
+                node.relevance += found
+
+        self.steps.append(back)
+        return out
+
+    def norm(self, node: Node, values: Parameters) -> Node:
+        """A layer norm whose standard deviation is fixed."""
+        size = len(node.array)
+        centred = (np.eye(size) - 1 / size) / np.sqrt(node.array.var() + 1e-5)
+        return self.affine(node, values["weight"][:, None] * centred, values["bias"], 0.0)
+
+    def recurrent(self, values: Parameters, words: Sequence[Node]) -> list[Node]:
+        """States of one direction of an LSTM, or of a GRU."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        into, own, bias, own_bias = (values[f"{name}_l0"] for name in names)
+        size, states = own.shape[1], []
+        n, lstm = slice(2 * size, 3 * size), len(own) == 4 * size
+        hidden = cell = Node(np.zeros(size))
+        for word in words:
+            given, kept = into @ word.array + bias, own @ hidden.array + own_bias
+            first, second = (sigmoid((given + kept)[k * size : (k + 1) * size]) for k in (0, 1))
+            # Of an LSTM input and forget gate, of a GRU reset and update gate.
+            reset = np.ones(size) if lstm else first
+            renew, keep = (first, second) if lstm else (1 - second, second)
             weight = np.concatenate([into[n], reset[:, None] * own[n]], 1)
             constant = bias[n] + reset * own_bias[n]
-            old, new = update * hidden, (1 - update) * np.tanh(given[n] + reset * kept[n])
-        steps.append((np.concatenate([word, hidden]), weight, constant, old, new))
-        cell = old + new
-        hidden = leave * np.tanh(cell) if lstm else cell
-    found, absorbed = np.zeros_like(words), 0.0
-    from_state = from_cell = np.zeros(size)
-    for place, (inputs, weight, constant, old, new) in reversed(list(enumerate(steps))):
-        arriving = relevance[place] + from_state + from_cell
-        from_cell, candidate = shared(np.stack([old, new]), old + new, arriving, epsilon)
-        below, lost = affine(inputs, weight, constant, candidate, epsilon)
-        found[place], from_state, absorbed = below[:-size], below[-size:], absorbed + lost
-    return found, absorbed
+            candidate = self.affine(self.join(word, hidden), weight, constant)
+            new = self.gate(candidate, renew * np.tanh(candidate.array))
+            cell = self.add(self.gate(cell, keep * cell.array), new)
+            leave = sigmoid((given + kept)[3 * size :]) * np.tanh(cell.array) if lstm else None
+            hidden = cell if leave is None else self.gate(cell, leave)
+            states.append(hidden)
+        return states
 
-
-def encoder(
-    kind: str, values: Parameters, words: Array, relevance: Array, epsilon: float
-) -> tuple[Array, float]:
-    """Relevance of words (N, E) from that of an encoder's states (N, D)."""
-    if kind == "none":
-        return relevance, 0.0
-    found, absorbed = np.zeros_like(words), 0.0
-    if kind in ("bilstm", "bigru"):
-        half = relevance.shape[1] // 2
-        one = direction(part(values, "forwards"), words, relevance[:, :half], epsilon)
-        reverse = words[::-1], relevance[::-1, half:]
-        other = direction(part(values, "backwards"), *reverse, epsilon)
-        return one[0] + other[0][::-1], one[1] + other[1]
-    if kind == "average":
-        for place, word in enumerate(words):
+    def encoded(self, kind: str, values: Parameters, words: Sequence[Node]) -> list[Node]:
+        """States of a text's words by an encoder."""
+        if kind == "none":
+            return list(words)
+        if kind == "average":
             layer = values["projection.weight"], values["projection.bias"]
-            found[place], lost = affine(word, *layer, relevance[place], epsilon)
-            absorbed += lost
-        return found, absorbed
-    start = 0
-    for number in range(len(values) // 2):
-        kernel, bias = (values[f"convolutions.{number}.{name}"] for name in ("weight", "bias"))
-        filters, size, width = kernel.shape
-        around = np.zeros((len(words) + width - 1, size))
-        around[width // 2 : width // 2 + len(words)] = words
-        below = np.zeros_like(around)
+            below = [self.affine(word, *layer) for word in words]
+            return [self.gate(node, np.tanh(node.array)) for node in below]
+        if kind in ("bilstm", "bigru"):
+            one = self.recurrent(part(values, "forwards"), words)
+            other = self.recurrent(part(values, "backwards"), words[::-1])[::-1]
+            return [self.join(*pair) for pair in zip(one, other, strict=True)]
+        states = []
         for place in range(len(words)):
-            window = around[place : place + width].flatten()
-            flat = kernel.transpose(0, 2, 1).reshape(filters, -1)
-            # A filter whose ReLU is 0 contributes nothing: its relevance is 0.
-            arriving = relevance[place, start : start + filters]
-            shares, lost = affine(window, flat, bias, arriving, epsilon)
-            below[place : place + width] += shares.reshape(width, size)
-            absorbed += lost
-        found += below[width // 2 : width // 2 + len(words)]
-        start += filters
-    return found, absorbed
+            found = []
+            for number in range(len(values) // 2):
+                kernel, bias = (values[f"convolutions.{number}.{x}"] for x in ("weight", "bias"))
+                filters, size, width = kernel.shape
+                around = range(place - width // 2, place + width // 2 + 1)
+                near = [words[k] if 0 <= k < len(words) else Node(np.zeros(size)) for k in around]
+                flat = kernel.transpose(0, 2, 1).reshape(filters, -1)
+                filtered = self.affine(self.join(*near), flat, bias)
+                found.append(self.gate(filtered, np.maximum(filtered.array, 0)))
+            states.append(self.join(*found))
+        return states
 
+    def transformer(
+        self, values: Parameters, words: Sequence[Node], signal: Array, weights: Array, place: int
+    ) -> Node:
+        """Logits of a token by a tagger of one layer with the readout `study`.
 
-def mean(states: Array, weights: Array, relevance: Array, epsilon: float) -> Array:
-    """Relevance of states (N, D) from that of their mean (D,) by fixed weights (N,)."""
-    terms = weights[:, None] * states
-    return shared(terms, terms.sum(0), relevance, epsilon)
+        Of position signals (N, D) and the token's attention (H, N).
+        """
+        after = part(values, "decoder.after")
+        states = [
+            self.add(
+                self.affine(word, values["projection.weight"]), self.constant(position), epsilon=0
+            )
+            for word, position in zip(words, signal, strict=True)
+        ]
+        normal = [self.norm(state, part(values, "norm")) for state in states]
+        heads = [self.affine(node, values["attention.value.weight"]) for node in normal]
+        each = np.repeat(weights.T, len(heads[0].array) // len(weights), axis=1)
+        mixed = self.affine(self.mean(heads, each), after["output.weight"])
+        middle = self.add(states[place], mixed, epsilon=0)
+        fed = self.norm(middle, part(after, "norm"))
+        for name in ("inner", "outer"):
+            layer = part(after, f"feed_forward.{name}")
+            fed = self.affine(fed, layer["weight"], layer["bias"])
+            fed = self.gate(fed, np.maximum(fed.array, 0))
+        top = self.norm(self.add(middle, fed, epsilon=0), part(values, "decoder.norm"))
+        return self.affine(top, values["decoder.decoder.weight"], values["decoder.decoder.bias"])
 
+    def explain(
+        self, logits: Node, rivals: Rivals, words: Sequence[Node]
+    ) -> tuple[Array, float, Array]:
+        """Relevance of words (N,), what constants absorb, and the logits.
 
-def decoded(
-    values: Parameters, states: Array, weights: Array, rivals: Rivals, epsilon: float
-) -> tuple[Array, float, Array]:
-    """Relevance of states (N, D) whose mean is decoded, what the bias absorbs, and the logits."""
-    context, layer = weights @ states, (values["decoder.weight"], values["decoder.bias"])
-    logits = layer[0] @ context + layer[1]
-    below, absorbed = affine(context, *layer, explained(logits, rivals), epsilon)
-    return mean(states, weights, below, epsilon), absorbed, logits
-
-
-def explained(logits: Array, rivals: Rivals) -> Array:
-    """Relevance of each logit; the first of two is constant if a network has one logit."""
-    signs = np.zeros(max(2, len(logits)))
-    signs[[*rivals]] = 1.0, -1.0
-    return logits * signs[-len(logits) :]
-
-
-def layer_norm(inputs: Array, values: Parameters, relevance: Array) -> tuple[Array, float]:
-    """Relevance of the inputs (D,) of a layer norm whose standard deviation is fixed."""
-    size = len(inputs)
-    centred = (np.eye(size) - 1 / size) / np.sqrt(inputs.var() + 1e-5)
-    return affine(inputs, values["weight"][:, None] * centred, values["bias"], relevance, 0.0)
-
-
-def normed(inputs: Array, values: Parameters) -> Array:
-    centred = inputs - inputs.mean(-1, keepdims=True)
-    deviation = np.sqrt(inputs.var(-1, keepdims=True) + 1e-5)
-    return centred / deviation * values["weight"] + values["bias"]
-
-
-def transformer(
-    values: Parameters,
-    words: Array,
-    positions: Array,
-    weights: Array,
-    place: int,
-    rivals: Rivals,
-    epsilon: float,
-) -> tuple[Array, float, Array]:
-    """Relevance (N, E) in a tagger with the readout `study`, what is absorbed, logits (C,)."""
-    none = np.zeros(positions.shape[1])
-    projected = words @ values["projection.weight"].T
-    states = projected + positions
-    normal = normed(states, part(values, "norm"))
-    heads = np.split(normal @ values["attention.value.weight"].T, len(weights), axis=1)
-    context = np.concatenate([w @ head for w, head in zip(weights, heads, strict=True)])
-    after = part(values, "decoder.after")
-    mixed = after["output.weight"] @ context
-    middle = states[place] + mixed
-    read = normed(middle, part(after, "norm"))
-    inner, outer = (part(after, f"feed_forward.{name}") for name in ("inner", "outer"))
-    hidden = np.maximum(inner["weight"] @ read + inner["bias"], 0)
-    fed = np.maximum(outer["weight"] @ hidden + outer["bias"], 0)
-    top = normed(middle + fed, part(values, "decoder.norm"))
-    decoder = values["decoder.decoder.weight"], values["decoder.decoder.bias"]
-    logits = decoder[0] @ top + decoder[1]
-
-    found = np.zeros_like(words)
-    below, absorbed = affine(top, *decoder, explained(logits, rivals), epsilon)
-    below, lost = layer_norm(middle + fed, part(values, "decoder.norm"), below)
-    absorbed += lost
-    to_middle, to_fed = shared(np.stack([middle, fed]), middle + fed, below, 0.0)
-    to_hidden, lost = affine(hidden, outer["weight"], outer["bias"], to_fed, epsilon)
-    absorbed += lost
-    to_read, lost = affine(read, inner["weight"], inner["bias"], to_hidden, epsilon)
-    absorbed += lost
-    through, lost = layer_norm(middle, part(after, "norm"), to_read)
-    absorbed += lost
-    to_state, to_mixed = shared(np.stack([states[place], mixed]), middle, to_middle + through, 0.0)
-    to_context, _ = affine(context, after["output.weight"], none, to_mixed, epsilon)
-    to_states = np.zeros_like(states)
-    to_states[place] = to_state
-    to_values = [
-        mean(head, w, arriving, epsilon)
-        for head, w, arriving in zip(
-            heads, weights, np.split(to_context, len(weights)), strict=True
-        )
-    ]
-    for item, relevance in enumerate(np.concatenate(to_values, axis=1)):
-        each, _ = affine(normal[item], values["attention.value.weight"], none, relevance, epsilon)
-        each, lost = layer_norm(states[item], part(values, "norm"), each)
-        to_states[item] += each
-        parts = np.stack([projected[item], positions[item]])
-        to_projected, to_position = shared(parts, states[item], to_states[item], 0.0)
-        absorbed += lost + to_position.sum()
-        layer = values["projection.weight"], none
-        found[item], _ = affine(words[item], *layer, to_projected, epsilon)
-    return found, absorbed, logits
+        The first of two classes is constant if a network has one logit.
+        """
+        signs = np.zeros(max(2, len(logits.array)))
+        signs[[*rivals]] = 1.0, -1.0
+        logits.relevance += logits.array * signs[-len(logits.array) :]
+        for back in reversed(self.steps):
+            back()
+        absorbed = sum(node.relevance.sum() for node in self.constants)
+        return np.array([word.relevance.sum() for word in words]), absorbed, logits.array

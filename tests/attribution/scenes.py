@@ -12,6 +12,7 @@ from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
 from tests.models.taggers import sentences, tagger
+from tests.outside import Texts, TwoHeads, collate
 
 TEXTS = ("bilstm", "cnn", "average", "han", "pair")
 TOKENS = ("transformer", "recurrent", "heads")
@@ -25,8 +26,11 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
     if name == "han":
         batch = hierarchical.collate(hierarchical.corpus()[:5], padding, padding)
         return hierarchical.model(classes=2), batch
-    if name == "pair":
-        return pair.model(), pair.collate(pair.corpus(), (padding, 2 * padding))
+    if name in ("pair", "affine pair"):
+        decoder = "affine" if name == "affine pair" else "tanh"
+        return pair.model(decoder=decoder), pair.collate(pair.corpus(), (padding, 2 * padding))
+    if name in ("two heads", "opaque heads"):
+        return outside(name == "two heads")
     options = {
         "transformer": {"readout": "study", "layers": 2},
         "recurrent": {"readout": "text", "encoder": "bilstm"},
@@ -36,6 +40,17 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
         return tagger(**options).double(), sentences(extra=padding)  # type: ignore[arg-type]
     classes = 2 if name == "bilstm" else 4
     return flat.model(name, classes=classes), flat.collate(flat.corpus()[:6], padding)
+
+
+def outside(affine: bool) -> tuple[Any, TextBatch]:
+    """A model that owes nothing to attnlight, in double precision, and texts."""
+    torch.manual_seed(0)
+    model, texts = TwoHeads(affine).double(), Texts(12)
+    with torch.no_grad():
+        model.scores.weight.mul_(3)
+        model.values.weight.mul_(4)
+    model.decode = lambda context: TwoHeads.decode(model, context.double())  # type: ignore[method-assign]
+    return model, collate([texts[number] for number in range(12)])
 
 
 def evaluated(name: str, padding: int = 0) -> tuple[Any, TextBatch, AttentionOutput, Tensor]:

@@ -19,7 +19,6 @@ from attnlight.errors import InputError
 from attnlight.functional import log_odds
 from tests.attribution.scenes import SCENES, evaluated, rows, scene, targets
 from tests.models import test_classifier as flat
-from tests.outside import Texts, TwoHeads, collate
 
 Oracle = Callable[[Any, TextBatch, AttentionOutput, Tensor], Tensor]
 
@@ -108,11 +107,10 @@ def test_equals_its_definition(kind: Any, name: str) -> None:
 
 
 def test_norms_of_an_opaque_readout_from_outside_are_refused() -> None:
-    outside, texts = TwoHeads(affine=False), Texts()
-    batch = collate([texts[i] for i in range(4)])
+    outside, batch = scene("opaque heads")
     output = outside(batch)
     with pytest.raises(InputError, match="and TwoHeads has neither"):
-        AttentionValueNorm()(outside, batch, output, output.logits.argmax(-1))  # type: ignore[arg-type]
+        AttentionValueNorm()(outside, batch, output, output.logits.argmax(-1))
 
 
 def test_random_scores() -> None:

@@ -11,11 +11,12 @@ from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import EOS, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import draw_keys
-from attnlight.models import ENCODERS, PairClassifier
+from attnlight.models import ENCODERS
+from tests.attribution.scenes import scene
+from tests.bases import one_text
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
-from tests.outside import TwoHeads
 from tests.probing.oracles import Hiding
 
 Case = tuple[AttentionModel, TextBatch]
@@ -24,9 +25,7 @@ SHORT = [[*text[:size], EOS] for text, size in zip(flat.corpus()[2:], (9, 4, 2, 
 
 def of_text(model: AttentionModel, batch: TextBatch, row: int) -> Tensor:
     """Shares (N, N) of one text alone, by torch's Jacobian of all its states at once."""
-    alone = batch.select(torch.tensor([row]))
-    read = alone.mask if alone.mask.ndim == 2 else alone.mask.any(-1)
-    alone = alone.trim(int(read[0].nonzero().max()) + 1)
+    alone = one_text(batch, row)
     jacobian = torch.autograd.functional.jacobian(
         lambda embeddings: model(alone, embeddings=embeddings).states, model.embed(alone).detach()
     )[0, :, :, 0]  # (N, D, N, E), or (N, D, N, W, E)
@@ -47,15 +46,8 @@ def case(name: str) -> Case:
         texts = [[[*words[:2], EOS] for words in text] for text in hierarchical.corpus()[:5]]
         model = hierarchical.model(name.removeprefix("han_"))
         return model, hierarchical.collate(texts, sentences=1, words=2)
-    if name == "pair":
-        torch.manual_seed(2)
-        pairs = PairClassifier(60, 3, encoder="bigru", embedding_size=5, hidden_size=3)
-        batch = flat.collate(SHORT)
-        query = batch.tokens[:, :4]
-        return pairs.double().eval(), replace(batch, query=query, query_mask=query != 0)
-    if name == "outside":
-        batch = flat.collate(flat.corpus(boundaries=False)[3:9])
-        return TwoHeads(affine=False), replace(batch, tokens=batch.tokens % 50)
+    if name in ("pair", "opaque heads"):
+        return scene(name)
     _, encoder, layers = name.split("_")
     model = tagger("study", encoder=encoder, layers=int(layers))
     return model.double(), sentences(extra=2)
@@ -72,7 +64,7 @@ def shares_of(
 NAMES = [
     *ENCODERS,
     *("han_bigru", "han_conv", "han_none"),
-    *("pair", "outside"),
+    *("pair", "opaque heads"),
     *("tagger_tokens_1", "tagger_transformer_1", "tagger_transformer_2", "tagger_bilstm_1"),
 ]
 
@@ -91,7 +83,7 @@ def test_equals_the_jacobian_of_each_text(name: str) -> None:
     assert summed.gt(0).sum() > 8
 
 
-@pytest.mark.parametrize("name", ["none", "average", "han_none", "tagger_tokens_1", "outside"])
+@pytest.mark.parametrize("name", ["none", "average", "han_none", "tagger_tokens_1", "opaque heads"])
 @pytest.mark.parametrize("probes", [None, 3])
 @pytest.mark.parametrize("known", [True, False])
 def test_is_exactly_one_without_context(
@@ -125,26 +117,6 @@ def test_a_network_whose_forward_is_its_own_has_no_known_reach() -> None:
     shares, _, _ = shares_of(shifted, batch)
     expected = [[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]]
     torch.testing.assert_close(shares[0], torch.tensor(expected).double())
-
-
-@pytest.mark.parametrize("name", ["bilstm", "cnn", "han_bigru", "tagger_transformer_2"])
-@pytest.mark.parametrize("probes", [None, 4])
-def test_batch_padding_order_and_budget_change_nothing(name: str, probes: int | None) -> None:
-    model, batch = case(name)
-    whole, errors, _ = shares_of(model, batch, probes=probes)
-    order = torch.arange(len(batch)).flip(0)
-    turned, turned_errors, _ = shares_of(model, batch.select(order), probes=probes, budget=64)
-    tight = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
-    torch.testing.assert_close(turned.flip(0), whole, **tight)
-    torch.testing.assert_close(turned_errors.flip(0), errors, **tight)
-    read = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
-    for row in range(len(batch)):
-        size = int(read[row].nonzero().max()) + 1
-        alone = batch.select(torch.tensor([row])).trim(size)
-        shares, error, _ = shares_of(model, alone, probes=probes)
-        torch.testing.assert_close(shares[0], whole[row, :size, :size], **tight)
-        torch.testing.assert_close(error[0], errors[row, :size], **tight)
-        assert whole[row, size:].eq(0).all()
 
 
 def test_the_jackknife_by_hand() -> None:

@@ -15,25 +15,16 @@ from attnlight.errors import InputError
 from attnlight.functional.attribution.relevance_rules import RelevanceRules
 from attnlight.models import ENCODERS
 from attnlight.models.transformer import sinusoids
-from tests.attribution.relevance_recursion import (
-    Rivals,
-    affine,
-    decoded,
-    encoder,
-    explained,
-    mean,
-    shared,
-    transformer,
-)
+from tests.attribution.relevance_recursion import Array, Node, Parameters, Rivals, Tape, part
 from tests.attribution.scenes import rows, targets
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
-from tests.models.oracles import Array, encoded, parameters, part
+from tests.models.oracles import parameters
 from tests.models.taggers import READOUTS, sentences, tagger
 
 EPSILONS = [0.0, 1e-2]
-# Relevance of the tokens, (N,), (S, N) or (N, E), that of biases and query, and the logits.
+# Relevance of the tokens, (N,) or (S, N), that of biases and query, and the logits.
 Expected = tuple[Array, float, Array]
 
 
@@ -74,6 +65,15 @@ def check(
         assert (abs(leak) < 1e-10) == (epsilon == 0)
 
 
+def nodes(values: Parameters, ids: list[int]) -> list[Node]:
+    """The embeddings of words."""
+    return [Node(word) for word in values["embedding.weight"][ids]]
+
+
+def decoded(tape: Tape, values: Parameters, context: Node) -> Node:
+    return tape.affine(context, values["decoder.weight"], values["decoder.bias"])
+
+
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize(
@@ -85,12 +85,10 @@ def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: floa
     values = parameters(model)
 
     def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
-        words = values["embedding.weight"][texts[row]]
+        tape, words = Tape(epsilon), nodes(values, texts[row])
         weights = output.weights[row, 0, : len(words)].numpy()
-        states = encoded(kind, part(values, "encoder"), words)
-        below, absorbed, logits = decoded(values, states, weights, rivals, epsilon)
-        below, lost = encoder(kind, part(values, "encoder"), words, below, epsilon)
-        return below.sum(-1), absorbed + lost, logits
+        states = tape.encoded(kind, part(values, "encoder"), words)
+        return tape.explain(decoded(tape, values, tape.mean(states, weights)), rivals, words)
 
     check(model, flat.collate(texts, padding=2), epsilon, recursion)
 
@@ -104,22 +102,18 @@ def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> No
     parts = [part(values, f"{level}_encoder") for level in ("word", "sentence")]
 
     def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
-        words = [values["embedding.weight"][sentence] for sentence in texts[row]]
-        alphas = output.layers[0][row].numpy()  # type: ignore[index]
-        alphas = [alpha[: len(w)] for alpha, w in zip(alphas, words, strict=False)]
-        states = [encoded(kind, parts[0], w) for w in words]
-        vectors = np.stack([a @ s for a, s in zip(alphas, states, strict=True)])
+        tape, words = Tape(epsilon), [nodes(values, sentence) for sentence in texts[row]]
+        vectors = [
+            tape.mean(tape.encoded(kind, parts[0], each), alpha[: len(each)])
+            for alpha, each in zip(output.layers[0][row].numpy(), words, strict=False)  # type: ignore[index]
+        ]
         weights = output.weights[row, 0, : len(words)].numpy()
-        above = encoded(kind, parts[1], vectors)
-        below, absorbed, logits = decoded(values, above, weights, rivals, epsilon)
-        below, lost = encoder(kind, parts[1], vectors, below, epsilon)
-        absorbed += lost
-        found = np.zeros((len(words), max(map(len, words))))
-        for place, word in enumerate(words):
-            each = mean(states[place], alphas[place], below[place], epsilon)
-            each, lost = encoder(kind, parts[0], word, each, epsilon)
-            found[place, : len(word)], absorbed = each.sum(-1), absorbed + lost
-        return found, absorbed, logits
+        context = tape.mean(tape.encoded(kind, parts[1], vectors), weights)
+        every = list(itertools.chain(*words))
+        found, *rest = tape.explain(decoded(tape, values, context), rivals, every)
+        apart = np.split(found, np.cumsum([len(each) for each in words])[:-1])
+        size = max(map(len, words))
+        return np.stack([np.pad(each, (0, size - len(each))) for each in apart]), *rest
 
     check(model, hierarchical.collate(texts, sentences=1, words=2), epsilon, recursion)
 
@@ -133,31 +127,17 @@ def test_pairs(kind: str, attention: str, decoder: str, classes: int, epsilon: f
     corpus, values = pairs.corpus(classes=classes), parameters(model)
 
     def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
-        words = values["embedding.weight"][corpus[row][0]]
+        tape, words = Tape(epsilon), nodes(values, corpus[row][0])
         weights = output.weights[row, 0, : len(words)].numpy()
-        query = output.memory["query"][row].numpy()
-        states = encoded(kind, part(values, "encoder"), words)
-        context = weights @ states
-        layer = values["decoder.weight"], values["decoder.bias"]
-        read = layer[0] @ context + layer[1]
-        asked = values["query_decoder.weight"] @ query + values.get("query_decoder.bias", 0)
-        absorbed = 0.0
+        states = tape.encoded(kind, part(values, "encoder"), words)
+        read = decoded(tape, values, tape.mean(states, weights))
+        query = values["query_decoder.weight"] @ output.memory["query"][row].numpy()
+        asked = tape.constant(query + values.get("query_decoder.bias", 0))
+        logits = tape.add(read, asked, epsilon=0)  # a sum of two, without a stabiliser
         if decoder == "tanh":
-            last = values["output.weight"], values["output.bias"]
-            activations = np.tanh(read + asked)
-            logits = last[0] @ activations + last[1]
-            relevance = explained(logits, rivals)
-            arriving, absorbed = affine(activations, *last, relevance, epsilon)
-        else:
-            logits = read + asked
-            arriving = explained(logits, rivals)
-        # The passage's part and the query's: a sum of two, without a stabiliser.
-        relevance, of_query = shared(np.stack([read, asked]), read + asked, arriving, 0.0)
-        below, lost = affine(context, *layer, relevance, epsilon)
-        absorbed += of_query.sum() + lost
-        below = mean(states, weights, below, epsilon)
-        below, lost = encoder(kind, part(values, "encoder"), words, below, epsilon)
-        return below.sum(-1), absorbed + lost, logits
+            activations = tape.gate(logits, np.tanh(logits.array))
+            logits = tape.affine(activations, values["output.weight"], values["output.bias"])
+        return tape.explain(logits, rivals, words)
 
     check(model, pairs.collate(corpus, (2, 1), classes), epsilon, recursion)
 
@@ -170,10 +150,12 @@ def test_a_transformer(epsilon: float) -> None:
     def recursion(output: AttentionOutput, row: int, rivals: Rivals) -> Expected:
         index, place = output.rows[row].tolist()
         text = index - 10
-        words = model.embed(batch)[text, batch.mask[text]].detach().numpy()
-        positions = sinusoids(len(words), torch.zeros(1, 8).double()).numpy()
+        tape = Tape(epsilon)
+        words = [Node(x) for x in model.embed(batch)[text, batch.mask[text]].detach().numpy()]
+        signal = sinusoids(len(words), torch.zeros(1, 8).double()).numpy()
         weights = output.weights[row, :, : len(words)].numpy()
-        return transformer(values, words, positions, weights, place, rivals, epsilon)
+        logits = tape.transformer(values, words, signal, weights, place)
+        return tape.explain(logits, rivals, words)
 
     check(model, batch, epsilon, recursion)
 

@@ -10,6 +10,7 @@ from attnlight.attribution import AttentionValueNorm, Rollout
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
+from tests.bases import one_text
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
@@ -48,7 +49,7 @@ def test_of_a_tagger(of: Any, readout: str) -> None:
     maps = [module.weight.detach() for module in modules]
     row = 0
     for text, length in enumerate(batch.mask.sum(-1).tolist()):
-        alone = batch.select(torch.tensor([text])).trim(length)
+        alone = one_text(batch, text)
         matrices = matrices_by_hand(model, alone, maps if of == "value_norm" else None)
         product = rolled_by_hand(matrices)
         torch.testing.assert_close(product.sum(-1), torch.ones_like(product[0]))
@@ -96,7 +97,7 @@ class TestTransformers:
         norms = Rollout(of="value_norm")(model, batch, output, target)
         last = AttentionValueNorm()(model, batch, output, target)
         for text, length in enumerate(batch.mask.sum(-1).tolist()):
-            alone = batch.select(torch.tensor([text])).trim(length)
+            alone = one_text(batch, text)
             read = length - 1 if model.last_layer.causal else 0
             attention = matrices_by_hand(model, alone, None)
             sizes = matrices_by_hand(model, alone, weights)
@@ -114,10 +115,9 @@ class TestTransformers:
                 assert float(found[text].max()) > 0.01
 
 
-class TestMistakes:
-    @pytest.mark.parametrize("of", ["attention", "value_norm"])
-    def test_a_model_without_layers(self, of: Any) -> None:
-        model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:2])
-        output = model(batch)
-        with pytest.raises(InputError, match="rollout needs a model with layers"):
-            Rollout(of=of)(model, batch, output, output.logits.argmax(-1))
+@pytest.mark.parametrize("of", ["attention", "value_norm"])
+def test_a_model_without_layers_is_refused(of: Any) -> None:
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:2])
+    output = model(batch)
+    with pytest.raises(InputError, match="rollout needs a model with layers"):
+        Rollout(of=of)(model, batch, output, output.logits.argmax(-1))

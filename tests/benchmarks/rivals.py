@@ -72,13 +72,14 @@ def searched_attention(
     epsilon: float,
     starts: int = 5,
     steps: int = 500,
+    learning_rate: float = 0.01,
 ) -> Tensor:
     """The attentions (B, K, N) that Jain & Wallace's search (4.2.2) ends with, unselected."""
     off = ~mask.unsqueeze(1)
     one, other = torch.triu_indices(starts, starts, 1)
     noise = torch.randn(len(off), starts, off.shape[-1], dtype=weights.dtype)
     scores = nn.Parameter(3 * noise)
-    optimizer = torch.optim.Adam([scores], lr=0.01, amsgrad=True)
+    optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=True)
     for _ in range(steps):
         with torch.enable_grad():
             found = scores.masked_fill(off, -math.inf).softmax(-1)

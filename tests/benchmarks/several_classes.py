@@ -23,6 +23,7 @@ from attnlight.functional.readout.heads import flatten_heads, flatten_item_logit
 from attnlight.storage.files import replacing
 from tests.benchmarks.measuring import Measured, spread
 from tests.benchmarks.tilting import tilted_attentions
+from tests.functional.adversaries import readouts
 
 EPSILON = 0.01
 CLASSES, ITEMS = (3, 4, 6, 9, 12, 16, 20), 60
@@ -32,14 +33,6 @@ MOST = (12, 200, 20)
 _MANY = 10
 # Texts of a run that are compared on, chosen by a hash with this seed.
 _TEXTS, _SEED = 500, 0
-
-
-def readouts(rows: int, items: int, classes: int) -> tuple[Tensor, Tensor]:
-    """Random affine readouts: attention (R, N) and item logits (R, N, C)."""
-    random = torch.Generator().manual_seed(0)
-    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
-    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
-    return scores.softmax(-1), logits
 
 
 def before(weights: Tensor, items: Tensor, mask: Tensor) -> Tensor:
@@ -72,14 +65,14 @@ def several_classes(
     """Milliseconds of processor time a row of `worst_case_attention`, bound included, for `most`."""
     details = {}
     for count in CLASSES:
-        compare(*readouts(1, 4, count))
-        found = compare(*readouts(rows, ITEMS, count))
+        compare(*readouts(1, 4, count)[:2])
+        found = compare(*readouts(rows, ITEMS, count)[:2])
         details[f"{count} classes, {ITEMS} items"] = (
             f"mean JS {found['before'].mean():.3f} before, {found['now'].mean():.3f} now, bound "
             f"{found['upper'].mean():.3f}; {found['before_ms'] / rows:.1f} and "
             f"{found['now_ms'] / rows:.1f} ms a row"
         )
-    taken = [compare(*readouts(*most)) for _ in range(repetitions)]
+    taken = [compare(*readouts(*most)[:2]) for _ in range(repetitions)]
     seconds = {
         way: [each[f"{way}_ms"] / 1000 / most[0] for each in taken] for way in ("before", "now")
     }

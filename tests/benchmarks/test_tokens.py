@@ -34,9 +34,9 @@ def test_what_disagrees_is_no_measurement(scene: Scene) -> None:
     (model, batch), test = scene, SingleErasure()
     found = [loop_of(test)(*token) for token in tokens_of(model, batch)]
     columns = measured(test, batch, model(batch), model)
-    assert tokens.compare_numbers(columns, found).startswith("576 of 576")
+    assert tokens.compare_numbers(columns, found).startswith("1,152 of 1,152")
     wrong = {name: column + 0.5 for name, column in columns.items()}
-    with pytest.raises(RuntimeError, match="of 576 numbers only"):
+    with pytest.raises(RuntimeError, match="of 1152 numbers only"):
         tokens.compare_numbers(wrong, found)
     bounds = dict.fromkeys(("worst_js_by_head", "upper_js_by_head"), torch.full((1, 2), 0.6))
     with pytest.raises(RuntimeError, match="further away"):

@@ -4,8 +4,10 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from attnlight.attribution import build_attribution
@@ -17,13 +19,6 @@ from tests.data.test_word_sampler import word_sampler
 RESAMPLES = 3
 Prediction = Callable[[frozenset[int]], float]
 _TOKENS = {"unk": UNK, "pad": PAD}
-
-
-def one_text(batch: TextBatch, text: int) -> TextBatch:
-    """A batch of one of the texts, without padding."""
-    real = batch.mask[text] if batch.mask.ndim == 2 else batch.mask[text].any(-1)
-    length = max(real.nonzero().flatten().tolist()) + 1
-    return batch.select(torch.tensor([text])).trim(length)
 
 
 def reduced(
@@ -68,7 +63,6 @@ def predictor(
     with torch.no_grad():
         output = model(single)
     target, position = int(output.logits[row].argmax()), int(output.rows[row, 1])
-    known: dict[frozenset[int], float] = {}
     tokens: Any = [None]
     if replacement == "resample":
         tokens = word_sampler().draw(single, RESAMPLES, seed=0)
@@ -78,27 +72,22 @@ def predictor(
         exponents = [math.exp(logit - highest) for logit in logits]
         return exponents[target] / sum(exponents)
 
+    @cache
     def probability(left: frozenset[int]) -> float:
-        if left in known:
-            return known[left]
         gone = [place for place in items if place not in left]
         attended = {int(place) for place in output.mask[row].nonzero()}
         if replacement == "attention":
-            logits = erased(model, output, row, gone)
-        elif replacement == "delete" and not attended - set(gone):
-            logits = output.bias.expand(len(output.rows), -1)[row].tolist()
-        else:
-            before = sum(place < position for place in gone) if replacement == "delete" else 0
-            several = []
-            for drawn in tokens:
-                with torch.no_grad():
-                    found = model(reduced(single, gone, replacement, drawn))
-                (same,) = (found.rows[:, 1] == position - before).nonzero()
-                several.append(share(found.logits[same[0]].tolist()))
-            known[left] = sum(several) / len(several)
-            return known[left]
-        known[left] = share(logits)
-        return known[left]
+            return share(erased(model, output, row, gone))
+        if replacement == "delete" and not attended - set(gone):
+            return share(output.bias.expand(len(output.rows), -1)[row].tolist())
+        before = sum(place < position for place in gone) if replacement == "delete" else 0
+        several = []
+        for drawn in tokens:
+            with torch.no_grad():
+                found = model(reduced(single, gone, replacement, drawn))
+            (same,) = (found.rows[:, 1] == position - before).nonzero()
+            several.append(share(found.logits[same[0]].tolist()))
+        return sum(several) / len(several)
 
     return probability
 
@@ -147,19 +136,10 @@ def faithfulness(
             rest = [full - probability(frozenset(order[count:])) for order in of_name]
             top = [full - probability(frozenset(order[:count])) for order in of_name]
             found = {"comprehensiveness": rest, "sufficiency": top}
-            if full - empty < 1e-5:
-                found["normalized_comprehensiveness"] = [math.nan]
-                found["normalized_sufficiency"] = [math.nan]
-            else:
-                found["normalized_comprehensiveness"] = [
-                    min(1.0, max(0.0, change) / (full - empty)) for change in rest
-                ]
-                # (Suff - Suff_0) / (1 - Suff_0) with Suff = 1 - max(0, change).
-                null = 1 - max(0.0, full - empty)
-                found["normalized_sufficiency"] = [
-                    min(1.0, max(0.0, ((1 - max(0.0, change)) - null) / (1 - null)))
-                    for change in top
-                ]
+            scale = full - empty if full - empty >= 1e-5 else math.nan
+            found["normalized_comprehensiveness"] = [np.clip(x / scale, 0, 1) for x in rest]
+            # (Suff - Suff_0) / (1 - Suff_0) with Suff = 1 - max(0, change).
+            found["normalized_sufficiency"] = [np.clip(1 - max(0, x) / scale, 0, 1) for x in top]
             for measure, each in found.items():
                 values.setdefault(f"{measure}_{name}", []).append(sum(each) / len(each))
     return values

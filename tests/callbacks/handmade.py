@@ -123,7 +123,7 @@ def require_loops(
     """The columns of an output of several items, which equal those of loops over its rows."""
     columns = columns_of(test, output)
     rows = [row for row in range(len(output.rows)) if output.mask[row].any()]
-    found = [loop_of(test, drawn=True)(Row(output, row), 0) for row in rows]
+    found = [loop_of(test)(Row(output, row), 0) for row in rows]
     left = {name for name in columns if not name.endswith("_by_head")} - found[0].keys()
     assert all(name.endswith("_minimal") or name == "length" for name in left), left
     kept = {name: values[rows] for name, values in columns.items()}

@@ -28,6 +28,7 @@ from tests.functional.test_allowed_classes import (
     removed,
     restricted,
 )
+from tests.probing.oracles import Hiding
 
 TEXTS = 2 * len(SETS)
 TESTS: list[InterpretabilityTest] = [
@@ -45,44 +46,37 @@ OF_READOUTS = {
 }
 
 
-class Answers(nn.Module):
+def answers(dtype: torch.dtype, affine: bool, classes: list[int] | None = None) -> Any:
     """A classifier that gives each text its allowed classes, or all texts the same `classes`."""
+    torch.manual_seed(1)
+    sizes: Any = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
+    network = FlatClassifier(30, CLASSES, encoder="bilstm", **sizes)
+    for part in (network.attention, network.decoder):
+        for parameter in part.parameters():
+            nn.init.normal_(parameter, std=1.5)
 
-    def __init__(self, dtype: torch.dtype, affine: bool, classes: list[int] | None = None) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        sizes: Any = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
-        self.network = FlatClassifier(30, CLASSES, encoder="bilstm", **sizes)
-        for part in (self.network.attention, self.network.decoder):
-            for parameter in part.parameters():
-                nn.init.normal_(parameter, std=1.5)
-        self.to(dtype).eval()
-        self.affine, self.classes = affine, classes
-
-    def answers(self, logits: Tensor, allowed: Tensor) -> Tensor:
+    def answered(logits: Tensor, allowed: Tensor) -> Tensor:
         """Logits of the classes from logits (B, ..., C) of all."""
-        if self.classes is not None:
-            return chosen(logits, self.classes)
+        if classes is not None:
+            return chosen(logits, classes)
         allowed = allowed.view(len(allowed), *(1,) * (logits.ndim - 2), CLASSES)
         return logits.masked_fill(~allowed, NOT_ALLOWED)
 
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        output = self.network(batch, weights, embeddings)
-        allowed = batch.allowed_classes
-        bias = output.bias.expand(len(allowed), -1)
-        items = self.answers(output.item_logits, allowed) if self.affine else None
-        logits, bias = self.answers(output.logits, allowed), self.answers(bias, allowed)
+    def change(batch: TextBatch, output: AttentionOutput) -> AttentionOutput:
+        allowed: Any = batch.allowed_classes
+        logits, bias = (
+            answered(x, allowed) for x in (output.logits, output.bias.expand(len(allowed), -1))
+        )
+        items = answered(output.item_logits, allowed) if affine else None
         memory = {"allowed_classes": allowed}
         return replace(output, logits=logits, bias=bias, item_logits=items, memory=memory)
 
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.network.embed(batch)
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        logits = self.network.readout(output, weights)
-        return self.answers(logits, output.memory["allowed_classes"])
+    model: Any = Hiding(network.to(dtype).eval(), change)
+    model.classes, readout = classes, model.readout
+    model.readout = lambda output, weights: answered(
+        readout(output, weights), output.memory["allowed_classes"]
+    )
+    return model
 
 
 class Base(FakeBase):
@@ -143,11 +137,11 @@ def test_texts_are_measured_without_the_other_classes(
     affine: bool, dtype: torch.dtype, test: InterpretabilityTest
 ) -> None:
     batch = texts()
-    mixed = columns_of(test, batch, Answers(dtype, affine))
+    mixed = columns_of(test, batch, answers(dtype, affine))
     for number, classes in enumerate(SETS):
         if test.needs_gradients and len(classes) == 1:  # an impossible rival still has a gradient
             continue
-        alone = columns_of(test, batch, Answers(dtype, affine, classes))
+        alone = columns_of(test, batch, answers(dtype, affine, classes))
         # A search rounds otherwise with fewer classes, and takes other steps.
         require_set(mixed, alone, number, 2e-6)
 
@@ -169,5 +163,5 @@ def test_several_heads_are_measured_without_the_other_classes(
         return {name: list(values) for name, values in found.items()}
 
     mixed = columns(restricted(output))
-    for number, (reduced, _, _) in enumerate(removed(output)):
+    for number, reduced in enumerate(removed(output)):
         require_set(mixed, columns(reduced), number, 2e-6)

@@ -1,17 +1,19 @@
 """Attention on sinks, and tests without them, against loops over texts and tokens."""
 
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
-from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
+from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.callbacks import AttentionSinks
 from attnlight.callbacks.attention_sinks import punctuation
 from attnlight.probing.interception import intercept
-from tests.callbacks.token_loops import levels, tau
+from tests.callbacks.faithfulness_loops import erased, ranked
+from tests.callbacks.token_loops import tau
 from tests.models.taggers import sentences, tagger
 
 MARKS = [5, 7, 8, 11]  # ids that are punctuation here
@@ -25,30 +27,12 @@ def with_boundaries(batch: TextBatch) -> TextBatch:
     return batch
 
 
-def ranked(scores: list[float]) -> list[int]:
-    ranks: list[int] = levels(torch.tensor(scores, dtype=torch.float64)).tolist()
-    return ranks
-
-
-@torch.no_grad()
-def without(output: AttentionOutput, row: int, items: list[int], gone: set[int]) -> float:
-    """Change of a row's prediction without some items, by the identity of an affine readout."""
-    weights, terms = output.weights[row], output.item_logits[row]
-    bias = output.bias if output.bias.ndim == 1 else output.bias[row]
-    left = [i for i in items if i not in gone]
-    logits = torch.zeros_like(bias) if left else bias
-    for head in range(len(weights)):
-        if left:
-            logits = logits + weights[head, left] / weights[head, left].sum() @ terms[head, left]
-    return float((logits.softmax(-1) - output.logits[row].softmax(-1)).abs().sum() / 2)
-
-
 @pytest.mark.filterwarnings("ignore:.*input is constant")
 def test_of_a_tagger_by_hand() -> None:
     model, batch = tagger("residual", layers=2).double(), with_boundaries(sentences(extra=1))
     test = AttentionSinks()
     test._punctuation = MARKS
-    output = model(batch)
+    output = model(batch).apply(torch.Tensor.detach)
     columns = test.measure(batch, output, model)  # type: ignore[arg-type]
     with torch.no_grad(), intercept(record="all") as found:
         model(batch)
@@ -62,16 +46,21 @@ def test_of_a_tagger_by_hand() -> None:
         sinks["punctuation"] = {i for i, token in enumerate(tokens) if token in MARKS}
         items = [i for i, token in enumerate(tokens) if token not in (BOS, EOS)]
         mean = output.weights[row].mean(0)
-        change = partial(without, output, row, items)
+
+        def change(gone: set[int]) -> float:
+            """Of the row's prediction without some items."""
+            logits = erased(model, output, row, sorted(gone))  # noqa: B023
+            moved = np.subtract(softmax(logits), output.probabilities[row].numpy())  # noqa: B023
+            return float(abs(moved).sum() / 2)
+
         single = {item: change({item}) for item in items}
         for name, sink in {"": set[int](), **sinks}.items():
             end = f"_without_{name}" if name else ""
             others = [item for item in items if item not in sink]
             attended, moved = [float(mean[i]) for i in others], [single[i] for i in others]
             expected[f"tau{end}"].append(tau(attended, moved))
-            ranks = dict(zip(others, ranked(attended) if others else [], strict=True))
-            top = max(others, key=lambda i: ranks[i], default=None)  # of tied ones the first
-            expected[f"erased_top{end}"].append(float("nan") if top is None else single[top])
+            order = ranked(mean.tolist(), others) if others else []
+            expected[f"erased_top{end}"].append(single[order[0]] if order else float("nan"))
             if not name:
                 continue
             gone = sink & set(items)

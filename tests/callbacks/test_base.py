@@ -163,16 +163,13 @@ def test_limits_mark_the_record_partial(tmp_path: Path) -> None:
 class Padded(Texts):
     """Four texts, and two repeats at the end as a padded sampler adds them."""
 
-    def __init__(self) -> None:
-        super().__init__(6, range(4))
-
     def __getitem__(self, item: int) -> tuple[int, Tensor]:
         return item if item < 4 else -1, self.tokens[item]
 
 
 def test_repeats_of_a_padded_sampler_are_not_recorded(tmp_path: Path) -> None:
     started = trainer(tmp_path, Predictions(), max_epochs=1)
-    started.fit(OutsideTask(), loader(Texts()), loader(Padded()))
+    started.fit(OutsideTask(), loader(Texts()), loader(Padded(6, range(4))))
     record = read_record(tmp_path / "records/val/predictions-0.parquet")
     assert record.columns["index"].tolist() == [0, 1, 2, 3]
 
@@ -210,10 +207,6 @@ class Gradient(InterpretabilityTest):
         logits = model(batch, embeddings=embeddings).logits
         (gradient,) = torch.autograd.grad(logits.amax(-1).sum(), embeddings)
         return {"norm": gradient.flatten(1).norm(dim=1)}
-
-
-def test_gradients_are_there_in_test(tmp_path: Path) -> None:
-    assert (recorded(tmp_path, Gradient()).columns["norm"] > 0).all()
 
 
 class Tolerant(Gradient):

@@ -237,11 +237,6 @@ def three_classes(corpus: Planted) -> OutsideTask:
 # From a folder and a corpus: the base, the task and its corpus.
 REFUSED: dict[str, tuple[Callable[[Path, Planted], tuple[Any, Any, Any]], str]] = {
     "no base": (lambda f, c: (None, other(c), c), "give the checkpoint of a base as `base`"),
-    "no file": (lambda f, c: (f"{f}/none.ckpt", other(c), c), "there is no checkpoint"),
-    "another corpus": (
-        lambda f, c: (save_base(f / "base.ckpt", Planted(corpus_seed=3)), other(c), c),
-        "another corpus",
-    ),
     "no corpus": (
         lambda f, c: (save_base(f / "base.ckpt", c), OutsideTask(), loader(Texts())),
         "needs its corpus",

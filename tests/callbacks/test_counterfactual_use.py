@@ -11,15 +11,17 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from attnlight.attribution import build_attribution
-from attnlight.batch import AttentionModel, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import CounterfactualUse
-from attnlight.data.collate import collate_ids
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.functional.alignment import align
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.records import read_record
 from tests.attribution.scenes import scene
+from tests.bases import one_text
 from tests.callbacks.every import FakeSplit
+from tests.callbacks.hooks.test_prediction_writer import task_of
 from tests.callbacks.test_base import trainer
 from tests.data.local import write_corpus
 
@@ -49,10 +51,6 @@ def edited(name: str) -> tuple[Any, TextBatch]:
     with torch.no_grad():  # no class is preferred
         model.decoder.bias -= model(pairs).logits[:, 1].median()
     return model, pairs
-
-
-def alone(batch: TextBatch, text: int) -> TextBatch:
-    return batch.select(torch.tensor([text]))
 
 
 def items_of(batch: TextBatch, text: int) -> list[Any]:
@@ -85,9 +83,9 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
     """The measures of one text of a pair."""
     own, others = items_of(batch, text), items_of(batch, other)
     first, second, edits = blocks_of(batch, text, other)
-    one = alone(batch, text)
+    one = one_text(batch, text)
     with torch.no_grad():
-        output, of_other = model(one), model(alone(batch, other))
+        output, of_other = model(one), model(one_text(batch, other))
     mask = output.mask[0, : len(own)]
     gold = torch.tensor([edits[block] for block in first])[mask]
     target = output.logits.argmax(-1)
@@ -112,6 +110,10 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
         "turning_edits": sum(turned) / len(turned),
         "edits": sum(edits),
     }
+    if gold.any():
+        order = np.arange(len(gold))
+        found["auprc_first"] = average_precision_score(gold, -order)
+        found["auprc_last"] = average_precision_score(gold, order)
     for name in METHODS if gold.any() else []:
         with torch.enable_grad():
             scores = build_attribution(name)(model, one, output, target)[0, : len(own)][mask]
@@ -135,14 +137,18 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
     return found
 
 
+def measured(model: Any, batch: TextBatch, output: AttentionOutput) -> dict[str, Tensor]:
+    test = CounterfactualUse(METHODS)
+    test._split = FakeSplit(batch)
+    return dict(test.measure(batch, output, model))
+
+
 @pytest.mark.parametrize("name", SEEDS)
 def test_measures_are_those_of_loops_over_pairs(name: str) -> None:
     model, batch = edited(name)
-    test = CounterfactualUse(METHODS)
-    test._split = FakeSplit(batch)
     with torch.no_grad():
         output = model(batch)
-    found = {key: list(map(float, x)) for key, x in test.measure(batch, output, model).items()}  # type: ignore[arg-type]
+    found = {key: list(map(float, x)) for key, x in measured(model, batch, output).items()}
     classes = output.logits.argmax(-1)
     assert np.isnan(found["turns"][::2]).all()  # rows of originals
     turning = [row for row in range(1, len(batch), 2) if classes[row] != classes[row - 1]]
@@ -150,70 +156,13 @@ def test_measures_are_those_of_loops_over_pairs(name: str) -> None:
     for row in range(1, len(batch), 2):
         assert found["turns"][row] == (row in turning)
         assert found["original"][row] == batch.index[row - 1]
-        assert found["correct"][row] == float(classes[row] == batch.labels[row])  # type: ignore[index]
+        for key, place in (("correct", row), ("correct_original", row - 1)):
+            assert found[key][row] == float(classes[place] == batch.labels[place])  # type: ignore[index]
         sides = [naive(model, batch, row - 1, row), naive(model, batch, row, row - 1)]
         for key in sides[0] | sides[1]:
             values = [side[key] for side in sides if not np.isnan(side.get(key, nan))]
             expected = float(np.mean(values)) if row in turning and values else nan
             assert found[key][row] == pytest.approx(expected, abs=1e-6, nan_ok=True), key
-
-
-class Lookup(torch.nn.Module):
-    """A model of one head without context: attention and item logits by token."""
-
-    def __init__(self, scores: dict[int, float], logits: dict[int, float]) -> None:
-        super().__init__()
-        self.scores, self.of_token = torch.zeros(60), torch.zeros(60)
-        for table, values in ((self.scores, scores), (self.of_token, logits)):
-            for token, value in values.items():
-                table[token] = value
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> Any:
-        from tests.callbacks.handmade import output_of
-
-        scores = self.scores[batch.tokens].masked_fill(~batch.mask, -torch.inf)
-        attention = scores.softmax(-1).unsqueeze(1) if weights is None else weights
-        value = self.of_token[batch.tokens].unsqueeze(1)
-        items = torch.stack([torch.zeros_like(value), value], dim=-1)
-        output = output_of(attention, items, torch.zeros(2), batch.mask)
-        output.rows[:, 0] = batch.index
-        return output
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.of_token[batch.tokens].unsqueeze(-1)
-
-    def readout(self, output: Any, weights: Tensor) -> Tensor:
-        raise AssertionError("the readout is affine")
-
-
-def on_pair(model: Lookup, first: list[int], second: list[int]) -> dict[str, float]:
-    batch = collate_ids([first, second])
-    batch.labels = torch.tensor([0, 1])
-    test = CounterfactualUse(["attention"])
-    test._split = FakeSplit(batch)
-    return {key: float(x[1]) for key, x in test.measure(batch, model(batch), model).items()}  # type: ignore[arg-type]
-
-
-def test_a_model_that_reads_the_edited_word_alone() -> None:
-    reads = Lookup({10: 9.0, 11: 9.0}, {10: -3.0, 11: 3.0})
-    found = on_pair(reads, [20, 21, 10, 22], [20, 21, 11, 22])
-    assert found["turns"] == found["auprc_attention"] == found["turning_edits"] == 1
-    assert found["rank_attention"] == 0
-    assert found["mass_attention"] > 0.99
-    assert found["edit_share"] == 0.25
-    assert found["moved_attention_turns"] == 0  # the same places
-
-
-def test_a_model_that_attends_to_others_and_uses_one_of_two_edits() -> None:
-    reads = Lookup({20: 2.0, 21: 2.0}, {10: -3.0, 11: 3.0})
-    found = on_pair(reads, [20, 10, 21, 12, 22], [20, 11, 21, 13, 22])
-    assert found["turns"] == 1
-    assert found["rank_attention"] == pytest.approx(5 / 6)  # 2 of 3 others above, and one tied
-    assert found["turning_edits"] == 0.5
-    assert found["largest_effect"] > 0
-    assert found["auprc_used_attention"] < found["auprc_attention"]
 
 
 def test_edits_of_queries_leave_what_is_of_edited_items_undefined() -> None:
@@ -224,9 +173,7 @@ def test_edits_of_queries_leave_what_is_of_edited_items_undefined() -> None:
     batch.query[1::2] = batch.query[1::2].roll(1, dims=1)
     output = model(batch)
     output.logits[1::2] = output.logits[::2].flip(1)  # pairs turn
-    test = CounterfactualUse(METHODS)
-    test._split = FakeSplit(batch)
-    found = test.measure(batch, output, model)  # type: ignore[arg-type]
+    found = measured(model, batch, output)
     assert (found["turns"][1::2] == 1).all()
     assert (found["edits"][1::2] == 0).all()
     for name in ("auprc_attention", "edit_share", "largest_effect", "turning_edits"):
@@ -234,18 +181,7 @@ def test_edits_of_queries_leave_what_is_of_edited_items_undefined() -> None:
     assert not found["moved_attention_turns"][1::2].isnan().any()
 
 
-def test_edits_that_are_not_read_turn_nothing() -> None:
-    found = on_pair(Lookup({10: 3.0}, {20: 2.0}), [20, 10, 21], [20, 11, 21])
-    assert found["turns"] == 0
-    assert np.isnan(found["auprc_attention"])
-    assert found["correct"] == 1
-    assert found["correct_original"] == 0
-
-
 def test_a_whole_run_and_a_draw_of_pairs(tmp_path: Path) -> None:
-    from attnlight.records import read_record
-    from tests.callbacks.hooks.test_prediction_writer import task_of
-
     rows: dict[str, list[Any]] = {
         "text": [
             f"film {n} is {w}" for n in range(20) for w in ("bad", "good")[:: 1 - 2 * (n % 2)]
@@ -268,18 +204,8 @@ def test_a_whole_run_and_a_draw_of_pairs(tmp_path: Path) -> None:
 
 
 def test_a_corpus_without_edits_is_refused(tmp_path: Path) -> None:
-    from tests.callbacks.hooks.test_prediction_writer import task_of
-
     rows: dict[str, list[Any]] = {"text": ["a film", "a cat"] * 4, "label": [0, 1] * 4}
     path = write_corpus(tmp_path / "corpus", train=rows, validation=rows, test=rows)
     data = TextDataModule(str(path), cache_dir=str(tmp_path / "cache"))
     with pytest.raises(InputError, match="set edit_of of TextDataModule"):
         trainer(tmp_path, CounterfactualUse()).test(task_of(data), datamodule=data)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"used": 0.0}, "used of"), ({"used": 1.5}, "used of")]
-)
-def test_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        CounterfactualUse(**options)

@@ -42,13 +42,6 @@ def test_rankings_equal_plain_loops(heads: int, classes: int, options: dict[str,
     assert heads > 1 or ((mass >= 1 - 1e-12) == (found["needs_all_minimal"] == 1)).all()
 
 
-def test_pieces_of_many_classes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = random_output(classes=3)
-    whole = columns_of(DecisionFlip(), output)
-    monkeypatch.setattr("attnlight.functional.erasure.flips._TERMS", 1)
-    torch.testing.assert_close(columns_of(DecisionFlip(), output), whole, equal_nan=True)
-
-
 def test_only_when_nothing_is_left() -> None:
     """Three words: one for class 1 holds nearly all, one for class 1 nothing, one is for class 0."""
     weights = torch.tensor([[[0.75, 0.0, 0.25]]])
@@ -88,20 +81,6 @@ def test_one_item_and_none() -> None:
     for name in (*SCORES, "random", "minimal"):
         assert found[f"removed_fraction_{name}"][0] == found[f"needs_all_{name}"][0] == 1
         assert found[f"never_flips_{name}"][1].isnan()
-
-
-def test_uniform_attention_where_nothing_is_left() -> None:
-    """Mohankumar et al. (2020): the bias is never read."""
-    weights = torch.tensor([[[0.5, 0.375, 0.125]]])
-    items = torch.tensor([[[[0.0, 4.0], [0.0, 1.0], [0.0, 1.0]]]])
-    output = output_of(weights, items, torch.tensor([9.0, 0.0]))
-    assert columns_of(DecisionFlip(), output)["removed_count_attention"].item() == 3
-    assert columns_of(DecisionFlip(emptied="uniform"), output)["never_flips_attention"].item() == 1
-    items = torch.tensor([[[[0.0, 4.0], [9.0, 0.0], [9.0, 9.5]]]])
-    output = output_of(torch.tensor([[[0.875, 0.0, 0.125]]]), items, torch.zeros(2))
-    found = columns_of(DecisionFlip(emptied="uniform"), output)
-    assert found["removed_count_attention"].item() == 2
-    assert found["needs_all_attention"].item() == 1
 
 
 def test_uniform_attention_is_for_one_head() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import isnan, nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
-from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import one_hot, pad
 
-from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import EvidenceMass
 from attnlight.callbacks.evidence_mass import class_tokens, full_stops, sentences_in_evidence
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
-from tests.callbacks.handmade import batch_of, columns_of, marked, output_of, random_output
+from attnlight.probing.swaps import swap_flips
+from tests.callbacks.handmade import batch_of, columns_of, marked, random_output
 from tests.callbacks.hooks.test_prediction_writer import corpus, task_of, texts_of
 from tests.callbacks.test_base import recorded
+from tests.probing import test_swaps as swaps
 
 COLUMNS = ("mass", "top_in_evidence", "auprc", "chance", "chance_auprc")
 
@@ -115,81 +116,26 @@ def test_a_corpus_without_full_stops_has_no_sentences() -> None:
     assert full_stops(corpus(None)) == []
 
 
-class Counting(nn.Module):
-    """A bag of words that answers by the names it attends to: evidence, all else or everything."""
-
-    def __init__(self, names: Tensor, reads: str) -> None:
-        super().__init__()
-        self.names, self.reads = names, reads
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return (batch.tokens.unsqueeze(-1) == self.names).double()
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        evidence, mask = batch.extras["evidence"] > 0, batch.attendable()
-        read = {"evidence": evidence, "others": mask & ~evidence, "all": mask}[self.reads]
-        attention = (read / read.sum(-1, keepdim=True)).double().unsqueeze(1)
-        bias = torch.zeros(len(self.names), dtype=torch.float64)
-        return output_of(attention, self.embed(batch).unsqueeze(1), bias, mask)
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
-PLACES = torch.tensor([10, 11, 12, 13])
-
-
-def stories(count: int = 50) -> TextBatch:
-    """Sentences "<1> <2> <place>", one of which is evidence and names the label."""
-    random = torch.Generator().manual_seed(0)
-    places = torch.randint(len(PLACES), (count, 3), generator=random)
-    chosen = torch.randint(3, (count, 1), generator=random)
-    fillers = torch.full((count, 3, 2), 5)
-    tokens = torch.cat([fillers, PLACES[places].unsqueeze(-1)], dim=-1).flatten(1)
-    evidence = (torch.arange(3) == chosen).unsqueeze(-1).expand(-1, -1, 3).flatten(1)
-    return TextBatch(
-        index=torch.arange(count),
-        tokens=tokens,
-        mask=torch.ones_like(tokens).bool(),
-        labels=places.gather(1, chosen).squeeze(1),
-        extras={"evidence": evidence.to(torch.int8)},
-    )
-
-
-def swapped(model: Counting, batch: TextBatch) -> dict[str, Tensor]:
+def test_evidence_is_proven_where_all_swaps_in_it_and_none_elsewhere_flip() -> None:
+    model, batch = swaps.Reader(), swaps.texts(2, count=200, allowed=False)
+    label: Any = batch.labels
+    two = torch.stack([label, label + 1], dim=1) % swaps.CLASSES  # with one swap of each text
+    batch.allowed_classes = one_hot(two, swaps.CLASSES).any(1)
     test = EvidenceMass(swap=True)
-    test._names = PLACES
-    with torch.no_grad():
-        columns = dict(test.measure(batch, model(batch), model))
-    assert set(test.measures) <= columns.keys()
-    return columns
-
-
-class TestKnownReasons:
-    @pytest.mark.parametrize("reads", ["evidence", "others"])
-    def test_a_model_of_one_part_alone_is_proven_everywhere_or_nowhere(self, reads: str) -> None:
-        found, evidence = swapped(Counting(PLACES, reads), stories()), reads == "evidence"
-        assert (found["flips_with_evidence"] == evidence).all()
-        assert (found["flips_with_others"] > 0).all() != evidence
-        assert (found["proven"] == evidence).all()
-        assert ((found["mass"] > 1 - 1e-9) == evidence).all()
-        for name in COLUMNS:
-            expected = found[name] if evidence else torch.full_like(found[name], torch.nan)
-            torch.testing.assert_close(found[f"{name}_proven"], expected, equal_nan=True)
-
-    def test_evidence_without_the_answer_is_undefined_and_counted(self) -> None:
-        batch = stories()
-        batch.labels[:7] = (batch.labels[:7] + 1) % len(PLACES)
-        batch.extras["evidence"][7] = 0
-        found = swapped(Counting(PLACES, "evidence"), batch)
-        unknown = [True] * 8 + [False] * 42
-        assert (found["without_answer"] == 1).tolist() == unknown
-        for name in ("flips_with_evidence", "flips_with_others", "proven", "mass_proven"):
-            assert found[name].isnan().tolist() == unknown
-        assert found["mass"].isnan().tolist() == [False] * 7 + [True] + [False] * 42
-        assert found["without_evidence"].sum() == 1
+    test._names = swaps.NAMES
+    found = test.measure(batch, model(batch), model)  # type: ignore[arg-type]
+    assert set(test.measures) <= found.keys()
+    flips = swap_flips(model, batch, batch.extras["evidence"] > 0, swaps.NAMES)
+    torch.testing.assert_close(found["flips_with_evidence"], flips[0], equal_nan=True)
+    torch.testing.assert_close(found["flips_with_others"], flips[1], equal_nan=True)
+    assert torch.equal(found["without_answer"] == 1, flips[0].isnan())
+    pairs = zip(flips[0].tolist(), flips[1].tolist(), strict=True)
+    expected = torch.tensor([nan if isnan(a) else float((a, b) == (1, 0)) for a, b in pairs])
+    torch.testing.assert_close(found["proven"], expected.to(found["proven"]), equal_nan=True)
+    assert 1 < (expected == 1).sum() < (expected == 0).sum()
+    for name in COLUMNS:
+        kept = found[name].masked_fill(expected != 1, nan)
+        torch.testing.assert_close(found[f"{name}_proven"], kept, equal_nan=True)
 
 
 @pytest.mark.parametrize("length", [None, 6])
@@ -215,11 +161,16 @@ class TestClassTokens:
         data = self.corpus("Office", "garden", boundary_tokens=boundary)
         assert class_tokens(data, "x").tolist() == [5, 4]
 
-    @pytest.mark.parametrize("name", ["dining room", "cellar", ""])
-    def test_refuse_what_is_not_one_token(self, name: str) -> None:
-        with pytest.raises(InputError, match=rf"{name!r} is not one token of .* of stories"):
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            *(
+                (x, rf"{x!r} is not one token of .* of stories")
+                for x in ("dining room", "cellar", "")
+            ),
+            ("OFFICE", "'OFFICE' and 'office' of stories are one token"),
+        ],
+    )
+    def test_refuse_what_is_not_one_token_of_its_own(self, name: str, message: str) -> None:
+        with pytest.raises(InputError, match=message):
             class_tokens(self.corpus("office", name), "x")
-
-    def test_refuse_two_names_of_one_token(self) -> None:
-        with pytest.raises(InputError, match="'OFFICE' and 'office' of stories are one token"):
-            class_tokens(self.corpus("office", "OFFICE"), "x")

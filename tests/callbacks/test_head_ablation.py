@@ -14,6 +14,7 @@ from attnlight.callbacks import HeadAblation
 from attnlight.figures import tables
 from attnlight.probing.interception import intercept
 from attnlight.probing.patches import shuffled
+from tests.bases import one_text
 from tests.callbacks import copying
 from tests.models.taggers import sentences, tagger
 from tests.report.fake import rows_of
@@ -46,8 +47,7 @@ def by_hand(model: Any, batch: TextBatch, kind: str, chosen: set[tuple[int, int]
     """Total variation distance and flips (R,) without some heads, each text read alone."""
     change, flips = [], []
     for text in range(len(batch)):
-        items = int(batch.mask[text].sum())
-        alone = batch.select(torch.arange(len(batch)) == text).trim(items)
+        alone = one_text(batch, text)
 
         def patched(layer: int, order: list[int], own: Tensor, allowed: Tensor) -> Tensor:
             new = own.clone()

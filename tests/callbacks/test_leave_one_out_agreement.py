@@ -1,32 +1,26 @@
 """Somers' D of attention and leave-one-out against a loop over texts and words."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from scipy.stats import somersd
 
 from attnlight.attribution import Occlusion
-from attnlight.batch import NOT_ALLOWED, TextBatch
+from attnlight.batch import NOT_ALLOWED
 from attnlight.callbacks import LeaveOneOutAgreement
-from attnlight.errors import InputError
-from tests.attribution.scenes import scene as attributed
-from tests.callbacks.faithfulness_loops import one_text, reduced
-from tests.callbacks.test_faithfulness import SCENES
+from tests.attribution.scenes import scene
+from tests.bases import one_text
+from tests.callbacks.faithfulness_loops import reduced
 from tests.callbacks.test_measured_use import agreement, odds
 from tests.callbacks.token_loops import columns_of
 from tests.data.test_word_sampler import word_sampler
 
 
-def texts_of(name: str) -> tuple[Any, TextBatch]:
-    return attributed("han") if name == "sentences" else SCENES[name]()
-
-
-@pytest.mark.parametrize("name", ["bilstm", "sentences", "affine pairs"])
+@pytest.mark.parametrize("name", ["bilstm", "han", "affine pair"])
 @torch.no_grad()
 def test_equals_a_loop(name: str) -> None:
-    model, batch = texts_of(name)
+    model, batch = scene(name)
     found, compared = columns_of(LeaveOneOutAgreement(), model, batch), 0
     for number in range(len(batch)):
         text = one_text(batch, number)
@@ -57,7 +51,7 @@ def test_equals_a_loop(name: str) -> None:
 
 def test_resampled_words_on_some_texts_alone() -> None:
     """Where words are resampled the agreement is with the effects of `Occlusion` by resampling."""
-    model, batch = texts_of("bilstm")
+    model, batch = scene("bilstm")
     test = LeaveOneOutAgreement(least=0.0, resampled_texts=2, resamples=3, seed=4)
     test._resampling.word_sampler = word_sampler()
     output = model(batch)
@@ -75,15 +69,8 @@ def test_resampled_words_on_some_texts_alone() -> None:
 
 
 def test_a_method_that_the_model_lacks_is_undefined() -> None:
-    model, batch = texts_of("opaque heads")
+    model, batch = scene("opaque heads")
     found = columns_of(LeaveOneOutAgreement(), model, batch)
     missing = {name: torch.as_tensor(values).isnan() for name, values in found.items()}
     assert missing["somers_d_attention_value_norm"].all()
     assert not missing["somers_d_attention"].all()
-
-
-def test_options_out_of_range() -> None:
-    with pytest.raises(InputError, match="least of leave_one_out_agreement is 1"):
-        LeaveOneOutAgreement(least=1)
-    with pytest.raises(InputError, match="resampled_texts of leave_one_out_agreement is 0"):
-        LeaveOneOutAgreement(resampled_texts=0)

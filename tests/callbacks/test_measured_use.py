@@ -4,8 +4,8 @@ import math
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
@@ -17,6 +17,8 @@ from attnlight.callbacks.measured_use import filler_sampler
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
+from attnlight.tasks import AttentionClassifier
+from tests.bases import classifier
 from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import levels, tau
 
@@ -32,19 +34,13 @@ SETTINGS = {
 }
 
 
-class Task(pl.LightningModule):
-    """A network that is not trained, with predictions that are far from certain or not."""
-
-    def __init__(self, corpus: PlantedEvidence, **net: object) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        sizes = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
-        self.model = FlatClassifier(corpus.vocab_size, corpus.num_classes, **sizes, **net).double()
-        self.model.decoder.weight.data.mul_(3)
-        self.classes = corpus.classes
-
-    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, object]:
-        return {"loss": torch.zeros(()), "output": self.model(batch)}
+def task_of(corpus: PlantedEvidence, **net: object) -> AttentionClassifier:
+    """A classifier that is not trained, with predictions that are far from certain or not."""
+    torch.manual_seed(3)
+    sizes: dict[str, Any] = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
+    task = classifier(corpus.spec, **sizes, **net).double()
+    task.model.decoder.weight.data.mul_(3)
+    return task
 
 
 def planted(tmp_path: Path, **options: object) -> PlantedEvidence:
@@ -143,7 +139,7 @@ def by_hand(
 def test_labels_equal_a_loop(setting: str, tmp_path: Path) -> None:
     data, net = SETTINGS[setting]
     corpus = planted(tmp_path, **data)
-    task = Task(corpus, **net)
+    task = task_of(corpus, **net)
     found = recorded(tmp_path, MeasuredUse(resamples=3), task=task, data=corpus).columns
     assert found["index"].tolist() == list(range(TEXTS))
     task.eval()
@@ -163,7 +159,7 @@ def test_swaps_that_flip(tmp_path: Path) -> None:
     """Where one keyword decides, swapping it flips every prediction, and none where many do."""
     for redundancy, share in ((1, 1.0), (5, 0.0)):
         corpus = planted(tmp_path, redundancy=redundancy, distractors=0, max_tokens=9)
-        task = Task(corpus, encoder="none", attention="uniform")
+        task = task_of(corpus, encoder="none", attention="uniform")
         words = task.model.embedding.weight.data.zero_()
         for number, word in enumerate(corpus.planted.words):
             words[number, 0] = {"bad": -1.0, "goo": 1.0}.get(word[:3], 0.0)

@@ -42,6 +42,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"methods": ["gradinet"]}, "did you mean 'gradient'"),
         ({"methods": []}, "methods of attribution_cost are .*expected 1 or more"),
     ],
+    "CounterfactualUse": [({"used": used}, "used of counterfactual_use") for used in (0.0, 1.5)],
     "DecisionFlip": [({"draws": 0}, f"draws of decision_flip {ONE}")],
     "ErasedAccuracy": [
         *(
@@ -67,6 +68,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"shares": [1.5]}, "above 0 and at most 1"),
         ({"shares": []}, "above 0 and at most 1"),
         ({"draws": 0}, f"draws of faithfulness {ONE}"),
+        ({"measures": []}, r"measures of faithfulness are \[\]"),
+        ({"measures": ["comprehensive"]}, r"measures of faithfulness are \['comprehensive'\]"),
     ],
     "HeadAblation": [
         ({"ablations": ["unifrom"]}, r"'unifrom' \(did you mean 'uniform'\?\); expected some of"),
@@ -78,6 +81,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "ImportanceCorrelation": [
         ({"leave_one_out": False, "gradients": []}, "needs leave_one_out or one of gradients")
+    ],
+    "LeaveOneOutAgreement": [
+        ({"least": 1}, "least of leave_one_out_agreement is 1"),
+        ({"resampled_texts": 0}, f"resampled_texts of leave_one_out_agreement {ONE}"),
     ],
     "MeasuredUse": [({"least": 1}, r"least of measured_use is 1; it must be in \[0, 1\)")],
     "Plausibility": [

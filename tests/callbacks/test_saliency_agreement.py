@@ -3,7 +3,6 @@
 import math
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from attnlight.__main__ import main
-from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import SaliencyAgreement
 from attnlight.records import read_record
 from tests.attribution.scenes import evaluated
@@ -22,10 +20,6 @@ from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, Texts
 
 RECORD = Path("records/test/saliency_agreement.parquet")
-
-
-def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
-    return columns_of(SaliencyAgreement(**({"methods": METHODS} | options)), model, batch)
 
 
 def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
@@ -47,7 +41,7 @@ def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
 @pytest.mark.parametrize("signed", [False, True])
 def test_equals_loops_over_rows(name: str, signed: bool) -> None:
     model, batch, output, _ = evaluated(name, padding=2)
-    columns = measured(model, batch, signed=signed)
+    columns = columns_of(SaliencyAgreement(METHODS, signed=signed), model, batch)
     scores = explained(model, batch, output.logits.argmax(-1))
     scores = scores if signed else {label: values.abs() for label, values in scores.items()}
     pairs, defined = list(combinations(LABELS, 2)), 0
@@ -73,7 +67,8 @@ def test_equals_loops_over_rows(name: str, signed: bool) -> None:
 
 
 def test_tied_says_why_a_correlation_is_undefined() -> None:
-    columns = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
+    model, batch = flat.model("bilstm", "uniform"), flat.collate(flat.corpus())
+    columns = columns_of(SaliencyAgreement(METHODS), model, batch)
     assert columns["tied_attention"].eq(1).all()
     assert columns["tau_attention_gradient"].isnan().all()
     assert columns["spearman_attention_gradient"].isnan().all()

@@ -8,18 +8,15 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
-from attnlight.batch import AttentionModel, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.callbacks import StateTokenAgreement
 from attnlight.functional import total_variation
 from tests.attribution.scenes import evaluated
+from tests.callbacks.faithfulness_loops import erased as without
 from tests.callbacks.token_loops import columns_of, tau
 from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 from tests.probing.oracles import moved
-
-
-def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Tensor]:
-    return columns_of(StateTokenAgreement(**options), model, batch)
 
 
 @torch.no_grad()
@@ -32,10 +29,7 @@ def by_loops(model: Any, batch: TextBatch, of_items: bool = False) -> Tensor:
         if of_items:
             places.remove(int(output.rows[row, 1]))
         for item in places if len(places) > 1 else []:
-            weights = output.weights.clone()
-            weights[row, :, item] = 0
-            weights[row] /= weights[row].sum(-1, keepdim=True)
-            after = model.readout(output, weights.unsqueeze(2))[row, 0].softmax(-1)
+            after = output.logits.new_tensor(without(model, output, row, [item])).softmax(-1)
             erased.append(float(total_variation(after, output.logits[row].softmax(-1))))
         taus.append(tau(erased, deleted[row, places[: len(erased)]]))
     return torch.tensor(taus, dtype=torch.float64)
@@ -44,7 +38,7 @@ def by_loops(model: Any, batch: TextBatch, of_items: bool = False) -> Tensor:
 @pytest.mark.parametrize("name", ["bilstm", "cnn", "han"])
 def test_equals_loops_over_items(name: str) -> None:
     model, batch, output, _ = evaluated(name, padding=2)
-    columns = measured(model, batch)
+    columns = columns_of(StateTokenAgreement(), model, batch)
     assert list(columns) == [*StateTokenAgreement.measures, "items"]
     found = columns["tau_erasure_deletion"]
     torch.testing.assert_close(found, by_loops(model, batch), equal_nan=True)
@@ -66,7 +60,7 @@ def test_equals_loops_over_items(name: str) -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_tokens_have_the_states_of_their_sentence(readout: str, layers: int) -> None:
     model, batch = tagger(readout, layers=layers).double(), sentences()
-    columns = measured(model, batch)
+    columns = columns_of(StateTokenAgreement(), model, batch)
     with torch.no_grad():
         output = model(batch)
     found = columns["tau_erasure_deletion"]
@@ -88,9 +82,9 @@ def test_tokens_have_the_states_of_their_sentence(readout: str, layers: int) -> 
 
 def test_probes_give_the_mean_and_its_error() -> None:
     model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[5:])
-    exact, ratios = measured(model, batch)["hidden_token_attribution"], []
+    exact, ratios = columns_of(StateTokenAgreement(), model, batch)["hidden_token_attribution"], []
     for seed in range(6):
-        found = measured(model, batch, probes=16, seed=seed)
+        found = columns_of(StateTokenAgreement(probes=16, seed=seed), model, batch)
         error = found["hidden_token_attribution_error"]
         distance = found["hidden_token_attribution"] - exact
         assert distance.abs().max() < 0.05
@@ -104,7 +98,7 @@ def test_dead_states_are_left_out() -> None:
         for layer in model.encoder.convolutions:  # type: ignore[attr-defined]
             layer.bias.sub_(2.0)
         output = model(batch)
-    columns = measured(model, batch)
+    columns = columns_of(StateTokenAgreement(), model, batch)
     shares, _ = hidden_token_attribution(model, batch, output)
     own = shares.diagonal(dim1=1, dim2=2).masked_fill(~output.mask, torch.nan)
     assert own[output.mask].isnan().any()
@@ -116,7 +110,10 @@ def test_dead_states_are_left_out() -> None:
 @pytest.mark.parametrize(("encoder", "local"), [("none", True), ("cnn", True), ("bilstm", False)])
 def test_hidden_tokens_of_local_encoders_alone(encoder: str, local: bool) -> None:
     model, batch = flat.model(encoder), flat.collate(flat.corpus())
-    whole, part = measured(model, batch), measured(model, batch, hidden_tokens="local")
+    whole, part = (
+        columns_of(StateTokenAgreement(), model, batch),
+        columns_of(StateTokenAgreement(hidden_tokens="local"), model, batch),
+    )
     assert whole.keys() == part.keys()
     for name, values in part.items():
         if local or name in ("tau_erasure_deletion", "items"):

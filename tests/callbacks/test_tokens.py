@@ -41,15 +41,6 @@ def model(request: pytest.FixtureRequest) -> SelfAttentionTagger:
     return tagger(request.param).double().requires_grad_(False)
 
 
-def test_a_token_is_read_as_the_whole_model_reads_it(model: SelfAttentionTagger) -> None:
-    torch.manual_seed(0)
-    for sentence, token in tokens_of(model, sentences(LENGTHS)):
-        every = sentence.output.weights.clone()
-        every[token] = torch.rand_like(every[token]).softmax(-1)
-        whole = model(sentence.batch, weights=every).logits[token]
-        torch.testing.assert_close(sentence.read(token, every[token]), whole)
-
-
 @pytest.mark.parametrize("test", LOOPS, ids=lambda test: test.name)
 def test_a_test_equals_its_loops(model: SelfAttentionTagger, test: InterpretabilityTest) -> None:
     batch = sentences(LENGTHS)

@@ -3,8 +3,8 @@
 import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import nan
-from typing import Any
 
 import torch
 from scipy.stats import kendalltau, spearmanr
@@ -21,18 +21,17 @@ from attnlight.callbacks import (
 from attnlight.functional import permutations
 from attnlight.functional.ranking import random_others, random_rankings
 from attnlight.models import SelfAttentionTagger
+from tests.bases import one_text
 from tests.benchmarks.rivals import searched_attention
 from tests.functional.adversaries import jensen_shannon
-from tests.models.taggers import one
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
 # Measures by name, each of all heads together and then of each.
 Found = dict[str, list[float]]
-Loop = Callable[["Sentence", int], Found]
+Loop = Callable[["Sentence", int], Found]  # of a token of a sentence
 Scores = Tensor | Sequence[float]
 
 _ALL = slice(None)
-_RECORDED = ("delta_weight", "removed_count")  # beside what is logged
 _TIE = 1e-5  # of the largest: what the tests take for rounding
 
 
@@ -78,7 +77,7 @@ def tokens_of(
 ) -> list[tuple[Sentence, int]]:
     """The tokens of all sentences of a batch, or of the first."""
     with torch.no_grad():
-        every = [Sentence(model, one(batch, row)) for row in range(len(batch))[:sentences]]
+        every = [Sentence(model, one_text(batch, row)) for row in range(len(batch))[:sentences]]
     return [(sentence, token) for sentence in every for token in range(len(sentence))]
 
 
@@ -99,41 +98,6 @@ def columns_of(
     return measured(test, batch, output, model)
 
 
-def loop_of(test: Any, drawn: bool = False) -> Loop:
-    """The loop that a test stands against: what it logs or, if `drawn`, all that it records."""
-
-    def shuffles(sentence: Sentence, token: int) -> Found:
-        size, rows = torch.tensor([len(sentence)]), torch.tensor([[sentence.index, 0]])
-        orders = permutations(size, rows, test.draws, test.seed)[0]
-        return shuffled(sentence, token, orders, test.head_draws)
-
-    def alone(sentence: Sentence, token: int) -> Found:
-        kinds = ("drawn", "released") if test.released else ("drawn",)
-        absolute = test.gradient == "absolute"
-        return erased_alone(sentence, token, absolute, kinds if drawn else (), test.seed)
-
-    def erasures(sentence: Sentence, token: int) -> Found:
-        whole = torch.ones(1, len(sentence), dtype=torch.bool)
-        rows = torch.tensor([[sentence.index, token]])
-        orders = random_rankings(whole, rows, test.draws, test.seed)[0]
-        absolute, uniform = test.gradient == "absolute", test.emptied == "uniform"
-        return erased_in_turn(sentence, token, orders, absolute, uniform=uniform)
-
-    every: dict[type, Loop] = {
-        AttentionPermutation: shuffles,
-        SingleErasure: alone,
-        DecisionFlip: erasures,
-        ImportanceCorrelation: correlated,
-    }
-    loop = every[type(test)]
-
-    def logged(sentence: Sentence, token: int) -> Found:
-        found = loop(sentence, token).items()
-        return {name: values for name, values in found if not name.startswith(_RECORDED)}
-
-    return loop if drawn else logged
-
-
 def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[float, float]]:
     """The test's and the loop's numbers of the first rows: of all heads together and of each."""
     pairs: list[tuple[float, float]] = []
@@ -147,13 +111,15 @@ def paired(columns: Mapping[str, Tensor], found: Sequence[Found]) -> list[tuple[
     return pairs
 
 
-def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) -> Found:
-    """What `AttentionPermutation` measures: read the token under one shuffle after the other."""
+def shuffled(test: AttentionPermutation, sentence: Sentence, token: int) -> Found:
+    """What a test measures: read the token under one shuffle after the other."""
+    size, rows = torch.tensor([len(sentence)]), torch.tensor([[sentence.index, 0]])
+    orders = permutations(size, rows, test.draws, test.seed)[0]
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.softmax(-1), int(logits.argmax())
 
     def moved(heads: slice) -> dict[str, float]:
-        drawn = orders if heads == _ALL else orders[:head_draws]
+        drawn = orders if heads == _ALL else orders[: test.head_draws]
         tvd, js, flips = [], [], []
         for order in drawn:
             weights = own.clone()
@@ -173,13 +139,11 @@ def shuffled(sentence: Sentence, token: int, orders: Tensor, head_draws: int) ->
     return sentence.each_way(moved) | {"uniform_tvd": [float((after - before).abs().sum() / 2)]}
 
 
-def erased_alone(
-    sentence: Sentence, token: int, absolute: bool = False, draws: Sequence[str] = (), seed: int = 0
-) -> Found:
-    """What `SingleErasure` measures: erase one item after the other."""
+def erased_alone(test: SingleErasure, sentence: Sentence, token: int) -> Found:
+    """What a test measures: erase one item after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     before, decision = logits.double().softmax(-1), int(logits.argmax())
-    slope, items = gradient(sentence, token, absolute), range(len(sentence))
+    slope, items = gradient(test, sentence, token), range(len(sentence))
     whole, rows = torch.ones(1, len(sentence), dtype=torch.bool), sentence.output.rows[[token]]
 
     def moved(heads: slice) -> dict[str, float]:
@@ -194,10 +158,8 @@ def erased_alone(
         scores = scores_of(own, slope, heads)
         tops = [int(levels(values).argmax()) for values in scores.values()]
         drawn = {
-            kind: random_others(
-                whole, rows, torch.tensor([tops]), seed, released=kind == "released"
-            )[0]
-            for kind in draws
+            kind: random_others(whole, rows, torch.tensor([tops]), test.seed, released=released)[0]
+            for kind, released in (("drawn", False), ("released", True))[: 1 + test.released]
         }
         found = {}
         for number, (score, top) in enumerate(zip(scores, tops, strict=True)):
@@ -222,17 +184,13 @@ def erased_alone(
     return sentence.each_way(moved)
 
 
-def erased_in_turn(
-    sentence: Sentence,
-    token: int,
-    random: Tensor,
-    absolute: bool = False,
-    *,
-    uniform: bool = False,
-) -> Found:
-    """What `DecisionFlip` measures: erase item after item of each ranking until the decision flips."""
+def erased_in_turn(test: DecisionFlip, sentence: Sentence, token: int) -> Found:
+    """What a test measures: erase item after item of each ranking until the decision flips."""
+    whole, rows = torch.ones(1, len(sentence), dtype=torch.bool), [[sentence.index, token]]
+    random = random_rankings(whole, torch.tensor(rows), test.draws, test.seed)[0]
+    uniform = test.emptied == "uniform"
     own, items = sentence.output.weights[token], set(range(len(sentence)))
-    slope = gradient(sentence, token, absolute)
+    slope = gradient(test, sentence, token)
 
     def removed(heads: slice) -> dict[str, float]:
         draws = [order.tolist() for order in (random if heads == _ALL else random[:1])]
@@ -241,7 +199,7 @@ def erased_in_turn(
             for score, values in scores_of(own, slope, heads).items()
         }
         flips = {
-            name: [first_flip(sentence, token, heads, order, uniform=uniform) for order in every]
+            name: [first_flip(sentence, token, heads, order, uniform) for order in every]
             for name, every in {**orders, "random": draws}.items()
         }
         orders |= {"random": draws, "random_first": draws[:1]}
@@ -268,18 +226,12 @@ def erased_in_turn(
 
 
 def first_flip(
-    sentence: Sentence,
-    token: int,
-    heads: slice,
-    order: Sequence[int],
-    most: int | None = None,
-    *,
-    uniform: bool = False,
+    sentence: Sentence, token: int, heads: slice, order: Sequence[int], uniform: bool
 ) -> int:
-    """Items of an order erased when the decision changes, -1 if it does not within `most`."""
+    """Items of an order erased when the decision changes, -1 if it does not."""
     weights = sentence.output.weights[token].clone()
     decision = int(sentence.output.logits[token].argmax())
-    for number, item in enumerate(order[:most], start=1):
+    for number, item in enumerate(order, start=1):
         weights[heads, item] = 0.0
         logits = sentence.read(token, renormalised(weights, heads, uniform))
         if int(logits.argmax()) != decision:
@@ -287,7 +239,7 @@ def first_flip(
     return -1
 
 
-def fewest_erased(sentence: Sentence, token: int, heads: slice, uniform: bool = False) -> float:
+def fewest_erased(sentence: Sentence, token: int, heads: slice, uniform: bool) -> float:
     """The fewest items that change the decision; NaN if none do or the readout is not affine."""
     items = sentence.output.item_logits
     if items is None:
@@ -297,19 +249,17 @@ def fewest_erased(sentence: Sentence, token: int, heads: slice, uniform: bool = 
     # For one head the sum of the others is a number for each class.
     others = logits - terms[heads].sum((0, 1))
     terms = (terms[heads] + own[heads].unsqueeze(-1) * others).sum(0)
-    decision, fewest = int(logits.argmax()), None
+    decision, counts = int(logits.argmax()), list[int]()
     for rival in range(len(logits)):
         if rival != decision:
             lead = terms[:, decision] - terms[:, rival]
             order = lead.argsort(descending=True, stable=True).tolist()
-            most = None if fewest is None else fewest - 1
-            found = first_flip(sentence, token, heads, order, most, uniform=uniform)
-            fewest = found if found > 0 else fewest
-    return nan if fewest is None else float(fewest)
+            counts.append(first_flip(sentence, token, heads, order, uniform))
+    return float(min((count for count in counts if count > 0), default=nan))
 
 
-def correlated(sentence: Sentence, token: int) -> Found:
-    """What `ImportanceCorrelation` measures: differentiate, and delete one item after the other."""
+def correlated(_: ImportanceCorrelation, sentence: Sentence, token: int) -> Found:
+    """What a test measures: differentiate, and delete one item after the other."""
     own, logits = sentence.output.weights[token], sentence.output.logits[token]
     scores = {
         "input_gradient": input_gradient(sentence, token, sentence.output.weights),
@@ -373,13 +323,13 @@ def renormalised(weights: Tensor, heads: slice, uniform: bool = False) -> Tensor
     return whole
 
 
-def gradient(sentence: Sentence, token: int, absolute: bool = False) -> Tensor:
+def gradient(test: SingleErasure | DecisionFlip, sentence: Sentence, token: int) -> Tensor:
     """Gradient (H, N) of the highest probability by the attention weights, or its size."""
     with torch.enable_grad():
         free = sentence.output.weights[token].detach().clone().requires_grad_()
         highest = sentence.read(token, free).double().softmax(-1).max()
         (slope,) = torch.autograd.grad(highest, free)
-    return slope.abs() if absolute else slope
+    return slope.abs() if test.gradient == "absolute" else slope
 
 
 def scores_of(own: Tensor, slope: Tensor, heads: slice) -> dict[str, Tensor]:
@@ -416,3 +366,16 @@ def rho(one: Tensor, other: Tensor) -> float:
 
 def _mean(values: Sequence[float]) -> float:
     return statistics.fmean(values) if values else nan
+
+
+LOOPS: dict[type, Callable[..., Found]] = {
+    AttentionPermutation: shuffled,
+    SingleErasure: erased_alone,
+    DecisionFlip: erased_in_turn,
+    ImportanceCorrelation: correlated,
+}
+
+
+def loop_of(test: InterpretabilityTest) -> Loop:
+    """The loop that a test stands against."""
+    return partial(LOOPS[type(test)], test)

@@ -36,6 +36,14 @@ def case(
     return masked_softmax(scores, mask), logits, mask
 
 
+def readouts(rows: int, items: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, item logits and a mask of rows that are all of the same length."""
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
+    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
+    return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
+
+
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     """By its definition, to 1e-15 or so in double precision."""
     p, q = torch.broadcast_tensors(p, q)

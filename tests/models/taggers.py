@@ -28,35 +28,25 @@ def tagger(readout: str = "study", vocab_size: int = 20, **options: Any) -> Self
 
 def sentences(lengths: tuple[int, ...] = LENGTHS, extra: int = 0, seed: int = 0) -> TextBatch:
     """Random sentences, each by its place alone, with `extra` places of padding."""
-    size = max(lengths) + extra
-    shape = (len(lengths), size)
-    batch = TextBatch(
-        index=torch.arange(len(lengths)) + 10,
-        tokens=torch.zeros(shape, dtype=torch.long),
-        mask=torch.zeros(shape, dtype=torch.bool),
-        labels=torch.full(shape, -100),
-        extras={name: torch.zeros(shape, dtype=torch.long) for name in ("pos", "case")}
-        | {f"characters_{n}": torch.zeros(shape, dtype=torch.long) for n in range(2)},
-    )
+    shape = (len(lengths), max(lengths) + extra)
+    drawn = {"tokens": (4, 20), "labels": (0, 4), "pos": (1, 7), "case": (1, 5)}
+    columns = {
+        name: torch.zeros(shape, dtype=torch.long)
+        for name in (*drawn, "characters_0", "characters_1")
+    }
     for row, length in enumerate(lengths):
         random = torch.Generator().manual_seed(1000 * seed + row)
-        batch.mask[row, :length] = True
-        for values, low, high in (
-            (batch.tokens, 4, 20),
-            (batch.labels, 0, 4),
-            (batch.extras["pos"], 1, 7),
-            (batch.extras["case"], 1, 5),
-        ):
-            values[row, :length] = torch.randint(low, high, (length,), generator=random)
+        for name, ends in drawn.items():
+            columns[name][row, :length] = torch.randint(*ends, (length,), generator=random)
         # Words of 3 to 11 characters.
         for place in range(length):
             letters = torch.randint(1, 30, (int(torch.randint(3, 12, (), generator=random)),))
             for number, letter in enumerate(letters.tolist()):
                 name = f"characters_{number // 8}"
-                batch.extras[name][row, place] += letter << (8 * (number % 8))
-    return batch
-
-
-def one(batch: TextBatch, row: int) -> TextBatch:
-    """A batch of one of the sentences, without padding."""
-    return batch.select(torch.tensor([row])).trim(int(batch.mask[row].sum()))
+                columns[name][row, place] += letter << (8 * (number % 8))
+    index, tokens, labels = (
+        10 + torch.arange(len(lengths)),
+        *map(columns.pop, ("tokens", "labels")),
+    )
+    mask = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
+    return TextBatch(index, tokens, mask, labels.masked_fill(~mask, -100), extras=columns)

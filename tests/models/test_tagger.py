@@ -8,8 +8,9 @@ import torch
 from attnlight.batch import AttentionModel
 from attnlight.functional import read
 from attnlight.functional.readout.instances import texts_of_rows
+from tests.bases import one_text
 from tests.models.oracles import compare
-from tests.models.taggers import FEATURES, LENGTHS, READOUTS, one, sentences, tagger
+from tests.models.taggers import FEATURES, LENGTHS, READOUTS, sentences, tagger
 
 KINDS: dict[str, dict[str, Any]] = {
     "study": {"readout": "study", "features": FEATURES},
@@ -47,7 +48,7 @@ def test_neither_batch_nor_padding_changes_anything(kind: str, double: bool) -> 
     model = model.double() if double else model
     output, start = model(batch), 0
     for row, length in enumerate(LENGTHS):
-        compare(model(one(batch, row)), output, row, slice(start, start + length))
+        compare(model(one_text(batch, row)), output, row, slice(start, start + length))
         assert all((layer[row, :, length:] == 0).all() for layer in output.layers or ())
         start += length
 
@@ -84,7 +85,7 @@ def test_candidates_are_read_as_given_attention_is(kind: str) -> None:
 
 def test_one_sentence_shares_its_item_logits() -> None:
     """As a view, in place of a copy per token."""
-    batch = one(sentences((500,)), 0)
+    batch = sentences((500,))
     items = tagger("text")(batch).item_logits
     assert items.shape == (500, 2, 500, 4)
     assert items.stride(0) == 0

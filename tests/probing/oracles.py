@@ -1,39 +1,31 @@
 """Leave-one-out by loops: each shortened text is encoded anew, by itself."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.functional import total_variation
+from tests.bases import one_text
+from tests.callbacks.faithfulness_loops import reduced
 
 Change = Callable[[TextBatch, AttentionOutput], AttentionOutput]
 
 
-class Hiding:
+class Hiding(nn.Module):
     """A model that has no more than the Protocol asks for, and may change the output of another."""
 
     def __init__(self, model: Any, change: Change = lambda batch, output: output) -> None:
+        super().__init__()
         self.model, self.change = model, change
         self.embed, self.readout = model.embed, model.readout
 
-    def __call__(
+    def forward(
         self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
     ) -> AttentionOutput:
         return self.change(batch, self.model(batch, weights, embeddings))
-
-
-def without(batch: TextBatch, text: int, item: int) -> TextBatch:
-    """One text of a batch without padding and without one of its words or sentences."""
-    alone = batch.select(torch.arange(len(batch)) == text)
-    real = alone.mask[0] if alone.mask.ndim == 2 else alone.mask[0].any(-1)
-    kept = [place for place in real.nonzero().flatten().tolist() if place != item]
-    extras = {name: values[:, kept] for name, values in alone.extras.items()}
-    tokens, mask = alone.tokens[:, kept], alone.mask[:, kept]
-    return replace(alone, tokens=tokens, mask=mask, labels=None, extras=extras)
 
 
 @torch.no_grad()
@@ -44,7 +36,7 @@ def left_out(model: Any, batch: TextBatch, output: AttentionOutput, of_items: bo
         rows = (output.rows[:, 0] == index).nonzero().flatten().tolist()
         items = output.mask[rows[0]].nonzero().flatten().tolist()
         for item in items if len(items) > 1 else []:
-            after = model(without(batch, text, item))
+            after = model(reduced(one_text(batch, text), [item], "delete"))
             places = after.rows[:, 1].tolist()
             for row, place in zip(rows, output.rows[rows, 1].tolist(), strict=True):
                 if not of_items:

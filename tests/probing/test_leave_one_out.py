@@ -7,9 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional._cpu import blocks
 from attnlight.probing.leave_one_out import (
@@ -18,41 +17,14 @@ from attnlight.probing.leave_one_out import (
     prediction_change,
     reencode,
 )
-from tests.outside import Texts, TwoHeads, collate
+from tests.attribution.scenes import scene
 from tests.probing.oracles import moved
 
 
-class Watched(TwoHeads):
-    """The outside model, which remembers the batches that it read."""
-
-    def __init__(self, affine: bool = True) -> None:
-        torch.manual_seed(0)
-        super().__init__(affine)
-        self.read: list[TextBatch] = []
-        with torch.no_grad():
-            self.scores.weight.mul_(3)
-            self.values.weight.mul_(5)
-        self.double()
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        self.read.append(batch)
-        return super().forward(batch, weights, embeddings)
-
-    def decode(self, context: Tensor) -> Tensor:
-        return super().decode(context.double())
-
-
-def whole() -> TextBatch:
-    texts = Texts()
-    return collate([texts[i] for i in range(len(texts))])
-
-
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("name", ["two heads", "opaque heads"])
 @torch.no_grad()
-def test_outside_model_equals_a_loop(affine: bool) -> None:
-    model, batch = Watched(affine), whole()
+def test_outside_model_equals_a_loop(name: str) -> None:
+    model, batch = scene(name)
     output = model(batch)
     found, expected = leave_one_out(model, batch, output), moved(model, batch, output, False)
     expected = expected.masked_fill(~output.mask, 0.0)
@@ -64,15 +36,15 @@ def test_outside_model_equals_a_loop(affine: bool) -> None:
 @pytest.mark.parametrize("budget", [1, 20, 10_000])
 @torch.no_grad()
 def test_budget_bounds_what_is_read_and_changes_nothing(budget: int) -> None:
-    model, batch = Watched(), whole()
-    output = model(batch)
+    model, batch = scene("two heads")
+    output, read = model(batch), list[TextBatch]()
     expected = left_out_logits(model, batch, output)
-    model.read.clear()
+    model.register_forward_pre_hook(lambda _, given: read.append(given[0]))
     found = reencode(model, batch, output, budget)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12, equal_nan=True)
     lengths = batch.mask.sum(-1)
-    assert sum(len(part) for part in model.read) == int(lengths[lengths > 1].sum())
-    for part in model.read:
+    assert sum(map(len, read)) == int(lengths[lengths > 1].sum())
+    for part in read:
         assert len(part) == 1 or part.tokens.numel() <= budget
         assert part.mask.any(0).all(), "padding that no text of the batch needs"
 
@@ -97,9 +69,9 @@ def test_change_is_half_the_sum_of_differences(classes: int) -> None:
 
 
 def test_rows_that_are_not_texts_are_refused() -> None:
-    model, batch = Watched(), whole()
+    model, batch = scene("two heads")
     output = model(batch)
-    with pytest.raises(InputError, match=r"one row per text.* this one gave 46 rows for 23 texts"):
+    with pytest.raises(InputError, match=r"one row per text.* this one gave 24 rows for 12 texts"):
         leave_one_out(model, batch, replace(output, rows=output.rows.repeat(2, 1)))
 
 

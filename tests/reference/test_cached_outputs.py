@@ -115,18 +115,22 @@ def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, CachedOutpu
     assert logits[0].any()
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "most", "power"),
+    [("flat", "_CPU_TOKENS", 12, 1), ("tagger", "_CPU_PAIRS", 200, 2)],
+)
 def test_several_batches_were_made_and_none_is_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, limit: str, most: int, power: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cached_outputs, "_CPU_TOKENS", 12)
+    monkeypatch.setattr(cached_outputs, limit, most)
     corpus = Corpus()
     corpus.lengths[5], corpus.texts[5] = 30, torch.arange(30) + 4
-    model, batches = MODELS["flat"](), []
+    model, batches = MODELS[name](), []
     model.register_forward_pre_hook(lambda _, given: batches.append(given[0]))
     write_outputs(model.eval(), corpus, tmp_path)
     sizes = [batch.tokens.shape for batch in batches]
     assert sorted(i for batch in batches for i in batch.index.tolist()) == sorted(corpus.index)
-    assert all(texts * tokens <= 12 or texts == 1 for texts, tokens in sizes)
+    assert all(texts * tokens**power <= most or texts == 1 for texts, tokens in sizes)
     assert sizes[-1] == (1, 30)
     assert sizes[0][0] > 1
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -182,12 +181,3 @@ def test_running_split() -> None:
         trainer: Any = SimpleNamespace(**{name: name == stage for name in splits})
         trainer.datamodule = SimpleNamespace(predict_split="validation")
         assert running_split(trainer) == split
-
-
-def test_attended_items_are_words_or_sentences() -> None:
-    flat, nested = (batch_of(Planted(in_sentences=nested)) for nested in (False, True))
-    rows, words = Classification.instances(flat)
-    assert rows.tolist() == [[index, 0] for index in flat.index.tolist()]
-    assert torch.equal(words, flat.mask)
-    _, sentences = Classification.instances(nested)
-    assert np.array_equal(sentences.sum(-1), -(-words.sum(-1) // 4))

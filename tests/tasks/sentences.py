@@ -116,17 +116,9 @@ class SentenceCorpus(PlantedEvidence):
     """The planted corpus in sentences of four words."""
 
     def __init__(self, size: int = 40, batch_size: int = 8, seed: int = 0) -> None:
-        super().__init__(
-            train_size=size,
-            validation_size=20,
-            test_size=20,
-            min_tokens=9,
-            max_tokens=17,
-            sentence_length=4,
-            batch_size=batch_size,
-            eval_batch_size=8,
-            seed=seed,
-        )
+        sizes = {"validation_size": 20, "test_size": 20, "eval_batch_size": 8}
+        lengths = {"min_tokens": 9, "max_tokens": 17, "sentence_length": 4}
+        super().__init__(size, batch_size=batch_size, seed=seed, **sizes, **lengths)
 
     @property
     def classes(self) -> list[str]:

@@ -16,7 +16,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.reference import read_base
 from attnlight.tasks import AdversarialVariant
 from attnlight.tasks.adversarial import attention_term
-from tests.bases import attach_stub_trainer, batch_of, trainer
+from tests.bases import attach_stub_trainer, batch_of, one_text, trainer
 from tests.tasks.conftest import BOTH, TOKENS, TWO, Scene
 
 
@@ -61,20 +61,12 @@ def test_where_the_base_has_nothing_it_counts_as_the_smallest_float() -> None:
     assert float(found) == pytest.approx(by_hand, rel=1e-6)
 
 
-def alone(batch: TextBatch, text: int) -> TextBatch:
-    """One text of a batch, without padding."""
-    length = int(batch.mask[text].nonzero()[:, -1].max()) + 1
-    return batch.apply(
-        lambda v: v[text : text + 1, ..., :length] if v.ndim > 1 else v[text : text + 1]
-    )
-
-
 def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: float) -> list[float]:
     """The objective of each row, its text read alone, head by head in plain numpy."""
     found = []
     for text in range(len(batch)):
         with torch.no_grad():
-            new, old = task.model(alone(batch, text)), base(alone(batch, text))
+            new, old = task.model(one_text(batch, text)), base(one_text(batch, text))
         for row in range(len(new.rows)):
             one, two = (o.logits[row].double().softmax(-1).numpy() for o in (new, old))
             prediction = {"nll": -np.log(one[two.argmax()]), "tvd": np.abs(one - two).sum() / 2}[

@@ -16,8 +16,8 @@ from attnlight.probing.leave_one_out import left_out_logits
 from attnlight.problems import Tagging
 from attnlight.reference import FrozenBase, read_base, running_split
 from attnlight.tasks import AdversarialVariant, GuidedVariant
-from tests.bases import Planted, attach_stub_trainer, batch_of, save, save_base, trainer
-from tests.probing.oracles import without
+from tests.bases import Planted, attach_stub_trainer, batch_of, one_text, save, save_base, trainer
+from tests.callbacks.faithfulness_loops import reduced
 from tests.tasks.conftest import BOTH, TOKENS, TWO, Scene
 
 
@@ -61,7 +61,7 @@ class Watch(pl.Callback):
         self.seen.setdefault(split, []).extend(batch.index.tolist())
         for text, index in enumerate(batch.index.tolist()):
             length = int(batch.mask[text].sum())
-            own = self.model(batch.select(torch.tensor([text])).trim(length))
+            own = self.model(one_text(batch, text))
             given = output.weights[output.rows[:, 0] == index]
             kept, _ = self.guide.outputs(trainer.datamodule, split).read(own.rows, own.mask)
             assert torch.equal(given[..., :length], kept), index
@@ -175,35 +175,20 @@ class TestQueryKey:
 
 
 @TOKENS
-class TestStricterProbe:
-    def test_a_token_reaches_a_tag_through_attention_alone(self, scene: Scene, base: Path) -> None:
-        task = guided(scene, base, context="tokens")
-        batch = batch_of(scene.corpus, "test", 6)
-        rows, mask = Tagging.instances(batch)
-        torch.manual_seed(0)
-        given = torch.rand(len(rows), 2, mask.shape[1]) * mask.unsqueeze(1)
-        given[:, :, 0] = 0.0  # nobody attends to the first token
-        task.model.guide = lambda _: given  # type: ignore[union-attr]
-        own = task.model(batch).logits
-        batch.tokens[:, 0] = 5
-        for values in batch.extras.values():
-            values[:, 0] = 1
-        assert torch.equal(task.model(batch).logits, own)
-        given[:, :, 0] = 0.1
-        assert not torch.equal(task.model(batch).logits, own)
-
-    def test_order_says_nothing(self, scene: Scene, base: Path) -> None:
-        task = guided(scene, base, context="tokens")
-        length = int(scene.corpus.dataset("test").lengths.max())
-        batch = scene.corpus.dataset("test")[[int(scene.corpus.dataset("test").lengths.argmax())]]
-        given = torch.rand(length, 2, length)
-        given /= given.sum(-1, keepdim=True)
-        task.model.guide = lambda _: given  # type: ignore[union-attr]
-        own = task.model(batch).logits
-        order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
-        turned = batch.apply(lambda v: v if v.ndim == 1 else v[:, order])
-        task.model.guide = lambda _: given[order][:, :, order]  # type: ignore[union-attr]
-        torch.testing.assert_close(task.model(turned).logits, own[order])
+def test_order_says_nothing_to_the_stricter_probe(scene: Scene, base: Path) -> None:
+    """Of tokens that are encoded alone, and reach a tag through attention alone."""
+    task = guided(scene, base, context="tokens")
+    assert task.hparams["net"]["readout"] == "text"
+    length = int(scene.corpus.dataset("test").lengths.max())
+    batch = scene.corpus.dataset("test")[[int(scene.corpus.dataset("test").lengths.argmax())]]
+    given = torch.rand(length, 2, length)
+    given /= given.sum(-1, keepdim=True)
+    task.model.guide = lambda _: given  # type: ignore[union-attr]
+    own = task.model(batch).logits
+    order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+    turned = batch.apply(lambda v: v if v.ndim == 1 else v[:, order])
+    task.model.guide = lambda _: given[order][:, :, order]  # type: ignore[union-attr]
+    torch.testing.assert_close(task.model(turned).logits, own[order])
 
 
 @TOKENS
@@ -226,7 +211,7 @@ def test_leave_one_out_renormalises_the_rest(scene: Scene, base: Path, query_key
                 kept = [place for place in range(length) if place != gone]
                 left = given[rows][kept][:, :, kept].double()
                 model.guide = lambda _, w=left: w / w.sum(-1, keepdim=True)
-                expected = model(without(batch, text, gone)).logits
+                expected = model(reduced(one_text(batch, text), [gone], "delete")).logits
                 torch.testing.assert_close(found[rows][kept, gone], expected, atol=1e-6, rtol=1e-6)
                 assert found[rows][gone, gone].isnan().all()
             row += length

@@ -33,30 +33,29 @@ def rates(model: nn.Module, **options: Any) -> dict[str, float]:
     return {name: of[id(one)] for name, one in model.named_parameters() if one.requires_grad}
 
 
-class TestLayerwise:
-    @pytest.mark.parametrize("pooled", [False, True])
-    @pytest.mark.parametrize("name", LAYERS)
-    def test_of_a_pretrained_model(self, name: str, pooled: bool) -> None:
-        pytest.importorskip("transformers")
-        from attnlight.huggingface import HuggingFacePooledClassifier
-        from tests.huggingface.models import MODELS
-        from tests.huggingface.test_classifier import classifier
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layerwise_rates_of_a_pretrained_model(name: str, pooled: bool) -> None:
+    pytest.importorskip("transformers")
+    from attnlight.huggingface import HuggingFacePooledClassifier
+    from tests.huggingface.models import MODELS
+    from tests.huggingface.test_classifier import classifier
 
-        model: Any = classifier(name)
-        if pooled:
-            model = HuggingFacePooledClassifier(MODELS[name](), 3)
-        pattern, above = LAYERS[name]
-        if pooled:
-            above = ("ln_f", "final_norm", "model.norm", "attention.key", "attention.", "decoder")
-        found = rates(model, layerwise_lr_decay=0.5)
-        layers = len(model.attention_layers)
-        for key, rate in found.items():
-            layer = re.search(pattern, key)
-            number = int(layer[1]) + 1 if layer else 0
-            if not layer and any(part in key for part in above):
-                number = layers + 1
-            assert rate == pytest.approx(0.1 * 0.5 ** (layers + 1 - number)), key
-        assert len(set(found.values())) == layers + 2
+    model: Any = classifier(name)
+    if pooled:
+        model = HuggingFacePooledClassifier(MODELS[name](), 3)
+    pattern, above = LAYERS[name]
+    if pooled:
+        above = ("ln_f", "final_norm", "model.norm", "attention.key", "attention.", "decoder")
+    found = rates(model, layerwise_lr_decay=0.5)
+    layers = len(model.attention_layers)
+    for key, rate in found.items():
+        layer = re.search(pattern, key)
+        number = int(layer[1]) + 1 if layer else 0
+        if not layer and any(part in key for part in above):
+            number = layers + 1
+        assert rate == pytest.approx(0.1 * 0.5 ** (layers + 1 - number)), key
+    assert len(set(found.values())) == layers + 2
 
 
 class Rates(pl.Callback):

@@ -20,20 +20,13 @@ from attnlight.tasks import AttentionClassifier, GuidedVariant, SeedVariant, Uni
 from attnlight.tasks.objectives import PENALTIES, Penalties, deceive, supervise
 from attnlight.tasks.options import Objective
 from tests.bases import SMALL, Planted, save_base, trainer
+from tests.callbacks.test_impermissible_mass import marked
 from tests.tasks.conftest import Scene
 
 KINDS = pytest.mark.parametrize("scene", ["two", "sentences", "pairs", "tokens"], indirect=True)
 COLUMN = "forbidden"
 OBJECTIVE = Objective(1.0, "mean", "evidence")
 OBJECTIVES = ("val/objective", "max")
-
-
-def marked(batch: TextBatch) -> TextBatch:
-    """The batch with some tokens impermissible, by row and token alone; in every fourth row none."""
-    table = torch.rand(1000, generator=torch.Generator().manual_seed(0)) < 0.2
-    index = batch.index.view(-1, *[1] * (batch.tokens.ndim - 1))
-    marks = table[(batch.tokens * 7 + index) % 1000] & batch.mask & (index % 4 != 0)
-    return replace(batch, extras=batch.extras | {COLUMN: marks.to(torch.int8)})
 
 
 def by_loop(
@@ -70,7 +63,7 @@ def test_every_kind_of_model_equals_a_loop(
     penalty_of = PENALTIES[name]
     model: Any = read_base(scene.base(tmp_path)).model.double()  # type: ignore[attr-defined]
     data = scene.corpus.dataset("train")
-    batch = marked(data[list(range(17))])
+    batch = marked(data[list(range(17))], COLUMN)
     output = model(batch)
     torch.testing.assert_close(
         masked_softmax(output.scores, output.mask), output.weights, rtol=0, atol=1e-12
@@ -83,7 +76,7 @@ def test_every_kind_of_model_equals_a_loop(
     torch.testing.assert_close(penalty, torch.tensor(expected).double(), rtol=1e-6, atol=1e-9)
     # Of the batch nothing else counts: each text alone, without its padding.
     for text in range(len(batch)):
-        one = marked(data[[text]])
+        one = marked(data[[text]], COLUMN)
         of_text = output.rows[:, 0] == batch.index[text]
         alone, _ = penalty_of(model(one), one, Objective(1.0, aggregate, COLUMN))
         torch.testing.assert_close(alone, penalty[of_text], rtol=0, atol=1e-9)

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from attnlight.batch import TextBatch
 from attnlight.callbacks import BaseDivergence, ImportanceCorrelation
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.models import SelfAttentionTagger
 from attnlight.records import read_record
-from attnlight.reference import cached_outputs, read_base, write_outputs
+from attnlight.reference import read_base
 from attnlight.tasks import AdversarialVariant, GuidedVariant, SeedVariant, UniformVariant
 from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base, trainer
@@ -175,27 +174,26 @@ def test_seed_decides_the_start_alone(scene: Scene, base: Path) -> None:
     assert not torch.equal(states[0][name], states[2][name])
 
 
-class TestUniform:
-    @TOKENS
-    def test_one_head_beside_learned_ones(self, scene: Scene, tmp_path: Path) -> None:
-        path = scene.base(tmp_path, heads=4, layers=2)
-        task, whole = make("uniform head", scene, path).eval(), read_base(path).model
-        state = whole.state_dict()
-        kept = [row for row in range(16) if row // 4 != 1]  # heads of 4 numbers each
-        for name in ("attention.query.weight", "attention.key.weight"):
-            state[name] = state[name][kept]
-        task.model.load_state_dict(state)
-        batch = batch_of(scene.corpus)
-        with torch.no_grad():
-            ours, theirs = task.model(batch), whole(batch)
-        torch.testing.assert_close(ours.weights[:, [0, 2, 3]], theirs.weights[:, [0, 2, 3]])
-        uniform = ours.mask / ours.mask.sum(-1, keepdim=True)
-        torch.testing.assert_close(ours.weights[:, 1], uniform)
-        assert torch.equal(ours.layers[0], theirs.layers[0])
-        given = theirs.weights.clone()
-        given[:, 1] = uniform
-        with torch.no_grad():
-            torch.testing.assert_close(ours.logits, whole(batch, weights=given).logits)
+@TOKENS
+def test_one_uniform_head_beside_learned_ones(scene: Scene, tmp_path: Path) -> None:
+    path = scene.base(tmp_path, heads=4, layers=2)
+    task, whole = make("uniform head", scene, path).eval(), read_base(path).model
+    state = whole.state_dict()
+    kept = [row for row in range(16) if row // 4 != 1]  # heads of 4 numbers each
+    for name in ("attention.query.weight", "attention.key.weight"):
+        state[name] = state[name][kept]
+    task.model.load_state_dict(state)
+    batch = batch_of(scene.corpus)
+    with torch.no_grad():
+        ours, theirs = task.model(batch), whole(batch)
+    torch.testing.assert_close(ours.weights[:, [0, 2, 3]], theirs.weights[:, [0, 2, 3]])
+    uniform = ours.mask / ours.mask.sum(-1, keepdim=True)
+    torch.testing.assert_close(ours.weights[:, 1], uniform)
+    assert torch.equal(ours.layers[0], theirs.layers[0])
+    given = theirs.weights.clone()
+    given[:, 1] = uniform
+    with torch.no_grad():
+        torch.testing.assert_close(ours.logits, whole(batch, weights=given).logits)
 
 
 @pytest.mark.parametrize(
@@ -274,20 +272,6 @@ class TestRefusal:
         task = make("uniform", scene, other, inherited=known.resolved_args["inherited"])
         with pytest.raises(InputError, match=r"other\.ckpt has been replaced"):
             trainer(tmp_path, fast_dev_run=True).fit(task, datamodule=scene.corpus)
-
-
-@TOKENS
-def test_pairs_of_a_batch_are_bounded(
-    scene: Scene, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts, model = scene.corpus.dataset("train"), read_base(base).model
-    monkeypatch.setattr(cached_outputs, "_CPU_PAIRS", 200)
-    cut: list[TextBatch] = []
-    model.register_forward_pre_hook(lambda _, given: cut.append(given[0]))  # type: ignore[attr-defined]
-    write_outputs(model, texts, tmp_path)
-    assert sorted(i for b in cut for i in b.index.tolist()) == sorted(texts.index.tolist())
-    assert all(len(b) * b.tokens.shape[1] ** 2 <= 200 or len(b) == 1 for b in cut)
-    assert max(map(len, cut)) > 5
 
 
 @TOKENS

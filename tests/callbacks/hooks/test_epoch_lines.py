@@ -23,14 +23,10 @@ class Logged(pl.Callback):
     def __init__(self) -> None:
         self.epochs: list[dict[str, float]] = []
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.keep(trainer)
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.keep(trainer)
-
-    def keep(self, trainer: pl.Trainer) -> None:
+    def keep(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.epochs.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+
+    on_train_epoch_start = on_train_end = keep
 
 
 MEASURES = ["val/predictions/max_attention", "val/attention_permutation/median_tvd"]

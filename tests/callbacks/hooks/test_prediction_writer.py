@@ -1,83 +1,38 @@
 """What tests and predictions say of a model that attends to sentences."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.datamodules import PairDataModule, PlantedEvidence
-from attnlight.functional import masked_softmax
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.tasks import AttentionTask
+from tests.bases import SMALL, classifier
 from tests.callbacks.test_base import trainer
+from tests.data.local import write_corpus
 
 SIZES = {"train_size": 20, "validation_size": 10, "test_size": 41}
 LENGTH = 6
 PLACES = ("garden", "office", "kitchen")
 
 
-class OverSentences(nn.Module):
-    """Attention over the means of sentences' embeddings, or over words, with an affine readout."""
-
-    def __init__(self, vocab_size: int) -> None:
-        super().__init__()
-        self.table = nn.Embedding(vocab_size, 5, padding_idx=0)
-        self.score, self.values = nn.Linear(5, 1), nn.Linear(5, 2)
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.table(batch.tokens)
-
-    def forward(
-        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
-    ) -> AttentionOutput:
-        states = self.embed(batch) if embeddings is None else embeddings
-        mask = batch.mask
-        if mask.ndim == 3:
-            states = states.sum(2) / mask.sum(-1, keepdim=True).clamp(min=1)
-            mask = mask.any(-1)
-        if weights is None:
-            weights = masked_softmax(self.score(states).squeeze(-1), mask).unsqueeze(1)
-        items = self.values(states).unsqueeze(1)
-        return AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
-            logits=(weights.unsqueeze(-1) * items).sum((1, 2)),
-            weights=weights,
-            item_logits=items,
-            bias=self.values.bias,
-            mask=mask,
-            states=states,
-        )
-
-    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        return self.values(weights[:, 0] @ output.states)
-
-
-class SentenceTask(pl.LightningModule):
-    def __init__(self, vocab_size: int) -> None:
-        super().__init__()
-        self.model = OverSentences(vocab_size)
-
-    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        return {"loss": torch.zeros(()), "output": self.model(batch)}
-
-    predict_step = test_step
-
-
 def corpus(length: int | None = LENGTH, batch_size: int = 16) -> PlantedEvidence:
     return PlantedEvidence(sentence_length=length, eval_batch_size=batch_size, **SIZES)
 
 
-def task_of(data: PlantedEvidence) -> SentenceTask:
+def task_of(data: CorpusDataModule) -> AttentionTask:
+    """An untrained classifier of sentences, where the corpus has them, or of words."""
     torch.manual_seed(0)
-    return SentenceTask(data.vocab_size)
+    net: Any = {"embedding_scale": 2.0, "hierarchical": data.nested, "encoder": "none"}
+    return classifier(data.spec, **SMALL, **net).eval()
 
 
 def texts_of(
@@ -138,7 +93,6 @@ def test_single_texts_have_no_columns_of_pairs(tmp_path: Path) -> None:
 
 def write_pairs(path: Path) -> PairDataModule:
     """A corpus of pairs in which each question has two or three candidates."""
-    path.mkdir()
     rows = [
         {
             "passage": f"Ann is in the {PLACES[n % 3]}",
@@ -148,9 +102,8 @@ def write_pairs(path: Path) -> PairDataModule:
         }
         for n in range(12)
     ]
-    for split in ("train", "validation", "test"):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (path / f"{split}.jsonl").write_text(lines)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write_corpus(path, train=columns, validation=columns, test=columns)
     options: dict[str, Any] = {"label": "answer", "candidates": "candidates", "eval_batch_size": 5}
     return PairDataModule(str(path), cache_dir=str(path.parent / "cache"), **options)
 

@@ -112,18 +112,12 @@ class TestNotFinite:
         assert text.count("n = 21") == 4
 
 
-class OneItem(Texts):
-    """Texts of one token each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens = [tokens[:1] for tokens in self.tokens]
-
-
 @pytest.mark.filterwarnings("error::RuntimeWarning", "error::UserWarning:attnlight")
 def test_texts_of_one_item(tmp_path: Path) -> None:
     tests = (Predictions(figures=False), AttentionPermutation(5, figures=False))
-    found = run_test(tmp_path, *tests, texts=OneItem()).callback_metrics
+    texts = Texts()
+    texts.tokens = [tokens[:1] for tokens in texts.tokens]
+    found = run_test(tmp_path, *tests, texts=texts).callback_metrics
     assert found["test/predictions/max_attention"] == 1
     assert found["test/predictions/attention_entropy"] == 0
     assert float(found["test/attention_permutation/median_tvd"]) == pytest.approx(0, abs=1e-6)

@@ -9,24 +9,15 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import softmax
-from torch import Tensor
 
 from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.exact import max_js_attention
 from attnlight.functional.adversary.linear_programs import Instance
 from attnlight.functional.adversary.multiclass import best_two_item_mixture, log_ratio_bounds
 from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
-from tests.functional.adversaries import KINDS, case, jensen_shannon, moved
+from tests.functional.adversaries import KINDS, case, jensen_shannon, moved, readouts
 
 Vector = NDArray[np.float64]
-
-
-def readouts(rows: int, items: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Random affine readouts whose rows are all of the same length."""
-    random = torch.Generator().manual_seed(seed)
-    scores = torch.randn(rows, items, dtype=torch.float64, generator=random)
-    logits = 2 * torch.randn(rows, items, classes, dtype=torch.float64, generator=random)
-    return scores.softmax(-1), logits, torch.ones(rows, items, dtype=torch.bool)
 
 
 def js_of(attention: Vector, weights: Vector) -> float:

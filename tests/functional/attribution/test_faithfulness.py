@@ -1,6 +1,5 @@
 """Shares, sets and their means against counting, and choices of rows."""
 
-import itertools
 import math
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from attnlight.functional.attribution.faithfulness import (
     choose_rows,
     probability_drops,
-    random_sets,
     share_counts,
 )
 
@@ -27,28 +25,6 @@ def test_shares_are_rounded_up_as_they_are_written() -> None:
         [2, 6, 11, 21, 51, 8, 101],
     ]
     assert math.ceil(0.07 * 100) == 8, "what floating point would give"
-
-
-@pytest.mark.parametrize("items", [1, 2, 3, 4, 5])
-def test_exact_mean_is_that_over_all_orders(items: int) -> None:
-    """Of any function of sets, here one random number for each."""
-    random = torch.Generator().manual_seed(items)
-    mask = torch.zeros(1, 8, dtype=torch.bool)
-    places = torch.randperm(8, generator=random)[:items].sort().values
-    mask[0, places] = True
-    worth = torch.randn(2**8, dtype=torch.float64, generator=random)
-    counts = share_counts(torch.tensor([items]), SHARES)
-    sets, weights = random_sets(mask, torch.tensor([[3, 0]]), counts, draws=2, seed=0)
-    assert not (sets & ~mask[:, None]).any()
-    values = worth[(sets[0] * 2 ** torch.arange(8)).sum(-1)]
-    found = weights[0] @ values
-    for share, count in enumerate(counts[0].tolist()):
-        rest, top = [], []
-        for order in itertools.permutations(places.tolist()):
-            rest.append(float(worth[sum(2**place for place in order[count:])]))
-            top.append(float(worth[sum(2**place for place in order[:count])]))
-        assert float(found[0, share]) == pytest.approx(sum(rest) / len(rest), abs=1e-12)
-        assert float(found[1, share]) == pytest.approx(sum(top) / len(top), abs=1e-12)
 
 
 def test_drops_keep_their_digits_near_certainty() -> None:

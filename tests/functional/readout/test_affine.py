@@ -9,7 +9,6 @@ from attnlight.functional import (
     permuted_weights,
     read,
 )
-from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits, head_readout
 from tests.functional.erasure.test_erase import Case
 
 
@@ -110,25 +109,3 @@ def test_gradients_reach_weights_and_items_through_shuffles_of_several_blocks(
     expected = 5 * case.item_logits.sum(-1).masked_fill(off, 0.0).sum(-1)
     torch.testing.assert_close(of_weights.masked_fill(off, 0.0).sum(-1), expected)
     torch.testing.assert_close(of_items.sum((1, 2, 3)), torch.full((30,), 5.0 * 2 * 3).double())
-
-
-@pytest.mark.parametrize("heads", [1, 3])
-def test_one_head_changed_beside_the_others(heads: int) -> None:
-    mask = torch.arange(5) < 1 + torch.arange(6)[:, None] % 5
-    weights, logits = masked_softmax(random(6, heads, 5), mask), random(6, heads, 5, 4, seed=1)
-    logits[~mask.unsqueeze(1).expand(-1, heads, -1)] = torch.nan
-    finite = logits.nan_to_num()
-    others = masked_softmax(random(6, heads, 2, 5, seed=2), mask)
-    own, reach = flatten_heads(weights, mask)
-    torch.testing.assert_close(own.reshape(weights.shape), weights)
-    assert torch.equal(reach.reshape(weights.shape), mask.unsqueeze(1).expand_as(weights))
-    folded = read(others.flatten(0, 1), flatten_item_logits(own, logits, reach))
-    asked = head_readout(lambda given: read(given, finite), weights)(others.flatten(0, 1))
-    for head in range(heads):
-        for candidate in range(2):
-            changed = weights.clone()
-            changed[:, head] = others[:, head, candidate]
-            expected = read(changed, finite)
-            for found in (folded, asked):
-                one = found.reshape(6, heads, 2, 4)[:, head, candidate]
-                torch.testing.assert_close(one, expected)
