@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnlight.attribution import Attribution, Gradient, InputGradient, IntegratedGradients
 from attnlight.batch import PAD, UNK, AttentionModel, TextBatch
+from attnlight.errors import InputError
 from attnlight.functional import log_odds
 from tests.attribution.scenes import (
     SCENES,
@@ -148,6 +149,18 @@ def by_halving(
     return sum((scores for scores, _ in parts.values()), torch.zeros(())), 4 * len(parts)
 
 
+def test_rows_that_are_not_complete_are_flagged() -> None:
+    """A kinked path: the tagger's layer norm and ReLU at 2 nodes."""
+    model, batch = scene("transformer")
+    output = model(batch)
+    target = output.logits.argmax(-1)
+    method = IntegratedGradients(tolerance=1e-4, steps=1, max_steps=2)
+    columns = method.explain(model, batch, output, target)[1]
+    assert (columns["incomplete"] == 1).any()
+    assert torch.equal(columns["incomplete"] == 1, columns["completeness_error"] > 1e-4)
+    assert (columns["steps"] == 2).any()
+
+
 def test_detached_gradients_hold_attention_fixed() -> None:
     model, batch = scene("bilstm")
     output = model(batch)
@@ -160,3 +173,16 @@ def test_detached_gradients_hold_attention_fixed() -> None:
     torch.testing.assert_close(found, expected)
     free = InputGradient()(model, batch, output, target)
     assert (free - found).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": -1.0}, "tolerance is -1.0; it must be at least 0."),
+        ({"steps": 0}, "steps is 0; it must be at least 1."),
+        ({"steps": 64, "max_steps": 32}, "max_steps is 32; it must be at least 64."),
+    ],
+)
+def test_options_of_integrated_gradients(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        IntegratedGradients(**options)

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput
+from attnlight.functional import worst_case_attention
 from attnlight.functional.masking import allowed_classes
-from tests.callbacks.handmade import output_of
+from tests.callbacks.handmade import output_of, random_output
 
 CLASSES = 6
 # The classes of rows 0, 5, ...; of rows 1, 6, ...; and so on.
 SETS = ([4], [0, 3], [1, 5], [0, 2, 5], list(range(CLASSES)))
 # A class of probability 0 that is allowed, as the rival of a row's only class.
 IMPOSSIBLE = -1000.0
+EPSILON = 0.02
 
 
 def allowed_of(rows: int) -> Tensor:
@@ -44,13 +46,29 @@ def chosen(values: Tensor, classes: list[int], heads: int = 1) -> Tensor:
     return values if len(classes) > 1 else torch.cat([values, impossible], dim=-1)
 
 
-def removed(output: AttentionOutput) -> Iterator[AttentionOutput]:
-    """For each set the output with its classes alone."""
+def removed(output: AttentionOutput) -> Iterator[tuple[AttentionOutput, Tensor, list[int]]]:
+    """For each set: the output with its classes alone, the rows of the set (r,), the classes."""
     heads = output.weights.shape[1]
-    for classes in SETS:
+    for number, classes in enumerate(SETS):
         items = chosen(output.item_logits, classes, heads)
         bias, logits = chosen(output.bias, classes), chosen(output.logits, classes)
-        yield replace(output, item_logits=items, bias=bias, logits=logits)
+        rows = torch.arange(number, len(output.rows), len(SETS))
+        yield replace(output, item_logits=items, bias=bias, logits=logits), rows, classes
+
+
+def scene(heads: int, dtype: torch.dtype, rows: int = 60) -> AttentionOutput:
+    output = random_output(heads, CLASSES, rows).apply(
+        lambda values: values.to(dtype) if values.is_floating_point() else values
+    )
+    return replace(output, bias=output.bias.expand(len(output.rows), -1))
+
+
+def test_two_allowed_classes_have_an_exact_worst_case() -> None:
+    masked = restricted(scene(1, torch.float64))
+    _, js, upper = worst_case_attention(masked.weights, masked.item_logits, masked.mask, EPSILON)
+    for number, classes in enumerate(SETS[:3]):
+        assert torch.equal(js[number :: len(SETS)], upper[number :: len(SETS)]), classes
+    assert (js[3 :: len(SETS)] < upper[3 :: len(SETS)]).any()  # three classes: bounds only
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

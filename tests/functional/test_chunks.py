@@ -41,6 +41,29 @@ def drawn(sentences: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
     return predicted, target
 
 
+@pytest.mark.parametrize(
+    ("tags", "chunks"),
+    [
+        ("O O O", []),
+        ("I-NP I-NP O", [(0, 0, 1)]),  # I without B
+        ("O I-VP O", [(1, 1, 1)]),
+        ("B-NP I-VP I-VP", [(0, 0, 0), (1, 1, 2)]),  # the label changes inside
+        ("B-NP I-NP I-PP", [(0, 0, 1), (2, 2, 2)]),
+        ("B-NP B-NP I-NP", [(0, 0, 0), (0, 1, 2)]),  # B ends what stands before it
+        ("I-NP B-NP", [(0, 0, 0), (0, 1, 1)]),
+        ("B-NP O I-NP", [(0, 0, 0), (0, 2, 2)]),  # no chunk runs across O
+        ("O B-NP O", [(0, 1, 1)]),  # O at both ends
+        ("B-NP I-NP B-VP", [(0, 0, 1), (1, 2, 2)]),  # a chunk at the very end
+    ],
+)
+def test_edge_cases_of_conlleval(tags: str, chunks: list[tuple[int, int, int]]) -> None:
+    numbers, begins = flat([tags.split()])
+    kinds, ends = find_chunks(numbers, begins, SCHEME)
+    starts = (kinds >= 0).nonzero().squeeze(1).tolist()
+    assert [(int(kinds[n]), n, int(ends[n])) for n in starts] == chunks
+    assert (ends[kinds < 0] == -1).all()
+
+
 def test_ten_thousand_random_sequences_as_seqeval_finds_and_counts_them() -> None:
     predicted, target = drawn(10_000, seed=0)
     kinds, ends = find_chunks(*flat(predicted), SCHEME)
@@ -54,7 +77,6 @@ def test_ten_thousand_random_sequences_as_seqeval_finds_and_counts_them() -> Non
         ]
         assert found == get_entities(labels)
         start += len(labels)
-    assert (ends[kinds < 0] == -1).all()
     right, called, there = counted(predicted, target)
     assert right / called == pytest.approx(precision_score(target, predicted), abs=1e-12)
     assert right / there == pytest.approx(recall_score(target, predicted), abs=1e-12)

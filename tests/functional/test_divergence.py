@@ -168,6 +168,62 @@ def test_blocks_change_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert divergence_to_constant(q[:0], p[:0], kind).shape == (0, 2)
 
 
+MASK = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0]]).bool()
+
+
+def attention(heads: int | None = None, seed: int = 0) -> Tensor:
+    random = torch.Generator().manual_seed(seed)
+    shape = (4, 5) if heads is None else (4, heads, 5)
+    mask = MASK if heads is None else MASK.unsqueeze(1)
+    scores = 3 * torch.randn(shape, generator=random, dtype=torch.float64)
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def scipy_js(p: Tensor, q: Tensor) -> float:
+    return float(jensenshannon(p.numpy(), q.numpy())) ** 2
+
+
+def largest_of_items(row: Tensor, mask: Tensor) -> float:
+    """The largest JS of all attention on one item, by SciPy."""
+    items = mask.nonzero().squeeze(-1).tolist()
+    return max(scipy_js(torch.eye(5, dtype=torch.float64)[item], row) for item in items)
+
+
+def test_equals_the_best_single_item() -> None:
+    weights = attention()
+    found = max_js(weights, MASK)
+    expected = [largest_of_items(row, mask) for row, mask in zip(weights, MASK, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert found[3] == 0.0
+
+
+def test_no_attention_is_further() -> None:
+    weights = attention()
+    ceiling = max_js(weights, MASK)
+    random = np.random.default_rng(0)
+    for row in range(3):
+        size = int(MASK[row].sum())
+        own = weights[row][MASK[row]].numpy()
+        drawn = random.dirichlet(np.full(size, 0.05), 2_000)
+        distances = jensenshannon(drawn, own[None], axis=1) ** 2
+        assert np.nanmax(distances) <= ceiling[row] + 1e-9
+        assert np.nanmax(distances) > 0.98 * ceiling[row]  # and the bound is met
+
+
+def test_share_by_a_loop() -> None:
+    weights, base = attention(3, seed=1), attention(3, seed=2)
+    found = normalized_js(weights, base, MASK)
+    for row in range(3):
+        mean = np.mean([scipy_js(weights[row, head], base[row, head]) for head in range(3)])
+        top = np.mean([largest_of_items(base[row, head], MASK[row]) for head in range(3)])
+        assert found[row] == pytest.approx(mean / top, abs=1e-12)
+    assert found[3].isnan()  # one item: attention has no choice
+    one = normalized_js(weights[:, 0], base[:, 0], MASK)
+    torch.testing.assert_close(
+        one, normalized_js(weights[:, :1], base[:, :1], MASK), equal_nan=True
+    )
+
+
 @pytest.mark.parametrize("other", [0.9999999, 0.5])
 def test_share_of_one_item_is_undefined_whatever_its_weight(other: float) -> None:
     """Weights that rounding left short of 1 would make a share of a largest JS of 1e-8."""

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from scipy.special import softmax
+from scipy.stats import entropy
 from torch import Tensor
 
 from attnlight.functional import attention_entropy, impermissible_penalty, masked_softmax
@@ -63,11 +64,47 @@ def test_softmax_survives_large_scores(dtype: torch.dtype) -> None:
     assert torch.equal(masked_softmax(scores, mask), expected)
 
 
+def test_entropy_equals_scipy() -> None:
+    weights = masked_softmax(torch.randn(6, 3, 9, dtype=torch.float64), random_mask(6, 9))
+    expected = torch.from_numpy(entropy(weights.numpy(), axis=-1))
+    torch.testing.assert_close(attention_entropy(weights), expected)
+    one_hot = torch.tensor([[0.0, 1.0, 0.0]])
+    assert attention_entropy(one_hot).item() == 0
+    assert attention_entropy(torch.full((1, 8), 0.125)).item() == pytest.approx(math.log(8))
+
+
 def test_entropy_gradient_is_finite_where_weights_are_zero() -> None:
     scores = torch.tensor([[300.0, 0.0, 0.0]], requires_grad=True)
     mask = torch.tensor([[True, True, False]])
     attention_entropy(masked_softmax(scores, mask)).sum().backward()
     assert scores.grad.isfinite().all()
+
+
+def naive_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -> Tensor:
+    """The penalty of each head of each row by a loop, in Python's floats."""
+    found = torch.zeros(scores.shape[:2], dtype=torch.float64)
+    for row, head in torch.cartesian_prod(*map(torch.arange, scores.shape[:2])).tolist():
+        items = mask[row].nonzero().flatten().tolist()
+        marked = [bool(impermissible[row, item]) for item in items]
+        if any(marked) and not all(marked):
+            weights = softmax([float(scores[row, head, item]) for item in items])
+            mass = sum(w for w, m in zip(weights, marked, strict=True) if m)
+            found[row, head] = -math.log(1 - mass) if mass < 1 else math.inf
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_penalty_equals_a_loop(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(3)
+    scores = torch.randn(40, 3, 9, dtype=dtype, generator=random) * 4 + 200
+    impermissible, mask = torch.rand(40, 9, generator=random) < 0.4, random_mask(40, 9)
+    mask[0], impermissible[1], impermissible[2] = False, True, False
+    expected = naive_penalty(scores, impermissible, mask)
+    found = impermissible_penalty(scores, impermissible, mask)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
+    assert (found[:3] == 0).all()
+    assert (found > 0).sum() > 60
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 200.0, -200.0])

@@ -1,8 +1,10 @@
 import itertools
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from scipy.stats import chisquare, kstest
 from torch import Tensor
 
 from attnlight.functional import draw_keys, permutations
@@ -48,12 +50,49 @@ def test_keys_are_nodes_of_a_tree_of_generators(seed: int) -> None:
         assert int(keys[row, draw, item]) % WORD == output(state, item)
 
 
+def test_keys_are_uniform() -> None:
+    keys = draw_keys(3, torch.arange(40), torch.zeros(40, dtype=torch.long), 10, 50)
+    assert kstest(keys.double().flatten().numpy() / WORD + 0.5, "uniform").pvalue > 1e-3
+    ones = torch.stack([(keys >> bit) & 1 for bit in range(64)]).double().mean((1, 2, 3))
+    assert (ones - 0.5).abs().max() < 5 * 0.5 / keys.numel() ** 0.5
+
+
 def test_permutations_are_sorted_keys() -> None:
     (drawn,) = permutations(torch.tensor([5]), rows((9, 2)), draws=4, seed=11)
     numbers = draw_keys(11, torch.tensor([9]), torch.tensor([2]), 4, 3)[0]
     for draw in range(4):
         halves = [half for n in numbers[draw].tolist() for half in (n % 2**31, (n >> 32) % 2**31)]
         assert drawn[draw].tolist() == sorted(range(5), key=halves.__getitem__)
+
+
+def test_permutations_do_not_depend_on_the_batch() -> None:
+    lengths, pairs = torch.tensor([4, 300, 17]), rows((3, 0), (8, 1), (8, 2))
+    together = permutations(lengths, pairs, draws=6, seed=5)
+    for row, length in enumerate(lengths.tolist()):
+        alone = permutations(lengths[row : row + 1], pairs[row : row + 1], draws=9, seed=5)
+        assert torch.equal(together[row, :, :length], alone[0, :6])
+
+
+@pytest.mark.parametrize("by", ["draw", "position", "seed"])
+def test_draws_positions_and_seeds_are_independent(by: str) -> None:
+    """All 36 pairs of successive orders of three items are equally likely."""
+    count, three = 3600, torch.full((3600,), 3)
+    first = rows(*[(index, 0) for index in range(count)])
+    second = rows(*[(index, 1) for index in range(count)]) if by == "position" else first
+    left = permutations(three, first, draws=2, seed=7)
+    right = permutations(three, second, draws=2, seed=8 if by == "seed" else 7)
+    other = right[:, 1] if by == "draw" else right[:, 0]
+    seen = Counter(map(tuple, torch.cat([left[:, 0], other], -1).tolist()))
+    assert len(seen) == 36
+    assert chisquare(list(seen.values())).pvalue > 1e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_permutations_on_a_gpu_are_those_on_a_cpu() -> None:
+    lengths, pairs = torch.tensor([4, 300, 17]), rows((3, 0), (8, 1), (8, 2))
+    here = permutations(lengths, pairs, draws=6, seed=5)
+    assert torch.equal(permutations(lengths.cuda(), pairs.cuda(), draws=6, seed=5).cpu(), here)
 
 
 def naive(bits: Tensor, lengths: Tensor) -> list[list[list[int]]]:

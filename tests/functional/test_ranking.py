@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlight.functional import dense_ranks, random_rankings, ranking
-from attnlight.functional.ranking import random_others, top_share
+from attnlight.functional.ranking import first_items, random_others, top_share
 
 
 def keys(rows: int, start: int = 0) -> Tensor:
@@ -32,6 +32,14 @@ class TestRanking:
         scores = torch.tensor([[torch.nan, 1.0, 2.0], [5.0, 6.0, 7.0]])
         mask = torch.tensor([[True, True, True], [False, False, False]])
         assert ranking(scores, mask).tolist() == [[0, 1, 2]] * 2
+
+
+def test_first_items_of_several_orders_and_counts() -> None:
+    orders = torch.tensor([[[2, 0, 3, 1], [3, 2, 0, 1]]])
+    found = first_items(orders.unsqueeze(2), torch.tensor([[1, 2, 3]]).unsqueeze(1))
+    assert found.int().tolist() == [
+        [[[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]], [[0, 0, 0, 1], [0, 0, 1, 1], [1, 0, 1, 1]]]
+    ]
 
 
 def test_nearly_equal_scores_share_the_top_unless_exact() -> None:
@@ -94,16 +102,18 @@ class TestRandomOthers:
         assert random_others(mask, keys(2), torch.zeros(2, 1).long(), seed=0).tolist() == [[0], [0]]
 
 
-@pytest.mark.parametrize("length", [2, 3, 5])
-def test_the_released_item_is_any_place_but_the_first(length: int) -> None:
+class TestReleasedItem:
     """Defect D1 of the released code: a number from 1 to L - 1, used as a place."""
-    mask = pad(every(4_000, length), (1, 2))
-    first = torch.full((4_000, 1), 2)
-    found = random_others(mask, keys(4_000), first, seed=0, released=True)
-    counts = Counter(found.flatten().tolist())
-    assert set(counts) == set(range(2, length + 1))
-    if length > 2:
-        assert stats.chisquare(list(counts.values())).pvalue > 1e-3
+
+    @pytest.mark.parametrize("length", [2, 3, 5])
+    def test_is_any_place_but_the_first(self, length: int) -> None:
+        mask = pad(every(4_000, length), (1, 2))
+        first = torch.full((4_000, 1), 2)
+        found = random_others(mask, keys(4_000), first, seed=0, released=True)
+        counts = Counter(found.flatten().tolist())
+        assert set(counts) == set(range(2, length + 1))
+        if length > 2:
+            assert stats.chisquare(list(counts.values())).pvalue > 1e-3
 
 
 def naive(scores: list[float]) -> list[int]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBatch
+from attnlight.errors import InputError
 from attnlight.models import ENCODERS
 from attnlight.probing.input_gradient import input_gradient
 from tests.models import test_classifier as flat
@@ -17,7 +18,10 @@ from tests.models.taggers import sentences, tagger
 def published(
     model: AttentionModel, batch: TextBatch, output: AttentionOutput, detached: bool
 ) -> Tensor:
-    """|sum over E of dp_c / dE_e E_e|, summed over classes, over 1 - p of the winner."""
+    """|sum over E of dp_c / dE_e E_e|, summed over classes c, by the Jacobian: (B, N) or (B, S, N).
+
+    Divided by 1 - p of the winner, as `input_gradient` is.
+    """
     embeddings = model.embed(batch).detach()
     weights = output.weights if detached else None
 
@@ -87,6 +91,27 @@ def test_a_sentence_has_the_sum_of_its_words(classes: int, detached: bool) -> No
     torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
 
 
+def test_finite_differences_of_the_log_odds() -> None:
+    """For two classes: each item's share of the derivative as its embedding is scaled."""
+    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:4])
+    output = model(batch)
+    found = input_gradient(model, batch, output, detached=True)
+    embeddings = model.embed(batch).detach()
+    winner = output.logits.softmax(-1).amax(-1).detach()
+
+    def log_odds(values: Tensor) -> Tensor:
+        logits = model(batch, weights=output.weights, embeddings=values).logits.detach()
+        return logits[:, 1] - logits[:, 0]
+
+    step = 1e-5
+    for place in range(embeddings.shape[1]):
+        nudge = torch.zeros_like(embeddings)
+        nudge[:, place] = step * embeddings[:, place]
+        slope = (log_odds(embeddings + nudge) - log_odds(embeddings - nudge)) / (2 * step)
+        expected = (2 * winner * slope.abs()).masked_fill(~output.mask[:, place], 0.0)
+        torch.testing.assert_close(found[:, place], expected, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_certain_prediction_is_ranked_as_one_in_doubt(classes: int) -> None:
     """Where the sigmoid is flat in float32, Jain and Wallace's own division is 0 / 0."""
@@ -116,6 +141,13 @@ def test_logits_that_are_not_finite_are_undefined_for_their_text_alone() -> None
     found = input_gradient(model, batch, output)
     assert found[bad].isnan().equal(output.mask[bad])
     torch.testing.assert_close(found[~bad], clean[~bad])
+
+
+def test_rows_that_are_not_texts_are_refused() -> None:
+    model, batch = flat.model(), flat.collate(flat.corpus())
+    output = model(batch)
+    with pytest.raises(InputError, match="one row per text"):
+        input_gradient(model, batch, replace(output, rows=output.rows.flip(0)))
 
 
 def test_blocks_of_tokens_see_all_of_their_query_and_their_classes() -> None:

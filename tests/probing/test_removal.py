@@ -1,12 +1,17 @@
 """Texts without some items: what is deleted and replaced, by hand, and by two ways to the same text."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 import torch
 
+from attnlight.attribution import Occlusion
 from attnlight.batch import BOS, EOS, MARKED, PAD, UNK, TextBatch
-from attnlight.probing.removal import keep_items, replace_items
+from attnlight.functional import log_odds
+from attnlight.probing.removal import keep_items, replace_items, replaced_embeddings
+from attnlight.probing.subsets import subset_logits
+from tests.attribution.scenes import scene
 
 
 def texts() -> TextBatch:
@@ -57,3 +62,35 @@ def test_a_replaced_word_has_no_features(token: Literal["unk", "pad"], number: i
     assert torch.equal(found.mask, batch.mask)
     assert found.extras["pos"].tolist() == [[BOS * 10, 60, 0, EOS * 10, 0]]
     assert torch.equal(found.extras[MARKED], marked)
+
+
+@pytest.mark.parametrize("kind", ["unk", "pad"])
+def test_embeddings_of_replaced_words_depend_on_no_feature(kind: Literal["unk", "pad"]) -> None:
+    model, batch = scene("heads")
+    others = {name: values.flip(-1) for name, values in batch.extras.items()}
+    found = replaced_embeddings(model, batch, kind)
+    words = batch.attendable()
+    assert (model.embed(batch) != model.embed(replace(batch, extras=others)))[words].any()
+    again = replaced_embeddings(model, replace(batch, extras=others), kind)
+    assert torch.equal(found[words], again[words])
+    assert (found[words] == found[words][0]).all()
+
+
+@pytest.mark.parametrize("kind", ["unk", "pad"])
+@pytest.mark.parametrize("name", ["heads", "bilstm"])
+def test_occlusion_and_faithfulness_replace_alike(name: str, kind: Literal["unk", "pad"]) -> None:
+    """A model with features of its tokens, and one without."""
+    model, batch = scene(name)
+    with torch.no_grad():
+        output = model(batch)
+    target, items = output.logits.argmax(-1), output.mask.shape[1]
+    kept = output.mask.unsqueeze(1) & ~torch.eye(items, dtype=torch.bool)
+    rows = torch.arange(len(target))
+    logits = subset_logits(model, batch, output, rows, kept, kind)
+    change = log_odds(output.logits, target).unsqueeze(-1) - log_odds(logits, target)
+    found = Occlusion(replacement=kind)(model, batch, output, target)
+    known = output.mask.clone()
+    if name == "heads":  # a row's own token stays
+        known &= torch.arange(items) != output.rows[:, 1:]
+    assert change[known].abs().max() > 0.1
+    torch.testing.assert_close(found[known], change[known], rtol=1e-9, atol=1e-9)

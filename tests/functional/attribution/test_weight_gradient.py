@@ -1,7 +1,37 @@
+import pytest
 import torch
+from torch import Tensor
 
 from attnlight.functional import read, weight_gradient
 from tests.functional.erasure.test_erase import Case
+
+
+def by_autograd(weights: Tensor, items: Tensor, bias: Tensor) -> Tensor:
+    """Gradient of p_y with the bias outside the attention, one text at a time."""
+    share = bias.expand(len(weights), -1) / (1 if weights.ndim == 2 else weights.shape[1])
+    effects = items - share.reshape(len(weights), *(1,) * (items.ndim - 2), -1)
+    leaf = weights.clone().requires_grad_()
+    total = torch.zeros(())
+    for row in range(len(weights)):
+        logits = (leaf[row].unsqueeze(-1) * effects[row]).flatten(0, -2).sum(0)
+        total = total + (logits + bias.expand(len(weights), -1)[row]).softmax(-1).max()
+    (gradient,) = torch.autograd.grad(total, leaf)
+    return gradient
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("heads", [None, 1, 3])
+def test_equals_autograd(heads: int | None, classes: int, shared: bool) -> None:
+    case = Case(heads, classes)
+    weights, items, mask = case.weights, case.item_logits, case.mask
+    bias = case.bias[0] if shared else case.bias
+    off = ~(mask if heads is None else mask.unsqueeze(1))
+    expected = by_autograd(weights, items, bias).masked_fill(off, 0.0)
+    found = weight_gradient(weights, items, bias, mask)
+    assert found.dtype == torch.float64
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 
 def test_a_sure_prediction_keeps_its_digits() -> None:
