@@ -37,13 +37,13 @@ def labelled(name: str) -> tuple[Any, TextBatch]:
 
 
 @pytest.mark.parametrize("replacement", ["delete", "unk", "resample"])
-@pytest.mark.parametrize("scenery", ["bilstm", "han", "affine pair", "heads"])
-def test_equals_a_loop_over_texts_and_draws(scenery: str, replacement: Any) -> None:
-    model, batch = labelled(scenery)
+@pytest.mark.parametrize("kind", ["bilstm", "han", "affine pair", "heads"])
+def test_equals_a_loop_over_texts_and_draws(kind: str, replacement: Any) -> None:
+    model, batch = labelled(kind)
     shares = [percent / 100 for percent in PERCENTS]
     test = ErasedAccuracy(shares, replacement, DRAWS, resamples=3, seed=6)
     test.word_sampler = word_sampler() if replacement == "resample" else None
-    found, number, changed, own = columns_of(test, model, batch), 0, 0, scenery in TOKENS
+    found, number, changed, own = columns_of(test, model, batch), 0, 0, kind in TOKENS
     for place in range(len(batch)):
         single = one_text(batch, place)
         with torch.no_grad():
@@ -74,7 +74,7 @@ def test_equals_a_loop_over_texts_and_draws(scenery: str, replacement: Any) -> N
                 changed += expected != float(found["correct"][number])
             number += 1
     assert number == len(found["correct"])
-    assert changed > 1 or (scenery, replacement) == ("affine pair", "unk")
+    assert changed > 1 or (kind, replacement) == ("affine pair", "unk")
     assert bool(found["correct"].isnan().any()) == own
 
 

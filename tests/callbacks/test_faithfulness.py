@@ -34,7 +34,8 @@ SHARES = [Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fr
 REPLACEMENTS = ("delete", "unk", "pad", "attention", "resample")
 
 
-READ = ("bilstm", "cnn", "han", "pair", "affine pair", "transformer", "heads", "two heads")
+SCENES = ("bilstm", "cnn", "han", "pair", "affine pair", "transformer", "heads", "two heads")
+SCENES += ("opaque heads",)
 
 
 def occlusion(replacement: str) -> list[str | dict[str, Any]]:
@@ -44,7 +45,7 @@ def occlusion(replacement: str) -> list[str | dict[str, Any]]:
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-@pytest.mark.parametrize("name", [*READ, "opaque heads"])
+@pytest.mark.parametrize("name", SCENES)
 def test_equals_a_loop_over_texts_and_sets(name: str, replacement: Any) -> None:
     model, batch = scene(name)
     methods: list[str | dict[str, Any]] = ["attention", "gradient", "input_gradient"]

@@ -1,11 +1,9 @@
 """Erasing one item: every column against plain loops, on outputs made by hand."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
 import torch
-from scipy import stats
 
 from attnlight.callbacks import SingleErasure
 from attnlight.models.readout import SCORES
@@ -44,21 +42,3 @@ def test_one_item_or_none_is_undefined_and_two_have_one_other() -> None:
         for score in SCORES:
             drawn, expected = (found[f"{measure}_{kind}_{score}"] for kind in ("drawn", "expected"))
             assert drawn[2].item() == pytest.approx(expected[2].item(), abs=1e-7)
-
-
-@pytest.mark.parametrize(("top", "share"), [(0, 0.0), (2, 0.25)])
-def test_the_released_draw_is_now_and_then_the_top_item(top: int, share: float) -> None:
-    """Defect D1: a place from 1 to L - 1, which may be the top item's own."""
-    weights = torch.full((4_000, 1, 5), 0.1)
-    weights[:, :, top] = 0.6
-    items = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-    output = output_of(weights, items.expand(4_000, 1, 5, 2), torch.zeros(2))
-    found = columns_of(SingleErasure(released=True), output)
-    itself = int((found["delta_weight_released_attention"] == 0).sum())
-    if share:
-        assert stats.binomtest(itself, 4_000, share).pvalue > 1e-3
-    assert share > 0 or itself == 0
-    assert (found["delta_weight_drawn_attention"] > 0).all()
-    drawn = Counter(found["delta_js_drawn_attention"].tolist())
-    assert len(drawn) == 4
-    assert stats.chisquare(list(drawn.values())).pvalue > 1e-3

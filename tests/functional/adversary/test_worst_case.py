@@ -181,6 +181,16 @@ def test_float32_keeps_to_epsilon_as_it_is_read(classes: int) -> None:
     assert js.mean() > 0.3
 
 
+@pytest.mark.parametrize("kind", ["random", "uniform", "sharp"])
+def test_a_class_without_probability_does_not_count(kind: str) -> None:
+    weights, logits, mask = case(kind, rows=24, items=12)
+    third = pad(logits, (0, 1), value=-3000.0)
+    expected = worst_case_attention(weights, logits, mask, 0.03)
+    found = worst_case_attention(weights, third, mask, 0.03)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(found[2], expected[1], rtol=1e-9, atol=1e-10)
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 0.2])
 @pytest.mark.parametrize("classes", [3, 4])
 def test_several_classes_reach_the_best_of_a_fine_grid_on_every_edge(
