@@ -50,23 +50,6 @@ class Splits:
     test: str | Source | None = None
 
 
-@dataclass(frozen=True)
-class SplitNames(Splits):
-    """The splits of a corpus of tagged sentences.
-
-    Args:
-        train: Split to train on (slices like `train[:10%]` are supported), or a column file.
-        validation: The same for validation; null: the first of the splits validation, valid, dev
-            and val that the corpus has and that is neither `train` nor `test`; in column files, or
-            where it has none of them, a tenth of the training sentences.
-        test: The same for testing; null: `test`, or a fifth of the training sentences.
-    """
-
-    train: str | None = None
-    validation: str | None = None
-    test: str | None = None
-
-
 def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[str, Source]:
     """The sources of the named splits in order, with defaults from the corpus's main source.
 

@@ -19,7 +19,7 @@ from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
-from attnlight.data.splits import SplitNames, named_sources, with_options
+from attnlight.data.splits import Splits, named_sources, with_options
 from attnlight.data.tagged import TaggedColumns, corpus_tags
 from attnlight.data.targets import Target
 from attnlight.data.tokenization import Splitting, TextRules, make_tokenizer
@@ -115,7 +115,7 @@ class ChunkingDataModule(CorpusDataModule):
         self,
         corpus: ChunkingCorpus,
         columns: TaggedColumns,
-        splits: SplitNames,
+        splits: Splits,
         selection: SentenceSelection,
         *,
         chunks: list[str] | None = None,

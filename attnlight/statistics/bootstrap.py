@@ -226,12 +226,12 @@ def percentile_interval(
 
 
 def resampled_ratios(
-    numerators: Floats, denominators: Floats, *, resamples: int = RESAMPLES, seed: int = 0
+    numerators: Floats, denominators: Floats, *, resamples: int = RESAMPLES
 ) -> tuple[Floats, Floats]:
     """Ratios of the sums of pairs of columns (n, M), all on the same resamples of the instances.
 
     An instance is excluded from a pair if either of its two values is undefined. The resamples are
-    those of `seed_bootstrap` for the same seed.
+    those of `seed_bootstrap`.
 
     Returns:
         The observed ratios, (M,), and their bootstrap replicates, (B, M); NaN where a denominator
@@ -247,7 +247,7 @@ def resampled_ratios(
     pairs = np.where(
         np.tile(undefined, 2), np.nan, np.concatenate([numerators, denominators], axis=1)
     )
-    replicates, observed = resampled_rows(pairs, resamples=resamples, seed=seed)
+    replicates, observed = resampled_rows(pairs, resamples=resamples)
     # Sums of the M numerators, then of the M denominators, then their counts.
     numerators, denominators, _ = np.split(observed, [numerators.shape[1], pairs.shape[1]])
     numerator_replicates, denominator_replicates, _ = np.split(

@@ -27,12 +27,7 @@ def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
 
 
 def resampled_f1(
-    predictions: Integers,
-    label: Integers,
-    classes: int,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    predictions: Integers, label: Integers, classes: int, *, resamples: int = RESAMPLES
 ) -> tuple[Floats, Floats]:
     """F1 of each run, (S,), and its bootstrap replicates over instances, (B, S).
 
@@ -43,8 +38,8 @@ def resampled_f1(
         predictions: Predicted class of each of S runs, (S, n); a negative value counts as wrong.
         label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
-        resamples: Number of bootstrap resamples B.
-        seed: Seed of the draws. `statistics.seed_bootstrap` draws the same instances from it.
+        resamples: Number of bootstrap resamples B, which draw the instances that
+            `statistics.seed_bootstrap` draws.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
@@ -58,9 +53,7 @@ def resampled_f1(
         [2.0 * (is_label & is_prediction), is_label.astype(np.float64) + is_prediction], axis=-1
     )
     counts[label < 0] = 0.0
-    replicates, observed = resampled_rows(
-        counts.reshape(len(label), -1), resamples=resamples, seed=seed
-    )
+    replicates, observed = resampled_rows(counts.reshape(len(label), -1), resamples=resamples)
 
     def f1(sums: Floats) -> Floats:
         # The sums of counts are followed by their numbers of defined values.

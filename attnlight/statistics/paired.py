@@ -110,44 +110,44 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def contingency(
-    first: ArrayLike, second: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
+    first: ArrayLike, second: ArrayLike, clusters: NDArray[np.int64]
 ) -> Contingency:
     """Contingency table of two binary columns, with bootstrap intervals.
 
     Serrano & Smith's (2019, section 4) table of decision flips by the top item and by another one.
-    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
+    Columns are those of `mcnemar`, clusters those of `bootstrap_means`.
     """
     one, other, paired = _yes_no(first, second)
     cells = np.stack([one & other, one & ~other, ~one & other, ~one & ~other], axis=1)
     shares = np.where(paired[:, None], cells, np.nan)
-    return Contingency(*bootstrap_means(shares, clusters, seed=seed))
+    return Contingency(*bootstrap_means(shares, clusters))
 
 
 def paired_difference(
-    x: ArrayLike, y: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
+    x: ArrayLike, y: ArrayLike, clusters: NDArray[np.int64]
 ) -> MeanInterval:
     """Mean of x - y over complete pairs (R,), with a bootstrap interval by `bootstrap_means`."""
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
-    (interval,) = bootstrap_means(differences[:, None], clusters, seed=seed)
+    (interval,) = bootstrap_means(differences[:, None], clusters)
     return interval
 
 
 def ratio_of_shares(
-    a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64], *, seed: int = 0
+    a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64]
 ) -> MeanInterval:
     """Ratio of the frequencies of a and b over complete pairs, with a bootstrap interval.
 
     Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if
     b never occurs, and so may be the upper end of its interval; it is NaN if neither ever occurs.
-    Columns are those of `mcnemar`, clusters and seed those of `bootstrap_means`.
+    Columns are those of `mcnemar`, clusters those of `bootstrap_means`.
 
     Returns:
         The ratio as `mean`, its interval, and the complete pairs as `defined`.
     """
     a_holds, b_holds, paired = _yes_no(a, b)
     complete = np.where(paired[:, None], np.stack([a_holds, b_holds], axis=1), np.nan)
-    replicates, observed = resampled_rows(complete, clusters, seed=seed)
+    replicates, observed = resampled_rows(complete, clusters)
     # Percentiles of a / (a + b), which is finite and increases with the ratio, transformed back.
     low, high = percentile_interval(divide(replicates[:, 0], replicates[:, 0] + replicates[:, 1]))
     with np.errstate(invalid="ignore", divide="ignore"):

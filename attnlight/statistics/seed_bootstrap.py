@@ -67,7 +67,6 @@ def seeds_then_instances(
     *,
     bounds: tuple[float, float] = UNBOUNDED,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> SeedInterval:
     """Mean over seeds of each seed's mean, with a 95 % interval over seeds and instances.
 
@@ -76,10 +75,8 @@ def seeds_then_instances(
         clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         bounds: Range of the measure, to which the interval is clipped.
         resamples: Number of bootstrap resamples of the instances.
-        seed: Seed of the draws.
     """
-    group = resampled_means(values, clusters, resamples=resamples, seed=seed)
-    return seed_interval(group, bounds=bounds)
+    return seed_interval(resampled_means(values, clusters, resamples=resamples), bounds=bounds)
 
 
 def difference_of_groups(
@@ -89,7 +86,6 @@ def difference_of_groups(
     *,
     bounds: tuple[float, float] = UNBOUNDED,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> SeedInterval:
     """Mean of group a minus that of group b, with an interval over seeds and shared instances.
 
@@ -97,7 +93,7 @@ def difference_of_groups(
     unrelated. `a` (S1, n) and `b` (S2, n) are values on the same instances; other arguments are those
     of `seeds_then_instances`.
     """
-    groups = (resampled_means(x, clusters, resamples=resamples, seed=seed) for x in (a, b))
+    groups = (resampled_means(x, clusters, resamples=resamples) for x in (a, b))
     return seed_interval(*groups, bounds=bounds)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from attnlight.batch import BOS, MARKED
+from attnlight.data.sources import Source
 from attnlight.data.targets import IGNORED
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.errors import InputError
@@ -113,6 +114,17 @@ def test_a_batch_says_what_its_source_says(tmp_path: Path) -> None:
     assert dataset.words(3) == ["A", "cat", "ran", "home", "."]
     assert batch.extras == {}
     assert not batch.attendable()[1, 1:].any()
+
+
+def test_a_split_may_be_that_of_another_folder(tmp_path: Path) -> None:
+    folder, other = tmp_path / "a", tmp_path / "b"
+    write_parquet(folder, train=SENTENCES, test=[CAT]), write_parquet(other, test=[HOME, HE])
+    test = Source(path=str(other))
+    corpus = ChunkingDataModule(
+        path=str(folder), revision=None, test=test, cache_dir=str(tmp_path / "c")
+    )
+    texts = corpus.dataset("test")
+    assert [texts.words(place) for place in range(2)] == [list(HOME[0]), list(HE[0])]
 
 
 def test_a_tenth_of_training_is_split_off_by_a_seed(tmp_path: Path) -> None:
