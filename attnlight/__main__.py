@@ -1,7 +1,5 @@
 """The command line: the verbs of Lightning's Trainer, and the others."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -110,12 +108,21 @@ _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
     | {errno.ENAMETOOLONG}
 )
-_LOST_WORKER = re.compile(r"DataLoader worker \(pid[^)]*\) (is killed|exited unexpectedly)")
-# Of gloo and of NCCL.
-_LOST_RANK = re.compile(
-    r"gloo/.*(Connection (reset|closed) by peer|Broken pipe)|remote process exited", re.DOTALL
-)
-_NO_MEMORY = re.compile(r"MemoryError|OutOfMemory|can't allocate memory|not enough memory")
+# Text of other errors, and what the user reads of them; ranks are lost by gloo or by NCCL.
+_ENDED = {
+    r"MemoryError|OutOfMemory|can't allocate memory|not enough memory": (
+        "there is not enough memory ({}): give a smaller --data.batch_size or "
+        "--data.eval_batch_size, or a smaller model"
+    ),
+    r"DataLoader worker \(pid[^)]*\) (is killed|exited unexpectedly)": (
+        "a process that loads batches was killed ({}), perhaps since memory ran out: give a smaller "
+        "--data.num_workers"
+    ),
+    r"gloo/.*(Connection (reset|closed) by peer|Broken pipe)|remote process exited": (
+        "another process of this job has ended: look at its output, and whether it was killed since "
+        "memory ran out"
+    ),
+}
 # How jsonargparse begins what a constructor raised of the arguments that it was given.
 _REFUSED = "Does not validate against"
 _READERS = ("yaml", "json", "jsonargparse")
@@ -203,21 +210,9 @@ def _sentence(error: Exception) -> str | None:
         return sentence
     if isinstance(error, OSError) and error.errno in _USER_ERRORS:
         return ": ".join(filter(None, [str(error.filename or ""), error.strerror]))
-    if isinstance(error, MemoryError | RuntimeError) and _NO_MEMORY.search(f"{error!r}"):
-        return (
-            f"there is not enough memory ({one_line(error)}): give a smaller --data.batch_size or "
-            "--data.eval_batch_size, or a smaller model"
-        )
-    if isinstance(error, RuntimeError) and _LOST_WORKER.match(str(error)):
-        return (
-            f"a process that loads batches was killed ({one_line(error)}), perhaps since memory ran "
-            "out: give a smaller --data.num_workers"
-        )
-    if isinstance(error, RuntimeError) and _LOST_RANK.search(str(error)):
-        return (
-            "another process of this job has ended: look at its output, and whether it was killed "
-            "since memory ran out"
-        )
+    for pattern, ended in _ENDED.items():
+        if isinstance(error, MemoryError | RuntimeError) and re.search(pattern, repr(error)):
+            return ended.format(one_line(error))
     # By name: importing Lightning for this would take seconds.
     if any(kind.__name__ == "MisconfigurationException" for kind in type(error).__mro__):
         return one_line(error)

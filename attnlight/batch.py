@@ -176,15 +176,12 @@ class AttentionModel(Protocol):
             weights: Attention to use in place of the model's, (R, H, N).
             embeddings: Token embeddings to use in place of `embed(batch)`, (B, N, E).
         """
-        ...
 
     def embed(self, batch: TextBatch) -> Tensor:
         """Token embeddings (B, N, E), zero on padding."""
-        ...
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`."""
-        ...
 
 
 @runtime_checkable
@@ -197,7 +194,6 @@ class LayeredModel(AttentionModel, Protocol):
     @property
     def attention_layers(self) -> Sequence[nn.Module]:
         """The numbered modules that compute the attention of each layer, in order of their calls."""
-        ...
 
 
 # What a model may have beyond `AttentionModel`; docs/guide.md says what each of it brings.
@@ -217,7 +213,6 @@ class HasReach(Protocol):
     @property
     def reach(self) -> int | None:
         """Number of items; None: all."""
-        ...
 
 
 @runtime_checkable
@@ -226,7 +221,6 @@ class HasLeaveOneOut(Protocol):
 
     def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
         """Logits (R, N, C) after each item is deleted; NaN off the mask."""
-        ...
 
 
 @runtime_checkable
@@ -235,7 +229,6 @@ class HasTransformedStates(Protocol):
 
     def transformed_states(self, output: AttentionOutput) -> Tensor:
         """Value vectors of the items of each head, (B, H, N, D)."""
-        ...
 
 
 @runtime_checkable
@@ -244,7 +237,6 @@ class HasReadTokens(Protocol):
 
     def read_tokens(self, batch: TextBatch) -> Tensor:
         """The place of that token, (B,) long."""
-        ...
 
 
 @runtime_checkable
@@ -261,7 +253,6 @@ class HasParameterParts(Protocol):
     @property
     def parameter_parts(self) -> Mapping[str, tuple[str, ...]]:
         """The modules of each part by name, from the output down."""
-        ...
 
 
 @runtime_checkable
@@ -270,7 +261,6 @@ class HasOwnParameters(Protocol):
 
     def draw_parameters(self) -> None:
         """Draw all parameters anew, the pretrained ones included, as for an untrained network."""
-        ...
 
 
 @runtime_checkable
@@ -286,7 +276,6 @@ class HasKeptStates(Protocol):
 
     def keep_states(self, splits: Iterable[Any]) -> None:
         """Keep the states of the texts of these splits."""
-        ...
 
 
 @runtime_checkable
@@ -295,7 +284,6 @@ class HasTokenizer(Protocol):
 
     def require_tokenizer(self, tokenizer: str | None) -> None:
         """Raise an `InputError` unless a corpus is encoded by this tokenizer, a JSON."""
-        ...
 
 
 @runtime_checkable
@@ -319,7 +307,6 @@ class HasStoredOptions(Protocol):
     @staticmethod
     def stored_options(options: dict[str, Any]) -> dict[str, Any]:
         """The options to store."""
-        ...
 
 
 @runtime_checkable
@@ -329,7 +316,6 @@ class HasEncoding(Protocol):
     @staticmethod
     def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> object:
         """The `RawText` that encodes its texts."""
-        ...
 
 
 @runtime_checkable
@@ -340,4 +326,3 @@ class HasWords(Protocol):
 
     def words(self, position: int) -> list[str]:
         """The words of the text at a position of the dataset."""
-        ...

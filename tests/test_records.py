@@ -312,7 +312,9 @@ class TestMetadata:
         monkeypatch.setattr("attnlight.records.merging.FORMAT", 2)
         path = record(tmp_path / "x.parquet", keys([0]), {"a": np.ones(1)})
         monkeypatch.undo()
-        expected = r"x\.parquet is a record of format 2; this version .* reads format 1\."
+        expected = (
+            r"x\.parquet is not a readable record: its format is 2; this version .* reads 1\."
+        )
         for read in (read_metadata, read_record, lambda path: list(read_pieces(path, ["a"]))):
             with pytest.raises(RecordError, match=expected):
                 read(path)

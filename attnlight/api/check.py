@@ -1,7 +1,5 @@
 """What a model promises by meeting `AttentionModel`, and whether it keeps it on a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

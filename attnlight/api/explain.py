@@ -1,7 +1,5 @@
 """What attention and other scores say of single texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any

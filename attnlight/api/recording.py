@@ -1,7 +1,5 @@
 """Run interpretability tests on batches in one process, without a Trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Argument parser of the verbs that are not the Trainer's."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`attnlight browse`: a page of a run's texts on which a reader changes attention."""
 
-from __future__ import annotations
-
 import sys
 import webbrowser
 from pathlib import Path

@@ -15,8 +15,6 @@ all other options last.
 * The tests in a configuration written by `fit` are ignored by `validate`, `test` and `predict`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -295,17 +293,12 @@ def _merged(below: Config, above: Config) -> Config:
 
 
 def _trainer(below: Config, above: Config) -> Config:
-    merged = dict(below)
-    for key, value in sorted(above.items(), key=lambda item: item[0].endswith("+")):
-        if key.endswith("+"):
-            merged[key[:-1]] = _as_list(merged.get(key[:-1])) + _as_list(value)
-        elif key == "callbacks":
-            tests = [
-                item for item in _as_list(below.get(key)) if _is_test(item, "trainer.callbacks")
-            ]
-            merged[key] = tests + _as_list(value)
-        else:
-            merged[key] = value
+    merged = below | above
+    if "callbacks" in above:
+        kept = [c for c in _as_list(below.get("callbacks")) if _is_test(c, "trainer.callbacks")]
+        merged["callbacks"] = kept + _as_list(above["callbacks"])
+    for key in (key for key in above if key.endswith("+")):
+        merged[key[:-1]] = _as_list(merged.get(key[:-1])) + _as_list(merged.pop(key))
     return merged
 
 

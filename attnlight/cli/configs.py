@@ -1,7 +1,5 @@
 """`attnlight configs`: lists the shipped configuration files, or prints one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from attnlight.cli.arguments import VerbParser

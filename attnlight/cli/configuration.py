@@ -1,7 +1,5 @@
 """Changes to a parsed configuration before its classes are instantiated."""
 
-from __future__ import annotations
-
 import netrc
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`attnlight demo`: train, test and report on a generated corpus."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

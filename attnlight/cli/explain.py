@@ -1,7 +1,5 @@
 """`attnlight explain`: what attention and other scores say of single texts."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

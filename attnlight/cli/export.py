@@ -1,7 +1,5 @@
 """`attnlight export`: explanations of a run in formats of other packages."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

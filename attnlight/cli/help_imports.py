@@ -1,7 +1,5 @@
 """Stand-ins for the packages that a list of options does not need, so that it appears sooner."""
 
-from __future__ import annotations
-
 import sys
 
 # Lightning and torchmetrics import these packages, which takes most of the time of `fit --help`.

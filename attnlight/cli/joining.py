@@ -1,7 +1,5 @@
 """How the processes of a job join at its start, and end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

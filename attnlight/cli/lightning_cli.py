@@ -1,7 +1,5 @@
 """LightningCLI for attnlight: links, run folders and additions for each verb."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -131,24 +129,20 @@ class AttnlightCLI(LightningCLI):
         config = self.config[self.subcommand]
         require_cores(config.trainer.accelerator, config.trainer.devices)
         self._join_timeout = join_timeout()
-        fitting, self._pretrained = self.subcommand == "fit", None
-        if fitting:
+        fitting = self.subcommand == "fit"
+        self._pretrained = None if fitting else self._trained_elsewhere(config)
+        if fitting or self._pretrained is not None:
             self._data = self._resolved_corpus(config)
-            hashed = deepcopy(config)
+        if fitting:
+            named = deepcopy(config)
             for name in NOT_HASHED:
-                hashed.pop(name, None)
-            dump = self._parser(self.subcommand).dump
-            hashed = dump(hashed, skip_validation=True)
+                named.pop(name, None)
+            hashed = self._parser("fit").dump(named, skip_validation=True)
             self.current_run = Run.of_fit(config, hashed, self._corpus)
+        elif self._pretrained is not None:
+            self.current_run = Run.of_fit(config, f"{config.model}{config.data}")
         else:
-            self._pretrained = self._trained_elsewhere(config)
-            if self._pretrained is not None:
-                self._data = self._resolved_corpus(config)
-            self.current_run = (
-                Run.of_checkpoint(config)
-                if self._pretrained is None
-                else Run.of_fit(config, f"{config.model}{config.data}")
-            )
+            self.current_run = Run.of_checkpoint(config)
         config.experiment, config.run = self.current_run.experiment, self.current_run.name
         if fitting and config.ckpt_path is None:
             config.ckpt_path = requeued(self.current_run.folder, overwrite=config.overwrite)

@@ -1,7 +1,5 @@
 """The processes of a job: their number, how signals and parents end them, how long they wait."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Suppress messages of other packages that need no action."""
 
-from __future__ import annotations
-
 import logging
 import os
 import warnings

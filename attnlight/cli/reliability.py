@@ -1,11 +1,12 @@
 """`attnlight reliability`: how well runs of several seeds agree on the importance of items."""
 
-from __future__ import annotations
-
 from pathlib import Path
+
+import pyarrow as pa
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
+from attnlight.records.parquet import open_writer
 from attnlight.report.agreement import (
     COMPARABLE,
     KINDS,
@@ -46,10 +47,6 @@ def main(argv: list[str]) -> int:
     kinds = KINDS if test == "saliency_agreement" else ["tau"]
     taus = agreement(read_scores(options.runs, test), options.seed, kinds)
     if options.output is not None:
-        import pyarrow as pa
-
-        from attnlight.records.parquet import open_writer
-
         with replacing(options.output) as temporary:
             columns = pa.Table.from_pandas(taus).replace_schema_metadata()
             with open_writer(temporary, columns.schema) as writer:

@@ -1,7 +1,5 @@
 """`attnlight report`: one page, tables and figures from the records of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from attnlight.cli.arguments import VerbParser

@@ -1,7 +1,5 @@
 """Where `fit` resumes, and what it may change then: where it computes, how long, what it shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -116,7 +114,7 @@ def require_same_training(
 
 
 def require_same_batches(path: object, before: int, size: int, devices: int) -> None:
-    """Raise `InputError` unless all devices together read `before` texts at a step.
+    """Refuse devices that together read another number of texts at a step than `before`.
 
     Each reads `size` of them; as many were read in the training that wrote the checkpoint `path`.
     """

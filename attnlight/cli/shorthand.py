@@ -12,8 +12,6 @@
 Lightning starts the other ranks with the long one.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`attnlight vectors`: word vectors trained on the text of one or several corpora."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from attnlight.cli.arguments import VerbParser

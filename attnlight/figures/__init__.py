@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.data.selection import choose
 from attnlight.figures.erasure import WORDS
 from attnlight.figures.tables import CONTROLS, Rows, Table
 from attnlight.figures.violins import violins_by_max_attention
-from attnlight.records import RecordFile, Source, read_pieces
+from attnlight.records import RecordFile, Source, read_pieces, read_record
 from attnlight.storage.files import read_yaml
 
 if TYPE_CHECKING:
@@ -152,8 +153,6 @@ def figure_rows(
     Returns:
         Columns (R,) or (R, K), and a sentence for the caption if only a sample was read.
     """
-    from attnlight.data.selection import choose
-
     record = RecordFile.of(source)
     available = record.columns
     requested = [n for n, ragged in available.items() if not ragged]
@@ -162,8 +161,7 @@ def figure_rows(
     names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
     rows, texts = int(record.metadata["rows"]), None
     if rows > max_rows:
-        indices = [np.unique(piece["index"]) for piece in read_pieces(record, ["index"])]
-        all_texts = np.unique(np.concatenate(indices))
+        all_texts = np.unique(read_record(record, ["index"]).columns["index"])
         texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
     pieces = list(read_pieces(record, names, measured="prediction" in available, texts=texts))
     selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}

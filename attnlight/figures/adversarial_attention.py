@@ -1,7 +1,5 @@
 """The histogram and violins of Jain & Wallace for adversarial attention, and its frontier."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention on special, first and punctuation tokens by layer and head."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

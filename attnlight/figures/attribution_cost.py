@@ -1,7 +1,5 @@
 """Cost of attribution methods as a multiple of a forward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Divergence of a variant's attention and prediction from its base's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How well each attribution method finds edited words, beside chance and position."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The box plots of Serrano & Smith for erasing items in the order of each ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

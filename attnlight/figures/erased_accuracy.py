@@ -1,7 +1,5 @@
 """Accuracy by the share of the items that is erased at random."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Measures of rankings and comparisons of rankings, from columns of erasure records."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

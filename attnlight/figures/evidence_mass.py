@@ -1,7 +1,5 @@
 """Attention on the evidence beside chance, of all instances and of those where it is the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

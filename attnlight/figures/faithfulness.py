@@ -1,16 +1,12 @@
 """Comprehensiveness and sufficiency of attribution methods beside a random ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
-from attnlight.figures.style import INK, MUTED, canvas, predicted_groups
+from attnlight.figures.plausibility import draw_methods
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
-from attnlight.statistics.bootstrap import bootstrap_means
 
 _PANELS = {
     "comprehensiveness": "Comprehensiveness\n(higher is better)",
@@ -21,28 +17,14 @@ _NORMALIZED = "normalized_"
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Means of each method by predicted class, and of all with their intervals."""
-    groups = predicted_groups(rows["prediction"], classes)
     measures = [measure for measure in _PANELS if f"{measure}_random" in rows]
     methods = recorded_methods(rows, measures[0])
-    with canvas(1.3 + 0.36 * len(methods), groups) as figure:
-        panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
-        for axes, measure in zip(panels, measures, strict=True):
-            names = [f"{measure}_{method}" for method in methods]
-            columns = np.stack([rows[name] for name in names], axis=1).astype(np.float64)
-            means = bootstrap_means(columns, rows["index"])
-            for place, (column, mean) in enumerate(zip(columns.T, means, strict=True)):
-                for _, color, members in groups:
-                    if not np.isnan(column[members]).all():
-                        axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=4.5)
-                axes.hlines(place, mean.low, mean.high, INK, linewidth=1.2)
-                axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.4)
-            random = means[names.index(f"{measure}_random")].mean
-            axes.axvline(random, color=MUTED, ls="--", lw=1, label="random ranking")
-            axes.set_xlabel(_PANELS[measure])
-            axes.grid(axis="x")
-        panels[0].set_yticks(range(len(methods)), list(methods.values()))
-        panels[0].invert_yaxis()
-    return figure
+    panels = {
+        _PANELS[measure]: {words: rows[f"{measure}_{label}"] for label, words in methods.items()}
+        for measure in measures
+    }
+    random = [rows[f"{measure}_random"] for measure in measures]
+    return draw_methods(rows, panels, random, classes, chance="random ranking", shares=False)
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:

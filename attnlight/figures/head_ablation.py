@@ -1,7 +1,5 @@
 """Change of the prediction by the layer and head whose attention is ablated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention on impermissible items, and accuracy with and without them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

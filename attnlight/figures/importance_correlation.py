@@ -1,18 +1,15 @@
 """The histograms of Jain & Wallace: tau between attention, gradients and leave-one-out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import false_discovery_control
 
 from attnlight.figures.style import canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, class_name, number
 from attnlight.figures.violins import draw_taus
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnlight.statistics import holm
 
 WORDS = {
     "attention": "attention",
@@ -37,10 +34,6 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     The standard deviation has divisor n, as in Jain & Wallace. Shares of p <= 0.05 are over rows
     with a tau, first unadjusted, then with p adjusted for multiple tests.
     """
-    from scipy.stats import false_discovery_control
-
-    from attnlight.statistics import holm
-
     result: list[RecordTable] = []
     for first, second in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
         lines = []

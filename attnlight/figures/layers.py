@@ -1,7 +1,5 @@
 """Measures by layer and head: heat maps and lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attribution methods in words, and which of them a record has."""
 
-from __future__ import annotations
-
 from attnlight.figures.tables import Rows
 
 # In the order of tables; a method that is not here comes last, by the words of its name.

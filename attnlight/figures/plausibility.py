@@ -1,7 +1,5 @@
 """Plausibility of each attribution method, beside chance and people."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -52,32 +50,38 @@ def draw_methods(
     panels: Mapping[str, Mapping[str, NDArray[np.floating]]],
     chances: Sequence[NDArray[np.floating] | None],
     classes: Sequence[str] | None,
+    chance: str = "chance",
+    shares: bool = True,
 ) -> Figure:
     """Panels of means with intervals by explanation, and points by predicted class.
 
     Args:
         rows: Columns of the record.
-        panels: Values (R,) between 0 and 1 by explanation, by the label of each panel.
+        panels: Values (R,) by explanation, by the label of each panel.
         chances: Values (R,) of chance in each panel, or None.
         classes: Names of the classes; None: their numbers.
+        chance: The name of chance.
+        shares: Whether values are between 0 and 1.
     """
     names = list(next(iter(panels.values())))[::-1]
     groups = predicted_groups(rows["prediction"], classes)
     with canvas(1.3 + 0.36 * len(names), groups) as figure:
-        subplots = figure.subplots(1, len(panels), sharey=True)
-        for axes, (label, by_name), chance in zip(subplots, panels.items(), chances, strict=True):
+        subplots = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (label, by_name), level in zip(subplots, panels.items(), chances, strict=True):
             values = [by_name[name] for name in names]
-            stacked = np.stack([*values, values[0] if chance is None else chance], axis=1)
-            *means, of_chance = bootstrap_means(stacked, rows["index"])
+            stacked = np.stack([*values, values[0] if level is None else level], axis=1)
+            *means, of_chance = bootstrap_means(stacked.astype(np.float64), rows["index"])
             for place, (column, mean) in enumerate(zip(values, means, strict=True)):
                 for _, color, members in groups:
                     if not np.isnan(column[members]).all():
                         axes.plot(np.nanmean(column[members]), place, "o", color=color, ms=6)
                 axes.hlines(place, mean.low, mean.high, INK, linewidth=1)
                 axes.plot(mean.mean, place, "|", color=INK, ms=11, mew=1.5)
-            if chance is not None:
-                axes.axvline(of_chance.mean, color=MUTED, ls="dashed", lw=1, label="chance")
-            axes.set(xlabel=label, xlim=(-0.03, 1.03), xticks=(0, 0.5, 1))
+            if level is not None:
+                axes.axvline(of_chance.mean, color=MUTED, ls="dashed", lw=1, label=chance)
+            axes.set_xlabel(label)
+            if shares:
+                axes.set(xlim=(-0.03, 1.03), xticks=(0, 0.5, 1))
             axes.xaxis.set_major_formatter("{x:g}")
             axes.grid(axis="x")
             axes.tick_params(axis="y", length=0)

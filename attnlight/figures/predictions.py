@@ -1,7 +1,5 @@
 """Peakedness of attention, and calibration of the probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +63,6 @@ def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -
         `share` of all, the mean probability of the predicted class as `confidence`, and `accuracy`
         with its 95 % Wilson interval, `low` and `high`.
     """
-    import pandas as pd
-
     labelled = label >= 0
     confidence = probabilities[labelled].max(axis=1).astype(np.float64)
     right = probabilities[labelled].argmax(axis=1) == label[labelled]

@@ -1,7 +1,5 @@
 """The heat map of agreement between attribution methods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

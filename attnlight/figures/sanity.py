@@ -1,7 +1,5 @@
 """Correlation of explanations as more and more of the model's parameters are random."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import count, takewhile
 from typing import Any

@@ -1,7 +1,5 @@
 """The scatter plots and contingency tables of Serrano & Smith for erasing one item."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

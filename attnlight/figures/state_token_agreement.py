@@ -1,7 +1,5 @@
 """Erasure of states beside deletion of tokens, and hidden token attribution by length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

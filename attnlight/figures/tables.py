@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from attnlight.storage.files import write_text
 
 if TYPE_CHECKING:
     import rich.table
-
-    from attnlight.statistics.bootstrap import MeanInterval
 
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
 Format = Callable[["MeanInterval"], str]  # of a mean with its interval
@@ -202,11 +201,9 @@ def with_interval(
     return f"{form(mean.mean)}{spread_text} {interval(mean, form)}"
 
 
-def percent(mean: MeanInterval) -> str:
+def percent(mean: Interval) -> str:
     """A share with its interval in per cent, without the sign; a dash if undefined."""
-    if np.isnan(mean.mean):
-        return number(mean.mean)
-    return f"{100 * mean.mean:.1f} [{100 * mean.low:.1f}, {100 * mean.high:.1f}]"
+    return estimate(mean, lambda share: number(share) if np.isnan(share) else f"{100 * share:.1f}")
 
 
 def probability(p: float) -> str:
@@ -254,8 +251,6 @@ def mean_cells(
         rows: Columns of the record.
         formats: `estimate` or `percent` for each mean; None: `percent` for all.
     """
-    from attnlight.statistics.bootstrap import bootstrap_means
-
     means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
     pairs = zip(formats or [percent] * len(means), means, strict=True)
     return [*(written(mean) for written, mean in pairs), f"{means[0].defined:,}"]

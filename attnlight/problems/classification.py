@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,32 +44,21 @@ class Classification(Problem):
     @override
     def metrics(self) -> MetricCollection:
         # At use: torchmetrics takes longer to import than all that a prediction needs.
-        from torchmetrics import MetricCollection, classification
+        from torchmetrics import AUROC, Accuracy, AveragePrecision, MetricCollection
+        from torchmetrics.classification import BinaryF1Score
 
         from attnlight.problems.metrics import MacroF1
 
         classes = len(self.classes)
-        if classes > 2:
-            return MetricCollection(
-                {
-                    "accuracy": classification.MulticlassAccuracy(classes, average="micro"),
-                    "f1_macro": MacroF1(classes),
-                    "auroc": classification.MulticlassAUROC(classes, average="macro"),
-                    "average_precision": classification.MulticlassAveragePrecision(
-                        classes, average="macro"
-                    ),
-                }
-            )
-        # All states are one-dimensional: torchmetrics cannot merge an empty two-dimensional one.
-        return MetricCollection(
-            {
-                "accuracy": classification.BinaryAccuracy(),
-                "f1_macro": MacroF1(2),
-                "f1_positive": classification.BinaryF1Score(),
-                "auroc": classification.BinaryAUROC(),
-                "average_precision": classification.BinaryAveragePrecision(),
-            }
-        )
+        # All states of two classes are one-dimensional: torchmetrics cannot merge an empty
+        # two-dimensional one.
+        kind: Any = {"task": "multiclass" if classes > 2 else "binary", "num_classes": classes}
+        accuracy = Accuracy(**kind, average="micro")
+        metrics: dict[str, Any] = {"accuracy": accuracy, "f1_macro": MacroF1(classes)}
+        metrics |= {"auroc": AUROC(**kind), "average_precision": AveragePrecision(**kind)}
+        if classes == 2:
+            metrics["f1_positive"] = BinaryF1Score()
+        return MetricCollection(metrics)
 
     @classmethod
     @override

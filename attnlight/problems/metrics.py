@@ -1,7 +1,5 @@
 """Metrics that torchmetrics does not have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, get_args
 

@@ -34,12 +34,8 @@ class Pairs(Classification):
         from attnlight.problems.metrics import MacroF1
 
         classes = len(self.classes)
-        return MetricCollection(
-            {
-                "accuracy": MulticlassAccuracy(classes, average="micro"),
-                "f1_macro": MacroF1(classes),
-            }
-        )
+        accuracy = MulticlassAccuracy(classes, average="micro")
+        return MetricCollection({"accuracy": accuracy, "f1_macro": MacroF1(classes)})
 
     @override
     def update(

@@ -1,7 +1,5 @@
 """The adversarial losses of the papers' released code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The format of a record, shared by writers and readers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merge the shards of all ranks into one record."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Parquet itself stores a checksum of each page but none of the footer, which hold
 types and metadata; this module adds one. Files without checksums are read unchecked.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

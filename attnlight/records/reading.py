@@ -68,25 +68,24 @@ class RecordFile:
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """The metadata."""
-        path, text = self.path, (self.schema.metadata or {}).get(METADATA)
+        text = (self.schema.metadata or {}).get(METADATA)
         if text is None:
-            raise RecordError(f"{path} is a parquet file but not an attnlight record.")
+            raise RecordError(f"{self.path} is a parquet file but not an attnlight record.")
         try:
             metadata: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"{path} is not a readable record: {one_line(error)}.") from error
-        if not isinstance(metadata, dict):
-            raise RecordError(f"{path} is not a readable record: its metadata are not a mapping.")
-        if metadata.get("format") != FORMAT:
+            if not isinstance(metadata, dict):
+                raise TypeError("its metadata are not a mapping")
+            if (found := metadata.get("format")) != FORMAT:
+                raise TypeError(f"its format is {found}; this version of attnlight reads {FORMAT}")
+            for name, value in metadata.items():
+                names = value if name in ("classes", "measures") else ()
+                typed = isinstance(value, METADATA_TYPES.get(name, object))
+                if not typed or not all(isinstance(text, str) for text in names):
+                    raise TypeError(f"its {name} is {value!r}")
+        except (ValueError, TypeError, RecursionError) as error:
             raise RecordError(
-                f"{path} is a record of format {metadata.get('format')}; this version of attnlight "
-                f"reads format {FORMAT}."
-            )
-        for name, value in metadata.items():
-            names = value if name in ("classes", "measures") else ()
-            typed = isinstance(value, METADATA_TYPES.get(name, object))
-            if not typed or not all(isinstance(text, str) for text in names):
-                raise RecordError(f"{path} is not a readable record: its {name} is {value!r}.")
+                f"{self.path} is not a readable record: {one_line(error)}."
+            ) from error
         return metadata
 
     @contextmanager

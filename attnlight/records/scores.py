@@ -1,7 +1,5 @@
 """Scores of items in records: columns of lists, one score per item, written with `keep_scores`."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write one rank's rows while a test runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

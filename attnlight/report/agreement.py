@@ -1,20 +1,21 @@
 """How well runs of several seeds agree on the importance of items."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from attnlight.errors import InputError
+from attnlight.figures.importance_correlation import WORDS
+from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, estimate, interval, number
+from attnlight.records import KEY, SCORES, kept_scores, read_record, record_columns
 from attnlight.report.markup import described_table
-
-if TYPE_CHECKING:
-    import pandas as pd
+from attnlight.report.run import require_same_instances
+from attnlight.statistics.agreement import agreement_between, mean_over_pairs, shuffled
+from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
 _NULL = "tau_shuffled_attention"
 COMPARABLE = ("importance_correlation", "saliency_agreement")
@@ -43,11 +44,6 @@ def read_scores(
         InputError: A run lacks the record, a record was written without `keep_scores`, or the
             records do not have the same instances.
     """
-    import pandas as pd
-
-    from attnlight.records import KEY, SCORES, kept_scores, read_record
-    from attnlight.report.run import require_same_instances
-
     scores_by_run = {}
     for run in runs:
         path = record_path(run, test)
@@ -82,10 +78,6 @@ def agreement(
     Raises:
         InputError: The runs have no score in common, or differ in the items of an instance.
     """
-    import pandas as pd
-
-    from attnlight.statistics.agreement import agreement_between, shuffled
-
     runs = ["/".join(run.resolve().parts[-2:]) for run in scores]
     first, *others = scores.values()
     names = [name for name in first if all(name in other for other in others)]
@@ -117,10 +109,6 @@ def agreement(
 
 def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score between runs, with intervals over runs and instances."""
-    from attnlight.figures.importance_correlation import WORDS
-    from attnlight.statistics.agreement import mean_over_pairs
-    from attnlight.statistics.bootstrap import defined_mean
-
     pairs, lines = runs * (runs - 1) // 2, []
     index = taus["index"].to_numpy().reshape(pairs, -1)[0]
     words = {_NULL: "shuffled attention"} | {f"tau_{name}": label for name, label in WORDS.items()}
@@ -146,11 +134,6 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
         test: The test whose records they are.
         seed: Seed of the intervals.
     """
-    from attnlight.figures.importance_correlation import WORDS
-    from attnlight.figures.methods import method_words
-    from attnlight.records import KEY, read_record, record_columns
-    from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
-
     columns = [name for name in taus.columns[4:] if name != _NULL]
     available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))
     kinds = [kind for kind in KINDS if any(name.startswith(f"{kind}_") for name in columns)]
@@ -163,15 +146,12 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
         records = [read_record(record_path(run, test), [*KEY, *measures]).columns for run in runs]
         each = np.stack([[record[name] for name in measures] for record in records])
         means = bootstrap_means(defined_mean(each.T), records[0][KEY[0]], seed=seed)
-        ceilings = {}
-        for name in columns:
-            of_pair = [values for _, values in taus.groupby(["first", "second"])[name]]
-            ceilings[name] = defined_mean(defined_mean(np.array(of_pair)))
-        by_measure = dict(zip(measures, means, strict=True))
+        of_pairs = taus.groupby(["first", "second"])[columns].mean()
+        ceilings, by_measure = of_pairs.mean(), dict(zip(measures, means, strict=True))
         for pair in pairs:
             cells = []
             for kind in kinds:
-                ceiling = min(float(ceilings[f"{kind}_{name}"]) for name in pair)
+                ceiling = min(ceilings[f"{kind}_{name}"] for name in pair)
                 cells += [estimate(by_measure[f"{kind}_{'_'.join(pair)}"]), number(ceiling)]
             label = " and ".join(WORDS.get(name, method_words(name)) for name in pair)
             lines.append([label, *cells])

@@ -1,20 +1,20 @@
 """Several runs side by side: the headline measure of each test, and paired tests of runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from attnlight.figures import describe
 from attnlight.figures.style import INK, PALETTE, canvas, inline_svg, save_figure
 from attnlight.figures.tables import Table, estimate, probability
-from attnlight.records import KEY, RecordFile, read_pieces
+from attnlight.records import KEY, RecordFile, read_record
 from attnlight.report.curves import panel_title
 from attnlight.report.headlines import headline
 from attnlight.report.markup import described_table, render
@@ -24,13 +24,14 @@ from attnlight.report.summary import measure_values, summarise
 from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.estimate import rules
 from attnlight.report.verdict.lines import Line
+from attnlight.statistics.paired import holm
+from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.seed_bootstrap import (
+    SeedInterval,
+    difference_of_groups,
+    seeds_then_instances,
+)
 from attnlight.storage.files import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from attnlight.statistics.seed_bootstrap import SeedInterval
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         for (test, measure), by_group in found.items()
     ]
     headlines = described_table("headlines", lines, names)
-    written = [_cards(groups), headlines, _differences(names, found)]
+    written = {"cards": _cards(groups), "measures": headlines}
+    written["differences"] = _differences(names, found)
     figure = _draw(names, found)
     save_figure(figure, target / "figures" / "comparison")
-    for stem, table in zip(("cards", "measures", "differences"), written, strict=True):
+    for stem, table in written.items():
         table.write(target / "tables" / stem)
     caption = (
         "The headline measure of each test: means with 95 % intervals; small dots are the runs of a "
@@ -94,7 +96,7 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
         "compare.html.jinja",
         title=" and ".join(names),
         groups=groups,
-        tables=written,
+        tables=written.values(),
         picture={"svg": inline_svg(figure, "comparison", caption), "caption": caption},
     )
     write_text(target / "index.html", page)
@@ -165,10 +167,6 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
 
     The headline of the first group that has the test counts for all.
     """
-    import pandas as pd
-
-    from attnlight.statistics.seed_bootstrap import seeds_then_instances
-
     found: dict[tuple[str, str], dict[int, Measured]] = {}
     for test in dict.fromkeys(test for group in groups for test in group.records):
         first = next(group.records[test][0] for group in groups if test in group.records)
@@ -193,30 +191,19 @@ def measure_groups(groups: Sequence[Group]) -> dict[tuple[str, str], dict[int, M
 
 def _values(record: RecordFile, measure: str) -> pd.Series:
     """Values of a measure of a record by its keys; empty if the record lacks it."""
-    import pandas as pd
-
     columns = ["prediction", "label"] if measure == "accuracy" else [measure]
     if not {*KEY, *columns} <= record.columns.keys():
         return pd.Series(dtype=float)
-    pieces = [
-        pd.DataFrame({**{key: piece[key] for key in KEY}, "": measure_values(piece, measure)})
-        for piece in read_pieces(record, [*KEY, *columns])
-    ]
+    rows = read_record(record, [*KEY, *columns]).columns
     record.close()
-    values: pd.Series = pd.concat(pieces).set_index([*KEY])[""]
-    return values
+    keys = pd.MultiIndex.from_arrays([rows[key] for key in KEY], names=KEY)
+    return pd.Series(measure_values(rows, measure), keys)
 
 
 def _differences(
     names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, Measured]]
 ) -> Table:
     """Differences of every two groups on the instances that both measured, with p-values."""
-    import pandas as pd
-
-    from attnlight.statistics.paired import holm
-    from attnlight.statistics.permutation import paired_permutation_tests
-    from attnlight.statistics.seed_bootstrap import difference_of_groups
-
     lines = []
     for (test, measure), by_group in found.items():
         compared = []

@@ -1,21 +1,18 @@
 """Figures by epoch of a run: the task's metrics, and the means of each test."""
 
-from __future__ import annotations
-
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from attnlight.figures import describe
 from attnlight.figures.style import PALETTE, canvas
 from attnlight.report.headlines import headline
 from attnlight.report.run import Run
 from attnlight.report.summary import summarise
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 PANELS = 6  # most of one figure
 _TITLE = 30  # characters that fit above a panel
@@ -26,8 +23,6 @@ def curve_figures(run: Run) -> dict[str, tuple[Figure, str]]:
 
     Of a test with more than six measures, the headline and the next five are drawn.
     """
-    import pandas as pd
-
     captions = {"metrics": "What the task logged on the validation split after each epoch."}
     points: list[tuple[object, ...]] = []
     for name, logged in list(run.curves.items())[:PANELS]:
@@ -56,8 +51,6 @@ def curve_figures(run: Run) -> dict[str, tuple[Figure, str]]:
 
 def _draw_curves(curves: pd.DataFrame) -> Figure:
     """One panel for each measure, two per row: a line with a band of its intervals."""
-    from matplotlib.ticker import MaxNLocator
-
     names = list(dict.fromkeys(curves["measure"]))[:PANELS]
     rows = (len(names) + 1) // 2
     with canvas(1.85 * rows + 0.2) as figure:

@@ -1,7 +1,5 @@
 """Pairs of a text and an edit of it for the page, each as one text with both."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlight.functional.alignment import align
@@ -29,7 +27,7 @@ def shown_differences(
     if "original" not in record.columns:
         return {}
     edits = np.array([index for index, _ in chosen.rows])
-    pieces = list(read_pieces(record, ["index", "original"], texts=edits))
+    pieces = read_pieces(record, ["index", "original"], texts=edits)
     originals = {int(i): int(o) for x in pieces for i, o in zip(*x.values(), strict=True)}
     wanted = np.array([*originals, *originals.values()])
     words: dict[int, _Words] = {}

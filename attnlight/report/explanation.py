@@ -1,40 +1,26 @@
 """One prediction beside the scores of its items, for Python, the terminal and HTML."""
 
-from __future__ import annotations
-
 import json
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from attnlight.errors import InputError
-from attnlight.figures.tables import CONTROLS, number
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.text import Text
+
+from attnlight.errors import InputError, printable
+from attnlight.figures.tables import number
 from attnlight.report.join_pieces import join_pieces, of_pieces
 from attnlight.report.markup import render
 from attnlight.storage.model_folder import is_model
 from attnlight.storage.run_folder import is_run
 
-if TYPE_CHECKING:
-    import rich.console
-
-# What would move the cursor, reverse other text or cannot be encoded: shown as an escape.
-_HIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{CONTROLS.pattern[1:]}")
 _POSITIVE, _NEGATIVE = (86, 180, 233), (230, 159, 0)  # black text has a contrast above 7 on both
 _LEGEND = "Blue: weight, or for the prediction; orange: against it. Deeper is larger."
 _HIGHEST = 5  # items that are listed with their values
-
-
-def shown(text: str) -> str:
-    r"""The text with its control characters as escapes.
-
-    Example:
-        >>> shown("good\u202edab")
-        'good\\u202edab'
-    """
-    return _HIDDEN.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def ranking_verdict(folder: Path, digest: str) -> str:
@@ -162,7 +148,7 @@ class Explanation:
                 share = size / largest if largest else 0.0
                 red, green, blue = (round(255 - (255 - part) * share) for part in full)
                 digits = "–" if value is None else number(value)  # noqa: RUF001
-                before, written = shown(piece.before), shown(piece.text)
+                before, written = printable(piece.before), printable(piece.text)
                 cells.append(Cell(before, written, digits, (red, green, blue)))
             order = [place for place, piece in enumerate(pieces) if piece.tokens]
             order.sort(key=lambda place: -sizes[place])
@@ -173,7 +159,7 @@ class Explanation:
 
     def sentences(self) -> list[str]:
         """What is predicted, the scope of attention, the smallest flip set and the worst case."""
-        of = "" if self.item is None else f" of {shown(self.items[self.item].strip())!r}"
+        of = "" if self.item is None else f" of {printable(self.items[self.item].strip())!r}"
         ranked = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_HIGHEST]
         shares = ", ".join(f"{name} {number(value)}" for name, value in ranked)
         sentences = [f"Prediction{of}: {self.prediction} ({shares})."]
@@ -195,18 +181,14 @@ class Explanation:
                 f"differs from this one by {least}{number(self.worst_case.js)} (JS in nats; 0.693 is "
                 "the maximum)."
             )
-        return list(map(shown, sentences))
+        return list(map(printable, sentences))
 
-    def to_rich(self, coloured: bool) -> rich.console.Group:
+    def to_rich(self, coloured: bool) -> Group:
         """The explanation for the terminal, with the items coloured by each score, or once as text."""
-        from rich.console import Group
-        from rich.padding import Padding
-        from rich.text import Text
-
         indent, (first, *others) = (0, 0, 0, 2), self.sentences()
         lines: list[Padding | Text] = [Text(first, style="bold")]
         if not coloured:
-            lines.append(Padding(Text(shown(self.text)), indent, expand=False))
+            lines.append(Padding(Text(printable(self.text)), indent, expand=False))
         for name, cells, highest in self.layers():
             lines.append(Text(f"{name}: {highest}", style="dim"))
             line = Text()
@@ -224,8 +206,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         """The explanation as HTML: text is escaped, and direction controls are shown."""
         layers, (first, *others) = list(self.layers()), self.sentences()
-        others += [] if self.verdict is None else [shown(self.verdict)]
-        query = self.query and shown(self.query)
+        others += [] if self.verdict is None else [printable(self.verdict)]
+        query = self.query and printable(self.query)
         return str(
             render("explanation.html.jinja", first=first, others=others, layers=layers, query=query)
         )
@@ -233,9 +215,6 @@ class Explanation:
 
 def on_terminal(explanations: Sequence[Explanation]) -> str:
     """Explanations as standard output shows them; the legend of colours and the verdict stand once."""
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console(highlight=False)
     coloured = console.color_system is not None and not console.no_color
     with console.capture() as capture:
@@ -244,5 +223,5 @@ def on_terminal(explanations: Sequence[Explanation]) -> str:
         if coloured:
             console.print(Text(_LEGEND, style="dim"))
         for verdict in dict.fromkeys(one.verdict for one in explanations if one.verdict):
-            console.print(Text(shown(verdict)))
+            console.print(Text(printable(verdict)))
     return capture.get().rstrip()

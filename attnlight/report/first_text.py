@@ -1,7 +1,5 @@
 """The text that a page begins with: the median case, in the colours of some scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

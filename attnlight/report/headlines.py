@@ -1,23 +1,19 @@
 """The headline of each test: the one mean that a reader should see, in a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fnmatch import filter as matching
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from rich.markup import escape
+from rich.table import Table
 
 from attnlight.figures import describe
 from attnlight.figures.tables import interval
 from attnlight.report.run import stored_records
 from attnlight.report.summary import RecordSummary, summarise
-
-if TYPE_CHECKING:
-    import rich.table
-
-    from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.bootstrap import MeanInterval
 
 
 class Headline(NamedTuple):
@@ -80,11 +76,8 @@ def headlines(
                 yield f"{record.test}{' (partial)' * bool(summary.metadata.get('partial'))}", found
 
 
-def headline_table(records_dir: Path, corpus: str = "", stage: str = "test") -> rich.table.Table:
+def headline_table(records_dir: Path, corpus: str = "", stage: str = "test") -> Table:
     """The headline of every test record of a split with its 95 % interval, for the terminal."""
-    from rich.markup import escape
-    from rich.table import Table
-
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, found in headlines(records_dir, corpus, stage):
         table.add_row(f"[bold]{escape(name)}", escape(f"{found.says} {interval(found.mean)}"))

@@ -1,7 +1,5 @@
 """Tokens as people read them: put together where they stand in their text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

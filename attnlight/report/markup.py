@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import bidirectional
 
+from markupsafe import Markup, escape
+
 from attnlight.figures.tables import CONTROLS, Table, balanced, class_name, interval, number
 from attnlight.storage.files import read_yaml
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
 
@@ -29,8 +30,6 @@ def render(template: str, **context: object) -> Markup:
         template: Its file name in `templates/`.
         context: Its variables; a missing variable is an error.
     """
-    from markupsafe import Markup
-
     return Markup(_environment().get_template(template).render(context))
 
 
@@ -40,7 +39,6 @@ _read_once = cache(read_yaml)
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import escape
 
     environment = Environment(
         loader=PackageLoader(__package__),
@@ -65,8 +63,6 @@ def _environment() -> Environment:
 
 def plain(text: object) -> Markup:
     """Text for an attribute, without direction controls."""
-    from markupsafe import escape
-
     return escape(CONTROLS.sub("", str(text)))
 
 
@@ -81,8 +77,6 @@ def described_table(
 
 def table_html(table: Table) -> Markup:
     """A table with its title and note; the interval of a cell is set in small type."""
-    from markupsafe import Markup
-
     start = [f'<td data-label="{plain(heading)}">' for heading in table.head]
     heads = "".join(f'<th scope="col">{isolated(heading)}</th>' for heading in table.head)
     rows = []
@@ -103,8 +97,6 @@ def table_html(table: Table) -> Markup:
 
 def links(files: Iterable[str]) -> Markup:
     """Links to files beside the page, with commas between them."""
-    from markupsafe import Markup
-
     return Markup(", ".join(f'<a href="{plain(file)}">{isolated(file)}</a>' for file in files))
 
 
@@ -115,8 +107,6 @@ def isolated(value: object) -> object:
         >>> isolated("a < é"), isolated("\u05d0")
         (Markup('a &lt; é'), Markup('<bdi>א</bdi>'))
     """
-    from markupsafe import Markup, escape
-
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     if CONTROLS.search(value) or any(bidirectional(letter) in _RIGHT_TO_LEFT for letter in value):

@@ -1,7 +1,5 @@
 """The range of a measure by its name, to which intervals over seeds are clipped."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

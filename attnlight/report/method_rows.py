@@ -1,11 +1,9 @@
 """Tables with a row for each attribution method: means, and which methods differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +13,10 @@ from attnlight.figures.methods import METHODS, method_words
 from attnlight.figures.tables import Table, estimate, number
 from attnlight.records import Record, Source, read_metadata
 from attnlight.report.markup import described_table
-
-if TYPE_CHECKING:
-    from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
+from attnlight.statistics.paired import holm
+from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
+from attnlight.statistics.sanity import sanity_verdicts
 
 ALPHA = 0.05
 _RANDOM, _EXCESS = "random", "excess_"  # a label; and columns of a measure minus that of random
@@ -146,8 +145,6 @@ def method_rows(records: Mapping[str, Source]) -> MethodRows:
             if values:
                 _add_measure(result, measure, values, rows[clusters].astype(np.int64))
         if test == "sanity":
-            from attnlight.statistics.sanity import sanity_verdicts
-
             verdicts = sanity_verdicts(Record(rows, metadata))
             result.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
         result.instances[test] = len(order)
@@ -164,10 +161,6 @@ def _add_measure(
     clusters: NDArray[np.int64],
 ) -> None:
     """Add the means of a measure by method, (R,) each, and the tests between methods that have values."""
-    from attnlight.statistics.bootstrap import bootstrap_means
-    from attnlight.statistics.paired import holm
-    from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
-
     means = bootstrap_means(np.stack([*values.values()], axis=1), clusters)
     keys = ((measure.column, label) for label in values)
     result.means.update(zip(keys, means, strict=True))

@@ -1,7 +1,5 @@
 """Writes the page, tables and figures of a run."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shlex
@@ -10,7 +8,10 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from attnlight import __version__
 from attnlight.data.progress import progress
@@ -34,10 +35,6 @@ from attnlight.report.verdict.rows import rows_of
 from attnlight.report.what_if import BYTES, text_address, texts_of_run, what_if
 from attnlight.storage.files import write_text
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-    from matplotlib.figure import Figure
-
 
 def write_report(
     folder: Path,
@@ -52,8 +49,7 @@ def write_report(
         show: Called with the sentence of each verdict card, in 80 columns.
 
     Raises:
-        InputError: The folder is missing, has no records, a damaged file or records of several
-            runs, or a file cannot be written.
+        InputError: The folder has no records, a damaged file or records of several runs.
     """
     target, figures = output or folder / "report", (output or folder) / "figures"
     run = load_run(folder)
@@ -69,7 +65,7 @@ def write_report(
         **{name: [version(name)] for name in ("numpy", "matplotlib", "torch", "lightning")},
         "configuration written by": re.findall(r"\A# (.*==.*)", run.config_text),
     }
-    sentence, facts = describe_run(run, summaries)
+    facts = describe_run(run, summaries)
     headlines = {summary.record: headline(summary) for summary in summaries}
     classes = facts["Classes"] or None
     verdicts = {corpus: verdict_of(run, corpus) for corpus in run.test_metrics}
@@ -92,7 +88,6 @@ def write_report(
         "run.html.jinja",
         title="/".join(folder.resolve().parts[-2:]),
         run=run,
-        sentence=sentence,
         facts=facts,
         summaries=summaries,
         answers={record: found.says for record, found in own.items() if record.stage == stage},
@@ -224,13 +219,10 @@ def _methods(run: Run, target: Path) -> dict[tuple[str, str], Markup]:
         found = method_rows({test: record.file for test, record in records.items()})
         missing = {}
         for test in (test for test in TESTS if test not in records):
-            config = run.folder / f"{VERBS[stage]}-{corpus}.yaml"
-            words = [VERBS[stage], *(["-c", str(config)] if corpus else [str(run.folder)])]
-            words = ["attnlight", *words, "--tests", test]
-            if test == "sanity":
-                words = ["attnlight", "sanity", str(run.folder)]
-            if test != "sanity" or (stage == "test" and not corpus):
-                missing[test] = shlex.join(words)
+            if test != "sanity":
+                missing[test] = command_of(run.folder, corpus, test, verb=VERBS[stage])
+            elif stage == "test" and not corpus:
+                missing[test] = shlex.join(["attnlight", "sanity", str(run.folder)])
         if not found.labels:
             continue
         stem = f"tables/{next(iter(records.values())).folder_name}-methods"

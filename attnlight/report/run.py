@@ -1,7 +1,5 @@
 """Reads a run folder for the report: configuration, records and logged metrics."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shlex

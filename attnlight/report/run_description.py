@@ -1,7 +1,5 @@
 """What a run trained and tested, in words and in command lines."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,24 +13,10 @@ from attnlight.storage.model_folder import tested_config
 from attnlight.storage.shipped import shipped_configs
 
 
-def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dict[str, list[str]]]:
-    """Describe the run's model, corpus and tests.
-
-    Returns:
-        A sentence, and the values of each fact, an empty list if they are not known.
-    """
+def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> dict[str, list[str]]:
+    """What the page says about the run: the values of each fact, none where they are not known."""
     model, data = (run.configs["fit"].get(name) for name in ("model", "data"))
-    model_text = _class(model) or "A model whose configuration is not in the run folder"
-    if _class(model) and isinstance(model, dict):
-        net = _config_value(model, "init_args", "net")
-        named = {option: _class(_config_value(net, option)) for option in ("encoder", "attention")}
-        settings = ", ".join(f"{option} {name}" for option, name in named.items() if name)
-        model_text += f" ({settings})" if settings else ""
     corpus = corpus_name(data)
-    tested = "no record of the test split yet"
-    if sizes := {s.metadata["rows"] for s in summaries if s.record.folder_name == "test"}:
-        amount = f"{'up to ' if len(sizes) > 1 else ''}{max(sizes):,}"
-        tested = f"tested on {amount} instances of the test split"
     metadata = [summary.metadata for summary in summaries]
     facts = {
         "Model": [_class(model)],
@@ -42,8 +26,7 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> tuple[str, dic
         "Checkpoint": sorted({entry.get("checkpoint") or "" for entry in metadata}),
         "Partial records": sorted({p.record.test for p in summaries if p.metadata.get("partial")}),
     }
-    sentence = f"{model_text}{f', trained on {corpus}' if corpus else ''}; {tested}."
-    return sentence, {name: [value for value in values if value] for name, values in facts.items()}
+    return {name: [value for value in values if value] for name, values in facts.items()}
 
 
 def model_name(net: Mapping[str, Any]) -> str:

@@ -1,10 +1,8 @@
 """Means of records with intervals, for the page, CSV and Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +11,7 @@ from numpy.typing import NDArray
 from attnlight.figures.tables import class_name, interval, markdown_table, number, to_csv
 from attnlight.records import EXCLUDED, KEY, RecordFile, clustered_pieces, read_pieces
 from attnlight.report.run import StoredRecord
-
-if TYPE_CHECKING:
-    from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, MeanInterval, bootstrap_pieces
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,6 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     Raises:
         RecordError: The file is not a readable record.
     """
-    from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
-
     file = record.file
     metadata, schema = file.metadata, file.schema
     fractions = [f.name for f in schema if pa.types.is_floating(f.type)]

@@ -1,29 +1,21 @@
 """Texts of a run with the scores of their items."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS
 from attnlight.data.selection import choose
 from attnlight.figures.tables import class_name
-from attnlight.records import (
-    KEY,
-    SCORES,
-    RecordFile,
-    Source,
-    read_pieces,
-    record_columns,
-)
+from attnlight.records import KEY, SCORES, RecordFile, Source, read_pieces, read_record
 from attnlight.report.join_pieces import Piece, join_pieces, of_pieces
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most texts, of a text and of a token
-_COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
+COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _OF_SOME_CORPORA = ("query", "text", "offsets")
 BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
@@ -127,20 +119,15 @@ def choose_texts(record: Source, column: str, texts: Source) -> Chosen | None:
     Returns:
         The texts; None if a record lacks the column or a key, or no row of both is defined.
     """
-    if not {*KEY, column} <= record_columns(record).keys():
+    if not {*KEY, column} <= RecordFile.of(record).columns.keys():
         return None
-    parts = ([piece[name].tolist() for name in KEY] for piece in read_pieces(texts, KEY))
-    shown = {row for columns in parts for row in zip(*columns, strict=True)}
-    rows, numbers = [], []
-    for piece in read_pieces(record, [*KEY, column]):
-        keys = zip(*(piece[name].tolist() for name in KEY), strict=True)
-        for row, value in zip(keys, piece[column].astype(np.float64).tolist(), strict=True):
-            if row in shown and not np.isnan(value):
-                rows.append(row)
-                numbers.append(value)
-    if not rows:
+    shown = pd.DataFrame(read_record(texts, KEY).columns)
+    found = pd.DataFrame(read_record(record, [*KEY, column]).columns).merge(shown).dropna()
+    if found.empty:
         return None
-    values = np.array(numbers)
+    rows = list(zip(*(found[name].tolist() for name in KEY), strict=True))
+    values = found[column].to_numpy(np.float64)
+    numbers = values.tolist()
     random = np.random.default_rng(0).permutation(len(values))
 
     def first(keys: NDArray[np.float64], number: int, taken: Sequence[Row] = ()) -> list[Any]:
@@ -177,18 +164,15 @@ def shown_texts(
     """
     file = RecordFile.of(source)
     available = file.columns if file.path.is_file() else {}
-    if not set(_COLUMNS) <= available.keys():
+    if not set(COLUMNS) <= available.keys():
         return []
     scores = [f"{SCORES}{name}" for name in LAYERS]
-    columns = [*_COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
-    wanted = None if rows is None else set(rows)
-    if rows is None:
-        indices = [piece["index"] for piece in read_pieces(file, ["index"])]
-        texts = np.unique(np.concatenate(indices)) if indices else np.empty(0, dtype=np.int64)
-        chosen = choose(texts, _TEXTS, seed=0) if len(texts) else texts
-    else:
-        chosen = np.unique([index for index, _ in rows])
-    of_parts = any(piece["position"].any() for piece in read_pieces(file, ["position"]))
+    columns = [*COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
+    wanted, keys = None if rows is None else set(rows), read_record(file, KEY).columns
+    chosen = np.unique(keys["index"] if rows is None else [index for index, _ in rows])
+    if rows is None and len(chosen):
+        chosen = choose(chosen, _TEXTS, seed=0)
+    of_parts = bool(keys["position"].any())
     shown: dict[Row, ShownText] = {}
     seen: set[int] = set()
     for piece in read_pieces(file, columns, texts=chosen.astype(np.int64)):

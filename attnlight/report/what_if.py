@@ -1,34 +1,26 @@
 """Texts of runs for a page on which a reader changes attention, and the script that answers."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from attnlight.errors import InputError
+from attnlight.errors import InputError, printable
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
-from attnlight.report.explanation import shown
 from attnlight.report.markup import render
-from attnlight.report.run import VERBS
-from attnlight.report.texts import BOUNDARY, LAYERS, pieces_of, shortened
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from attnlight.report.run import Run
+from attnlight.report.run import VERBS, Run
+from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, pieces_of, shortened
 
 TEXTS, BYTES = 5_000, 12_000_000  # most of a page; an item has about 36 bytes
-_COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
 _MINIMAL = f"{SCORES}minimal"
 _SHOWN_OTHERWISE = (_MINIMAL, f"{SCORES}worst_case")
 _NUMBERS = ("probabilities", "attention", "item_logits", "candidates", "candidate_probabilities")
@@ -58,8 +50,6 @@ def what_if(groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> WhatIf 
     Args:
         groups: Results of `texts_of_run`, those of a corpus of the same texts.
     """
-    from markupsafe import Markup
-
     named = [{"name": name, "sets": list(filter(None, sets))} for name, sets in groups.items()]
     found = [group for group in named if group["sets"]]
     if not found:
@@ -147,13 +137,13 @@ def texts_of_run(
     stage = next((each for each in stages if files[each].path.is_file()), stages[0])
     file = files[stage]
     available = file.columns if file.path.is_file() else {}
-    if not set(_COLUMNS) <= available.keys():
+    if not set(COLUMNS) <= available.keys():
         return None
     metadata = [each.metadata for each in (file, *(record.file for record in run.records))]
     known = next((each["classes"] for each in metadata if each.get("classes")), None)
-    classes = known and list(map(shown, known))
+    classes = known and list(map(printable, known))
     scores = [name for name in available if name.startswith(SCORES)]
-    columns = [*_COLUMNS, *scores, *(name for name in _OPTIONAL if name in available)]
+    columns = [*COLUMNS, *scores, *(name for name in _OPTIONAL if name in available)]
     columns += ["prediction"] * ("prediction" in available)  # which predictions lack
     chosen, total = _chosen(file, len(scores), needed, room)
     read = read_pieces(file, columns, measured="prediction" in available, texts=chosen)
@@ -177,7 +167,7 @@ def texts_of_run(
         "keys": keys,
         "texts": list(map(_lines, texts)),
         "queries": [
-            shown(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
+            printable(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
         ],
         "labels": np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist(),
         "flags": _base64(_flags(rows), np.uint8),
@@ -214,7 +204,7 @@ def _lines(row: Mapping[str, Any]) -> str:
     item_of = {place: n for n, span in enumerate(row["items"]) for place in range(*span)}
     lines: list[tuple[list[int], str, str]] = []
     for piece in pieces_of(row):
-        before, text = shown(shortened(piece.before)), shown(shortened(piece.text))
+        before, text = printable(shortened(piece.before)), printable(shortened(piece.text))
         items = [*dict.fromkeys(item_of[place] for place in piece.tokens if place in item_of)]
         if lines and items and items == lines[-1][0]:  # of one sentence
             lines[-1] = (items, lines[-1][1], lines[-1][2] + before + text)
@@ -222,7 +212,7 @@ def _lines(row: Mapping[str, Any]) -> str:
             lines.append((items, before, text))
     if [item for items, *_ in lines for item in items] != list(range(len(row["items"]))):
         words = (" ".join(row["tokens"][slice(*span)]) for span in row["items"])
-        lines = [([item], " ", shown(word)) for item, word in enumerate(words)]
+        lines = [([item], " ", printable(word)) for item, word in enumerate(words)]
     return "\n".join(
         text if len(items) == 1 and before == " " else f"\t{len(items)}\t{before}\t{text}"
         for items, before, text in lines

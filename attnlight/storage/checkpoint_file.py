@@ -1,7 +1,5 @@
 """The file of a checkpoint: its keys, and reading it without executing any code in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -23,8 +21,8 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
     """The content of a checkpoint of attnlight.
 
     Raises:
-        InputError: The file is missing or damaged, contains more than plain values and tensors, or
-            was not written by attnlight.
+        InputError: The file is missing, damaged, not of attnlight, or has more than plain values and
+            tensors.
     """
     if not Path(path).is_file():
         raise InputError(f"there is no checkpoint {path}{suggest_file(Path(path))}.")
@@ -46,8 +44,8 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
             f"{path} is damaged: the checksum of {damaged} in it does not match. Use another "
             "checkpoint of the run, or train it again."
         )
-    metadata = checkpoint.get(CHECKPOINT_KEY) if isinstance(checkpoint, dict) else None
-    hparams = checkpoint.get("hyper_parameters", {}) if isinstance(checkpoint, dict) else None
+    content: dict[str, Any] = checkpoint if isinstance(checkpoint, dict) else {}
+    metadata, hparams = content.get(CHECKPOINT_KEY), content.get("hyper_parameters", {})
     if not (isinstance(metadata, dict) and isinstance(hparams, dict)):
         raise InputError(f"{path} is not a checkpoint of attnlight.")
     if metadata.get("format") == 1 or "compat" in hparams:
@@ -57,5 +55,4 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu") -> dict[str, An
             f"{path} has checkpoint format {metadata.get('format')}; this version reads format "
             f"{CHECKPOINT_FORMAT}."
         )
-    result: dict[str, Any] = checkpoint
-    return result
+    return content

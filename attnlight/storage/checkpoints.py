@@ -1,7 +1,5 @@
 """Checkpoints as Lightning writes and reads them: atomically, without executing their content."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

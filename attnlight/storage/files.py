@@ -1,7 +1,5 @@
 """Atomic writes, and reading of YAML and JSON with errors that name the file."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -98,8 +96,7 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
     """The content of a YAML file that holds a mapping of plain values; `load` as of `parse_yaml`.
 
     Raises:
-        InputError: The file is missing, is no ordinary file, is not UTF-8 or a mapping, or `parse_yaml`
-            refuses it.
+        InputError: The file is missing, no ordinary file, not UTF-8, or not such YAML.
     """
     try:
         require_ordinary(path)
@@ -120,7 +117,7 @@ def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = Non
     """The plain values that YAML holds, by the parser `load` (None: `yaml.safe_load`).
 
     Raises:
-        InputError: It is not YAML, is nested too deeply, or expands to too many values by its aliases.
+        InputError: It is not YAML, nested too deeply, or expands to too many values by its aliases.
     """
     import yaml
 
@@ -142,17 +139,18 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InputError: The file is missing, a git-lfs pointer, larger than 256 MB, or not such JSON.
     """
-    if not path.is_file():
-        raise InputError(f"there is no file {path}{suggest_file(path)}.")
     try:
+        require_ordinary(path)
         with path.open("rb") as file:
             content = file.read(_MAX_JSON + 1)
-        refuse_pointer(path, content)
         if len(content) > _MAX_JSON:
-            raise InputError(f"{path} is larger than {_MAX_JSON >> 20} MB.")
+            raise OSError(f"it is larger than {_MAX_JSON >> 20} MB")
+        refuse_pointer(path, content)
         found = json.loads(content.decode("utf-8"))
     except InputError:
         raise
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}{suggest_file(path)}.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not readable JSON: {one_line(error)}.") from error
     if not isinstance(found, dict):

@@ -3,8 +3,6 @@
 A stored configuration may be a stranger's. It is never imported for a checkpoint alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Exclusive access to a run's folder, with removal of leftovers of killed processes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Refuse what was written before version 0.1.0, and name the script that migrates it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that were trained elsewhere, named by their folder or by a run that tested them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

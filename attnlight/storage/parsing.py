@@ -1,7 +1,5 @@
 """A parser whose error messages are one sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """What attnlight ships, found by name: configuration files, which `attnlight configs` lists, and models."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -17,8 +15,8 @@ _CLASS = re.compile(r"[A-Z]\w*")
 
 def shipped_configs() -> dict[str, Path]:
     """The shipped files by name, such as `experiments/sst_bilstm`, in alphabetical order."""
-    paths = {path.relative_to(CONFIGS).with_suffix(""): path for path in CONFIGS.rglob("*.yaml")}
-    return {name.as_posix(): path for name, path in sorted(paths.items())}
+    paths = sorted(CONFIGS.rglob("*.yaml"), key=lambda path: path.with_suffix(""))
+    return {path.relative_to(CONFIGS).with_suffix("").as_posix(): path for path in paths}
 
 
 def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") -> str:

@@ -1,7 +1,5 @@
 """The command lines of a run: `fit`, `test`, and for some `validate` and `predict`."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain
 from pathlib import Path

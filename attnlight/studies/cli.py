@@ -1,12 +1,9 @@
 """`attnlight study`: train and test the runs of a study and write its tables and figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
@@ -35,21 +32,20 @@ results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the in
 def parser() -> VerbParser:
     """The arguments of the command."""
     arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
+    add, checkpoints = arguments.add_argument, Path("checkpoints")
     what = "a study file, or the name of a shipped one, such as planted"
-    arguments.add_argument("file", metavar="FILE", type=Path, help=what)
-    root: dict[str, Any] = {"type": Path, "default": Path("checkpoints")}
-    arguments.add_argument("--root", metavar="DIR", help="folder of all runs", **root)
-    arguments.add_argument("--name", help="folder of the study in DIR (default: the file's stem)")
+    add("file", metavar="FILE", type=Path, help=what)
+    add("--root", metavar="DIR", type=Path, default=checkpoints, help="folder of all runs")
+    add("--name", help="folder of the study in DIR (default: the file's stem)")
     what = "list the planned runs and estimate their time"
-    arguments.add_argument("--dry-run", action="store_true", help=what)
-    what = "run only the I-th of N parts of the plan"
-    arguments.add_argument("--shard", metavar="I/N", default="1/1", help=what)
+    add("--dry-run", action="store_true", help=what)
+    add("--shard", metavar="I/N", default="1/1", help="run only the I-th of N parts of the plan")
     what = "runs at a time (default: one per GPU, or per core)"
-    arguments.add_argument("--jobs", metavar="N", type=int, help=what)
+    add("--jobs", metavar="N", type=int, help=what)
     what = "submit runs as SLURM jobs: partition=gpu gpus_per_node=1 timeout_min=240"
-    arguments.add_argument("--slurm", metavar="KEY=VALUE", nargs="+", help=what)
+    add("--slurm", metavar="KEY=VALUE", nargs="+", help=what)
     what = f"run only these roles: {', '.join(ROLES)}"
-    arguments.add_argument("--only", metavar="ROLE,...", default="", help=what)
+    add("--only", metavar="ROLE,...", default="", help=what)
     return arguments
 
 

@@ -1,7 +1,5 @@
 """A study's results: `study.json` and `study.parquet`, the input of all tables and figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -9,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from attnlight.records import read_metadata
@@ -93,9 +92,7 @@ def collect(folder: StudyFolder) -> bool:
         "problem": asdict(words),
         "selected": best.get(study.adversaries.term),
         "best": best,
-        "runs": [
-            _entry(folder, run, state, first.several_instances) for run, state in states.items()
-        ],
+        "runs": [_entry(folder, *each, first.several_instances) for each in states.items()],
     }
     if first.several_instances:
         base = f"base-s{study.base.seeds[0]}"
@@ -142,8 +139,6 @@ def _entry(folder: StudyFolder, run: PlannedRun, state: str, several: bool) -> d
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
     """Write one row per run and test text, some runs at a time to bound memory."""
-    import pandas as pd
-
     names = [run.name for run in runs]
     group: list[pa.Table] = []
     schema = pa.schema([pa.field("run", pa.dictionary(pa.int32(), pa.string())), *kind])

@@ -1,7 +1,5 @@
 """`estimate`: how long the runs of a study take, from finished runs or else from timed batches."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

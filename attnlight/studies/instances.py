@@ -1,12 +1,11 @@
 """The instances of one split from a run's records, their means, and sums over each text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
@@ -88,8 +87,6 @@ class Instances:
 
         They are sums of defined values over the instances of a text, or the values of its only one.
         """
-        import pandas as pd
-
         index = self.columns["index"]
         if self.several_instances:
             sums = {"index": index[self.starts]}

@@ -3,8 +3,6 @@
 `python -m attnlight.studies.job JSON` runs a job in a new process.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

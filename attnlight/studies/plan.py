@@ -1,7 +1,5 @@
 """The plan of a study: its runs and their dependencies."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The executor of studies on one machine."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,12 +1,13 @@
 """Select the adversary of a term on validation, as Wiegreffe & Pinter's table 4."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
+
+import pandas as pd
+import torch
 
 from attnlight.errors import InputError
 from attnlight.studies.plan import PlannedRun
@@ -44,8 +45,6 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     `runs` are finished adversaries of one term and one base, `measures` their measures on validation
     by name. None if no lambda is above 0.
     """
-    import pandas as pd
-
     grid = [run for run in runs if run.lambda_]
     if not grid:
         return None
@@ -70,8 +69,6 @@ def chosen_epoch(best: Path) -> int:
     Raises:
         InputError: It cannot be read.
     """
-    import torch
-
     try:  # mapped, so that no tensor is read; torch does not verify the checksum of the rest
         with ZipFile(best) as file:
             file.read(next(name for name in file.namelist() if name.endswith("/data.pkl")))

@@ -1,7 +1,5 @@
 """The executor of studies on a SLURM cluster, by submitit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The study file: its keys as dataclasses, and the corpus and problem of its experiment."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -41,10 +39,9 @@ class Group(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestedGroup(Configured):
+class TestedGroup(Group):
     """Runs of one role, one for each seed, and tests for them only."""
 
-    seeds: Seeds = ()
     tests: tuple[Path, ...] = ()
 
 

@@ -1,7 +1,5 @@
 """The state of a study on disk: its runs, and its plan."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import zipfile
@@ -18,13 +16,8 @@ from attnlight.data.removed_words import RECORD
 from attnlight.errors import InputError
 from attnlight.records import RecordError, read_metadata
 from attnlight.report.run import require_one_corpus
-from attnlight.storage.files import (
-    LEFTOVER_GLOB,
-    named_errors,
-    read_yaml,
-    require_no_links_out,
-    write_text,
-)
+from attnlight.storage import files
+from attnlight.storage.files import LEFTOVER_GLOB, named_errors, read_yaml, write_text
 from attnlight.studies.argv import BEST, PREDICTIONS, Stage, evaluations
 from attnlight.studies.plan import PlannedRun, digests
 from attnlight.studies.selection import chosen_epoch
@@ -159,11 +152,9 @@ def _fit_config(path: Path, *_: int) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file's mapping; empty if the file is missing or has no mapping."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    with suppress(InputError):
+        return files.read_json(path)
+    return {}
 
 
 @contextmanager
@@ -193,7 +184,7 @@ def join_plan(folder: Path, digests: Mapping[str, str]) -> None:
         InputError: The folder contains another study, or a link that leads out of it, or cannot be
             written.
     """
-    require_no_links_out(folder)
+    files.require_no_links_out(folder)
     with exclusive(folder / ".lock", leftovers=PLAN):
         existing = require_same_plan(folder, digests)
         if digests.items() - existing.items():
@@ -210,15 +201,12 @@ def require_same_plan(folder: Path, digests: Mapping[str, str]) -> dict[str, str
         InputError: A run differs, or the folder's plan cannot be read.
     """
     path = folder / PLAN
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["schema"] != _SCHEMA:
-            raise ValueError(f"its schema is {content['schema']}, not {_SCHEMA}")
-        existing = dict(content["runs"])
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.exists():
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is not a plan of `attnlight study`: {error}.") from error
+    content = files.read_json(path)
+    existing = content.get("runs")
+    if content.get("schema") != _SCHEMA or not isinstance(existing, dict):
+        raise InputError(f"{path} is not a plan of `attnlight study` of schema {_SCHEMA}.")
     different = [name for name, digest in digests.items() if existing.get(name, digest) != digest]
     if different or (existing and digests and not existing.keys() & digests.keys()):
         detail = f"{different[0]} differs" if different else "they have no run in common"

@@ -1,7 +1,5 @@
 """Parse the values of a study file by type with jsonargparse; mistakes are one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -245,7 +245,7 @@ def test_html_and_terminal_set_text_as_text(
     page = one._repr_html_()
     assert "<script" not in page
     terminal = printed("explain", str(checkpoint.parent), HOSTILE)
-    assert "\\u001b" in terminal
+    assert "\\x1b" in terminal
     for control in ("\u202e", "\u2069", "\x1b[31m"):
         assert control not in file.read_text("utf-8") + terminal + page
 

@@ -100,7 +100,7 @@ class TestFolderOfAnotherStudy:
     def test_damaged_plan(self, lab: Lab) -> None:
         (lab.root / "tiny").mkdir(parents=True)
         (lab.root / "tiny/plan.json").write_text("{")
-        assert "plan.json is not a plan of `attnlight study`" in refused(lab)
+        assert "plan.json is not readable JSON" in refused(lab)
 
 
 def study_with_fakes(arguments: list[str]) -> int:

@@ -1,21 +1,17 @@
 """Changepoints in the loss of adversaries as their attention diverges from the base's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attnlight.errors import InputError
 from attnlight.figures.tables import number
 from attnlight.report.study.estimates import JS, NLL_BASE, NLL_GOLD, Estimates
+from attnlight.report.study.frame import Runs
 from attnlight.report.study.groups import lambda_paths, term_name
 from attnlight.report.study.texts import capital, text
 from attnlight.statistics.changepoint import VERY_STRONG, Segments, fit_segments
-
-if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs
 
 LOSSES = {NLL_BASE: "the base's labels", NLL_GOLD: "gold labels"}
 NO_CHANGEPOINT, KINK, JUMP, UNDECIDED = "no bend", "kink", "jump", "a bend, kink or jump"

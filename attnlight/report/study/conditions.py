@@ -1,14 +1,14 @@
 """How exclusive attention is under each condition of a study, from its adversaries' curves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from attnlight.errors import InputError
 from attnlight.figures.style import INK, MUTED, PALETTE, PAPER
@@ -29,10 +29,6 @@ from attnlight.statistics.exclusivity import (
     exclusivity_curve,
     exclusivity_difference,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 TARGET_NAMES = {target: words["name"] for target, words in texts()["targets"].items()}
 _UNDEFINED = Exclusivity(np.nan, np.nan, np.nan, 0, 0)
@@ -80,8 +76,6 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
         InputError: A file is missing or damaged or cannot be written, or two conditions have one
             target, readout and choice of features.
     """
-    import pandas as pd
-
     conditions = read_conditions(folders)
     study = conditions[0].estimates.study
     facts = {"Experiment": study.experiment, "Corpus": study.corpus}

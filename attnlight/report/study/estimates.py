@@ -1,23 +1,17 @@
 """Means over the trained models of a study and differences between its groups, with intervals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.figures.tables import estimate, with_interval
 from attnlight.report.measure_bounds import measure_bounds
-from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Study
+from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Runs, Study
 from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import mean_of_models, seed_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from attnlight.report.study.frame import Runs
 
 Floats = NDArray[np.float64]
 JS, TVD, TAU = "attention_js", "prediction_tvd", "attention_tau"
@@ -92,14 +86,13 @@ class Estimates:
         if key not in self._estimates:
             resampled = []
             for group in groups:
-                models, parts = list(group["model"]), self._resampled(group, measure)
-                values, resamples = (mean_of_models(part, models) for part in parts)
-                resampled.append((values, resamples))
+                models, (values, resamples) = list(group["model"]), self._resampled(group, measure)
+                means = mean_of_models(values, models), mean_of_models(resamples, models)
+                resampled.append(means)
             found = seed_interval(*resampled, bounds=measure_bounds(measure))
             fewest = min(len(values) for values, _ in resampled)
-            self._estimates[key] = Estimate(
-                found.mean, found.std, found.low, found.high, fewest, found.values
-            )
+            ends = found.low, found.high
+            self._estimates[key] = Estimate(found.mean, found.std, *ends, fewest, found.values)
         return self._estimates[key]
 
     def per_seed(self, runs: Runs, measure: str) -> Floats:

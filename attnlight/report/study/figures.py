@@ -1,12 +1,13 @@
 """The figures of a study, each drawn if the study has the columns that it needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.methods import method_words
@@ -15,16 +16,10 @@ from attnlight.figures.tables import number
 from attnlight.figures.violins import violins_by_max_attention
 from attnlight.report.study import changepoints, groups, series
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, TVD, Estimates
-from attnlight.report.study.frame import ACCURACY
+from attnlight.report.study.frame import ACCURACY, Runs, Study
 from attnlight.report.study.groups import BEST, CONTROL, SEEDS, TRAINED, UNIFORM
 from attnlight.report.study.texts import capital, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from attnlight.report.study.frame import Runs, Study
-    from attnlight.statistics.changepoint import Segments
+from attnlight.statistics.changepoint import Segments
 
 _LIMIT = 0.7  # of both axes of figure 5 in the paper
 _CLOSE = (0.13, 0.06)  # names nearer than this, in shares of the axes, would overlap
@@ -129,8 +124,6 @@ def _name_lambdas(axes: Axes, curve: series.Series, above: bool) -> None:
 
 def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
     """Each text's median divergence over variants of a base; None if it is undefined for all."""
-    import pandas as pd
-
     base_runs = study.finished("base", base=base)
     if not (len(runs) and len(base_runs)):
         return None

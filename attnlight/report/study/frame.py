@@ -1,30 +1,25 @@
 """A study as the report reads it: a frame of runs, and a frame of measures by test cluster."""
 
-from __future__ import annotations
-
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attnlight.errors import InputError
 from attnlight.problems import Words
+from attnlight.records.parquet import read_table
 from attnlight.report.study.texts import texts
 from attnlight.statistics.collapse import collapse_share
-from attnlight.storage.files import require_ordinary
+from attnlight.storage.files import read_json
 from attnlight.storage.migration import unmigrated
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    import pandas as pd
-
-    Runs: TypeAlias = pd.DataFrame
-
+Runs: TypeAlias = pd.DataFrame
 SCHEMA = 1
 FILE, ROWS = "study.json", "study.parquet"
 FINISHED = "finished"
@@ -115,16 +110,12 @@ def read_study(folder: Path) -> Study:
             together, or no run is finished yet.
     """
     path = folder / FILE
-    try:
-        require_ordinary(path)
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing: run `attnlight study` first.") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from None
-    schema = content.get("schema") if isinstance(content, dict) else None
-    if schema != SCHEMA:
-        raise InputError(f"{path} is of schema {schema}; this version reads schema {SCHEMA}.")
+    if not path.exists():
+        raise InputError(f"{path} is missing: run `attnlight study` first.")
+    content = read_json(path)
+    if content.get("schema") != SCHEMA:
+        found = content.get("schema")
+        raise InputError(f"{path} is of schema {found}; this version reads schema {SCHEMA}.")
     if "problem" not in content or "compat" in (content.get("best") or {}):
         raise unmigrated(path)
     try:
@@ -151,8 +142,6 @@ def read_study(folder: Path) -> Study:
 
 def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
     """The frame of runs from the entries of `study.json`."""
-    import pandas as pd
-
     rows: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         name, _, role, _ = (entry[key] for key in ("name", "seed", "role", "state"))
@@ -198,12 +187,6 @@ def _mark_collapses(runs: Runs) -> Runs:
 
 def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     """The rows of the finished runs, with each list column split into one column per position."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from attnlight.records.parquet import read_table
-
     if not path.exists():
         raise InputError(f"{path} is missing: run `attnlight study` first.")
     table = read_table(path)

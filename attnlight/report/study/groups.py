@@ -1,17 +1,12 @@
 """Groups of a study's runs, and the pairs of groups that it compares to answer each question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attnlight.report.study.estimates import JS, TAU, TVD
-from attnlight.report.study.frame import ACCURACY, FINISHED, ROAR, ROLES, Study
+from attnlight.report.study.frame import ACCURACY, FINISHED, ROAR, ROLES, Runs, Study
 from attnlight.report.study.texts import text, texts
-
-if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs
 
 KL = "kl"
 # Names of groups. `CONTROL` has lambda 0 of every attention term, `IMITATION` that of the best

@@ -1,13 +1,12 @@
 """Writes the page, tables, figures and verdicts of a study."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import inline_svg, save_figure
-from attnlight.figures.tables import balanced, to_csv
+from attnlight.figures.tables import Table, balanced, to_csv
 from attnlight.report.markup import render
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
@@ -16,11 +15,6 @@ from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
 from attnlight.storage.files import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnlight.figures.tables import Table
 
 PAGE = "index.html"
 _FIGURE = ("title", "stem", "caption")

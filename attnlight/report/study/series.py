@@ -1,25 +1,21 @@
 """How the figures of a study draw groups of runs, and the axis of lambdas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.style import INK, PALETTE, PAPER, canvas
 from attnlight.report.study import groups
 from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.frame import Runs
 from attnlight.report.study.groups import CONTROL, SEEDS, UNIFORM
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from attnlight.report.study.frame import Runs
 
 TERMS = {"kl": PALETTE[0], "js": PALETTE[5], "tvd": PALETTE[3], "released": PALETTE[5]}
 STYLES = {UNIFORM: (PALETTE[1], "^"), SEEDS: (PALETTE[2], "s"), CONTROL: (INK, "D")}
@@ -71,8 +67,6 @@ class Series(NamedTuple):
             mean: Size of a mean's marker; 0 draws none.
             names: Labels of runs and means; by default the larger markers have the series' name.
         """
-        import pandas as pd
-
         names = names or (("", self.name) if mean else (self.name, ""))
         all_runs = pd.concat(list(self.groups))
         common: dict[str, Any] = {"marker": self.marker, "color": self.color}

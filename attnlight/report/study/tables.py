@@ -1,22 +1,17 @@
 """Tables of a study as declared in `texts.yaml`, with groups as rows and measures as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, number, to_csv
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
 from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
-from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR
+from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR, Runs, Study
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
-
-if TYPE_CHECKING:
-    from attnlight.report.study.frame import Runs, Study
 
 TEXT = "text"  # the readout
 DASH = number(float("nan"))

@@ -1,7 +1,5 @@
 """The texts of study reports, from `texts.yaml`."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -3,12 +3,10 @@
 A claim needs five trained models on each side of its comparison and an interval without 0.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +18,9 @@ from attnlight.report.study.changepoints import (
     find_changepoints,
 )
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
+from attnlight.report.study.frame import Study
 from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
 from attnlight.report.study.texts import capital, text
-
-if TYPE_CHECKING:
-    from attnlight.report.study.frame import Study
 
 MIN_MODELS = 5  # trained models on each side of a claim
 # Mean JS on validation that the chosen adversary should reach (Wiegreffe & Pinter, section 4).
@@ -59,14 +55,12 @@ class Comparison(NamedTuple):
 
 def compare_groups(estimates: Estimates) -> list[Comparison]:
     """Every comparison of a study with its outcome."""
-    comparisons = []
+    found, mean = [], estimates.estimate
     for spec in groups.specs(estimates.study):
-        difference = estimates.estimate(spec.runs, spec.measure, spec.against_runs)
-        sides = [estimates.estimate(runs, spec.measure) for runs in (spec.runs, spec.against_runs)]
-        comparisons.append(
-            judge(spec, difference, (sides[0], sides[1]), estimates.study.words.quality)
-        )
-    return comparisons
+        sides = mean(spec.runs, spec.measure), mean(spec.against_runs, spec.measure)
+        difference = mean(spec.runs, spec.measure, spec.against_runs)
+        found.append(judge(spec, difference, sides, estimates.study.words.quality))
+    return found
 
 
 def judge(

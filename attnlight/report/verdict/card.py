@@ -221,10 +221,7 @@ def _sentence(
     speaks_of: ClassAgreement | None,
     others: tuple[Alternative | None, Alternative | None],
 ) -> str:
-    """The sentence of a case and of the class that it speaks of.
-
-    `others` are the method to read instead, and the best by size.
-    """
+    """The sentence of a case and of the class that it speaks of; `others` are the best methods."""
     words, (best, by_size) = rules()["sentences"], others
     fields: dict[str, Any] = {
         "least_texts": rules()["least_texts"],

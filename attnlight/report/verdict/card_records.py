@@ -1,7 +1,5 @@
 """The records of a run that a verdict card reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands that measure what a verdict card lacks."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Collection
@@ -27,14 +25,16 @@ def measuring_command(folder: Path, corpus: str, tests: Collection[str]) -> str:
     return command_of(folder, corpus, "card", again)
 
 
-def command_of(folder: Path, corpus: str, tests: str, again: bool = False) -> str:
+def command_of(
+    folder: Path, corpus: str, tests: str, again: bool = False, verb: str = VERBS["test"]
+) -> str:
     """The command that runs some tests of a run's model on a corpus, `again` if they have records."""
     if not is_run(folder):
         return f'attnlight.run(model, data, tests="{tests}")'
     run = [str(folder)]
     if corpus:
-        run = ["-c", str(folder / f"{VERBS['test']}-{corpus}.yaml")]
-    words = ["attnlight", "test", *run, "--tests", tests, *["--overwrite"] * again]
+        run = ["-c", str(folder / f"{verb}-{corpus}.yaml")]
+    words = ["attnlight", verb, *run, "--tests", tests, *["--overwrite"] * again]
     return shlex.join(words)
 
 

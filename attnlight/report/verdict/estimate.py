@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.statistics.bootstrap import divide, percentile_interval, resampled_rows
 from attnlight.storage.files import read_yaml
 
 Floats = NDArray[np.float64]
@@ -50,8 +51,6 @@ class Estimate(NamedTuple):
         `texts` (R,) are the dataset indices. The largest is taken in each resample by itself, so that
         choosing it is part of the interval. Rows with a NaN do not count.
         """
-        from attnlight.statistics.bootstrap import divide, resampled_rows
-
         columns = values[:, None] if over is None else np.column_stack([values, over])
         defined = ~np.isnan(columns).any(axis=1)
         if not defined.any():
@@ -65,6 +64,4 @@ class Estimate(NamedTuple):
 
     def interval(self, confidence: float | None = None) -> tuple[float, float]:
         """The percentile interval, by default of the confidence that the rules name."""
-        from attnlight.statistics.bootstrap import percentile_interval
-
         return percentile_interval(self.replicates, confidence or 1 - rules()["level"])

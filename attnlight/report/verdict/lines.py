@@ -1,7 +1,5 @@
 """The lines of a verdict card, each a number with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Somers' D of attention and leave-one-out in each predicted class, the number that decides a card."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The lines of a verdict card as rows of few words, with a bar each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -130,7 +130,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"study\.parquet is missing"):
         read_study(tmp_path)
     (tmp_path / "study.json").write_text("{")
-    with pytest.raises(InputError, match="cannot be read as JSON"):
+    with pytest.raises(InputError, match="is not readable JSON"):
         read_study(tmp_path)
 
 
