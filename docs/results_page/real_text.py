@@ -185,9 +185,9 @@ def agreement(archive: Archive) -> Iterator[Row]:
         means = np.stack([np.nanmean(x, axis=1) for x in faith.values()], axis=1)
         areas = np.stack([*auprc.values()], axis=1)
         pairs_of_runs = [*zip(means, areas, strict=True)]
-        taus = [kendalltau(one, np.nanmean(other, 1)).statistic for one, other in pairs_of_runs]
-        of_texts = [_resampled_taus(*both, clusters) for both in pairs_of_runs]
-        models.setdefault((*key,), []).append((np.array(taus), np.mean(of_texts, 0)))
+        found = [kendalltau(one, np.nanmean(other, 1)).statistic for one, other in pairs_of_runs]
+        resampled = [_resampled_taus(*both, clusters) for both in pairs_of_runs]
+        models.setdefault((*key,), []).append((np.array(found), np.mean(resampled, 0)))
     for truth, erasure in sorted(models, key=lambda key: [*TRUTHS].index(key[0])):
         taus, of_texts = zip(*models[truth, erasure], strict=True)
         low, high = percentile_interval(np.mean(of_texts, 0))
