@@ -76,7 +76,7 @@ def test_neither_batches_nor_the_order_of_tests_change_it() -> None:
 
 
 class Cues(torch.nn.Module):
-    """Texts of fillers, cues of two classes and decoys, which have no logits, each with its score."""
+    """Texts of fillers, cues of two classes and decoys without logits, each with a score of its own."""
 
     FILLER, CUE, DECOY, KINDS = 10, 74, 76, 90
 
