@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -93,22 +95,55 @@ def test_bad_options_are_refused(options: dict[str, Any], sentence: str) -> None
     assert str(told.value).count(". ") == 0
 
 
-def test_deleted_tokens_leave_with_all_that_belongs_to_them() -> None:
-    """Of flat texts, and of texts of sentences, which may lose all words."""
-    tokens = torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]])
-    known = {"labels": torch.tensor([1, 0]), "query": torch.tensor([[1], [2]])}
-    known |= {"query_mask": known["query"] > 0, "allowed_classes": torch.eye(2).bool()}
-    batch = TextBatch(torch.tensor([3, 8]), tokens, tokens > 0, **known)
-    batch.extras["evidence"] = tokens * 2
-    found = delete_tokens(batch, torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]).bool())
-    assert found.tokens.tolist() == [[5, 7], [9, 0]]
+@pytest.mark.parametrize("sentences", [False, True])
+def test_deleted_tokens_leave_with_all_that_belongs_to_them(sentences: bool) -> None:
+    """Against lists, of flat texts and of texts of sentences, which may lose all words."""
+    rng = random.Random(0)
+    texts = [
+        [[rng.randint(4, 90) for _ in range(rng.randint(1, 4))] for _ in range(rng.randint(1, 3))]
+        for _ in range(30)
+    ]
+    lists = texts if sentences else [[list(chain(*text))] for text in texts]
+    size, width = max(map(len, lists)), max(len(part) for text in lists for part in text)
+    tokens = torch.zeros(30, size, width, dtype=torch.long)
+    for row, text in enumerate(lists):
+        for place, part in enumerate(text):
+            tokens[row, place, : len(part)] = torch.tensor(part)
+    gone = (torch.rand(tokens.shape, generator=torch.Generator().manual_seed(0)) < 0.6) & (
+        tokens > 0
+    )
+    gone[:, 0, 0] = False
+    expected = []
+    for row, text in enumerate(lists):
+        left = [
+            [t for n, t in enumerate(part) if not gone[row, place, n]]
+            for place, part in enumerate(text)
+        ]
+        expected.append([part for part in left if part])
+    shape = tokens.shape if sentences else (30, width)
+    tokens, gone = tokens.view(shape), gone.view(shape)
+    labels, query = torch.arange(30) % 2, torch.arange(30)[:, None]
+    allowed = torch.arange(60).view(30, 2) % 3 > 0
+    batch = TextBatch(
+        torch.arange(30),
+        tokens,
+        tokens > 0,
+        labels,
+        query,
+        query >= 0,
+        allowed,
+        {"evidence": tokens * 2},
+    )
+    found = delete_tokens(batch, gone)
+    assert [
+        [part[part > 0].tolist() for part in text if part.any()]
+        for text in found.tokens.view(30, -1, found.tokens.shape[-1])
+    ] == expected
     assert torch.equal(found.mask, found.tokens > 0)
     assert torch.equal(found.extras["evidence"], found.tokens * 2)
-    for name in ("index", *known):
+    for name in ("index", "labels", "query", "query_mask", "allowed_classes"):
         assert torch.equal(getattr(found, name), getattr(batch, name)), name
-    nested = torch.tensor([[[5, 6], [7, 0], [8, 9]], [[4, 3], [0, 0], [0, 0]]])
-    found = delete_tokens(
-        TextBatch(batch.index, nested, nested > 0),
-        torch.tensor([[[1, 0], [1, 0], [0, 1]], [[0, 1], [0, 0], [0, 0]]]).bool(),
+    longest = max(len(part) for text in expected for part in text)
+    assert found.tokens.shape == (
+        (30, max(map(len, expected)), longest) if sentences else (30, longest)
     )
-    assert found.tokens.tolist() == [[[6], [8]], [[4], [0]]]

@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Subset
 
 import attnlight
 from attnlight.api.recording import build_tests
+from attnlight.batch import PAD, TextBatch
 from attnlight.errors import InputError
+from attnlight.models import FlatClassifier
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict import card as verdict_card
 from attnlight.report.verdict.card import Verdict, verdict_of
@@ -69,6 +73,57 @@ def test_neither_batches_nor_the_order_of_tests_change_it() -> None:
         for name in ("value", "low", "high"):
             expected, found = getattr(line, name), getattr(other[line.name], name)
             assert found == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+class Cues(torch.nn.Module):
+    """Texts of fillers, cues of two classes and decoys without logits, each with a score of its own."""
+
+    FILLER, CUE, DECOY, KINDS = 10, 74, 76, 90
+
+    def __init__(self, scores: tuple[float, float, float], cues: tuple[float, float]) -> None:
+        super().__init__()
+        self.classes = ["bad", "good"]
+        net = {"encoder": "none", "attention": "dot", "embedding_size": 3}
+        model = FlatClassifier(vocab_size=self.KINDS, num_classes=3, **net).double()
+        random, rows = np.random.default_rng(0), torch.zeros(self.KINDS, 3)
+        rows[self.FILLER : self.CUE, 1:] = torch.from_numpy(0.2 * random.normal(size=(64, 2)))
+        rows[self.CUE, 1], rows[self.CUE + 1, 2] = cues
+        for first, score in zip((self.FILLER, self.CUE, self.DECOY), scores, strict=True):
+            rows[first:, 0] = score
+        with torch.no_grad():
+            model.embedding.weight.copy_(rows)
+            model.attention.key.weight.copy_(torch.eye(3)[:1])
+            model.decoder.weight.copy_(torch.stack([torch.zeros(3), *torch.eye(3)[1:]]))
+            model.decoder.bias.copy_(torch.tensor([-9.0, 0.2, 0.0]))
+        self.model = model.eval()
+
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        return {"loss": torch.zeros(()), "output": self.model(batch)}
+
+    def texts(self, decoys: int, absent: bool) -> list[TextBatch]:
+        """Of each class 40 texts; of the first one without its cue if that is absent."""
+        random, ids = np.random.default_rng(1), []
+        for label in [0, 1] * 40:
+            fillers = random.integers(self.FILLER, self.CUE, 18)
+            cue = [] if absent and label == 0 else [self.CUE + label]
+            ids.append(random.permutation([*fillers, *cue, *[self.DECOY] * decoys]))
+        tokens = pad_sequence([torch.from_numpy(x) for x in ids], batch_first=True)
+        labels = 1 + torch.arange(80) % 2
+        return [TextBatch(torch.arange(80), tokens, tokens != PAD, labels)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "cues", "decoys", "absent", "case"),
+    [
+        ((0, 3.5, 4.5), (30, 30), 2, False, "opposing"),  # decoys carry most of the mass
+        ((0, 4.0, 0), (9, 9), 0, True, "unseen"),  # one class by the absence of a cue
+        ((0, 0.0, 0), (90, 90), 0, False, "not_following"),  # uniform
+    ],
+)
+def test_evidence_by_hand(scores: Any, cues: Any, decoys: int, absent: bool, case: str) -> None:
+    task = Cues(scores, cues)
+    card = attnlight.run(task, task.texts(decoys, absent), build_tests("card")).verdict()
+    assert card.case_if_licensed == case, str(card)
 
 
 def write(
