@@ -7,7 +7,6 @@ that K candidate weights of a query are K copies of its token: no other layer is
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ from attnlight.huggingface.attention import (
 )
 from attnlight.huggingface.positions import positions
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
-from attnlight.probing.patches import Patch
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
 _BLOCK = 1 << 21
@@ -103,7 +101,6 @@ class LastLayer:
         embeddings: Tensor,
         mask: Tensor,
         every: bool = False,
-        patch: Mapping[int, Patch] | None = None,
     ) -> tuple[Tensor, dict[int, LayerAttention]]:
         """Input (B, N, D) of the last layer, and the recorded attention of it or of `every` layer.
 
@@ -112,13 +109,12 @@ class LastLayer:
             embeddings: Of tokens, (B, N, E).
             mask: Real tokens, (B, N) bool; what is beyond the model's longest text is padding.
             every: Whether all layers are recorded.
-            patch: What replaces weights, as for `intercept`.
         """
         last, extra = len(self.attentions) - 1, 0
         if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
             embeddings, mask = embeddings[:, : self.longest], mask[:, : self.longest]
         places = positions(model.base_model, mask)
-        with intercept("all" if every else [last], patch) as found, until_recorded(found, last):
+        with intercept("all" if every else [last]) as found, until_recorded(found, last):
             model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **places)
         states, _THREAD.found = _THREAD.found, None
         assert states is not None

@@ -41,7 +41,6 @@ class _Interception:
 
     record: Collection[int] | Literal["all"]
     patch: Mapping[int, Patch]
-    detach: bool
     found: dict[int, LayerAttention] = field(default_factory=dict)
     calls: Counter[nn.Module] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)
@@ -75,9 +74,7 @@ class Intercepted:
     def record(self, attention: LayerAttention) -> None:
         """Give the layer's attention to all who record it."""
         for one, layer in self.recorders:
-            weights, values = attention.weights, attention.values
-            kept = (weights.detach(), values.detach()) if one.detach else (weights, values)
-            one.found[layer] = LayerAttention(*kept, attention.allowed)
+            one.found[layer] = attention
 
 
 class _Thread(threading.local):
@@ -129,7 +126,6 @@ def number_layers(forward: Callable[[], object]) -> list[nn.Module]:
 def intercept(
     record: Collection[int] | Literal["all"] = (),
     patch: Mapping[int, Patch] | None = None,
-    detach: bool = False,
 ) -> Iterator[dict[int, LayerAttention]]:
     """Record and replace attention weights of the forward passes of this thread.
 
@@ -140,7 +136,6 @@ def intercept(
     Args:
         record: Numbers of the layers to record, or "all".
         patch: What replaces the weights, by layer (`attnlight.probing.patches`).
-        detach: Whether what is recorded is cut off from the gradient.
 
     Yields:
         Recorded attention by layer, filled by each forward pass.
@@ -148,7 +143,7 @@ def intercept(
     Raises:
         InputError: The model's layers are not numbered, or a layer or head does not exist.
     """
-    own = _Interception(record, patch or {}, detach)
+    own = _Interception(record, patch or {})
     outer = _THREAD.active
     _THREAD.active = (*outer, own)
     try:

@@ -1,8 +1,8 @@
 """What attention weights are replaced by.
 
 A patch is a function of a layer's weights and of what each query may reach, both (B, H, Q, N), to
-the weights that are used: `given`, `uniform`, `shuffled`, `off`, or any other; `restrict` makes it
-one of chosen heads and queries.
+the weights that are used: `uniform`, `shuffled`, `off`, or any other; `restrict` makes it one of
+chosen heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,41 +16,21 @@ from attnlight.functional.random import draw_keys
 Patch = Callable[[Tensor, Tensor], Tensor]
 
 
-def given(weights: Tensor, heads: Sequence[int] | None = None, rows: Tensor | None = None) -> Patch:
-    """Patch that puts weights in for the heads and queries that `restrict` chooses.
-
-    They are (B, h, Q, N) for the h chosen heads or, with `rows`, (B, h, N); any size may be 1 instead,
-    to be repeated.
-    """
-    part = weights if rows is None else weights.unsqueeze(-2)
-    return restrict(lambda own, allowed: part, heads, rows)
-
-
-def restrict(patch: Patch, heads: Sequence[int] | None = None, rows: Tensor | None = None) -> Patch:
-    """Patch that changes chosen heads and queries alone.
+def restrict(patch: Patch, heads: Sequence[int]) -> Patch:
+    """Patch that changes chosen heads alone.
 
     Args:
         patch: What is used for them; it is called with their weights and what they may reach,
-            (B, h, Q, N) for h chosen heads, (B, h, 1, N) with `rows`.
-        heads: Chosen heads; None: all.
-        rows: Position of one query in each text, (B,) long; None: all queries.
+            (B, h, Q, N) for h chosen heads.
+        heads: Chosen heads.
     """
-    if heads is None and rows is None:
-        return patch
 
     def restricted(weights: Tensor, allowed: Tensor) -> Tensor:
-        texts, columns, queries = (
-            torch.arange(size, device=weights.device) for size in weights.shape[:3]
-        )
-        if heads is not None:
-            if wrong := [head for head in heads if not 0 <= head < len(columns)]:
-                raise InputError(f"there is no head {wrong[0]}; heads are 0 to {len(columns) - 1}.")
-            columns = columns[list(heads)]
-        if rows is not None:
-            queries = rows.to(weights.device)[:, None]
-        place = texts[:, None, None], columns[:, None], queries.unsqueeze(-2)
-        own, changed = weights[place], weights.clone()
-        changed[place] = expanded(patch(own, allowed[place]), own)
+        chosen, count = list(heads), weights.shape[1]
+        if wrong := [head for head in chosen if not 0 <= head < count]:
+            raise InputError(f"there is no head {wrong[0]}; heads are 0 to {count - 1}.")
+        own, changed = weights[:, chosen], weights.clone()
+        changed[:, chosen] = expanded(patch(own, allowed[:, chosen]), own)
         return changed
 
     return restricted

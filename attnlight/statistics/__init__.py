@@ -5,10 +5,8 @@ from attnlight.statistics.collapse import collapse_share, frequency_loss
 from attnlight.statistics.exclusivity import exclusivity, exclusivity_curve, exclusivity_difference
 from attnlight.statistics.frontier import frontier
 from attnlight.statistics.paired import (
-    contingency,
     holm,
     mcnemar,
-    paired_difference,
     paired_wilcoxon,
     ratio_of_shares,
 )
@@ -16,7 +14,6 @@ from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then
 
 __all__ = [
     "collapse_share",
-    "contingency",
     "difference_of_groups",
     "exclusivity",
     "exclusivity_curve",
@@ -26,7 +23,6 @@ __all__ = [
     "frontier",
     "holm",
     "mcnemar",
-    "paired_difference",
     "paired_wilcoxon",
     "ratio_of_shares",
     "seeds_then_instances",

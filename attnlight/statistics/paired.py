@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlight.errors import InputError
-from attnlight.statistics.bootstrap import (
-    MeanInterval,
-    bootstrap_means,
-    divide,
-    percentile_interval,
-    resampled_rows,
-)
+from attnlight.statistics.bootstrap import MeanInterval, divide, percentile_interval, resampled_rows
 
 
 class TestResult(NamedTuple):
@@ -37,15 +31,6 @@ class TestResult(NamedTuple):
 
 TestResult.__test__ = False  # type: ignore[attr-defined]  # tells pytest that this is no test class
 _NO_PAIR = TestResult(np.nan, np.nan, 0)
-
-
-class Contingency(NamedTuple):
-    """Shares of the complete pairs of two binary columns by which are true; they sum to 1."""
-
-    both: MeanInterval
-    only_first: MeanInterval
-    only_second: MeanInterval
-    neither: MeanInterval
 
 
 def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
@@ -109,33 +94,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def contingency(
-    first: ArrayLike, second: ArrayLike, clusters: NDArray[np.int64]
-) -> Contingency:
-    """Contingency table of two binary columns, with bootstrap intervals.
-
-    Serrano & Smith's (2019, section 4) table of decision flips by the top item and by another one.
-    Columns are those of `mcnemar`, clusters those of `bootstrap_means`.
-    """
-    one, other, paired = _yes_no(first, second)
-    cells = np.stack([one & other, one & ~other, ~one & other, ~one & ~other], axis=1)
-    shares = np.where(paired[:, None], cells, np.nan)
-    return Contingency(*bootstrap_means(shares, clusters))
-
-
-def paired_difference(
-    x: ArrayLike, y: ArrayLike, clusters: NDArray[np.int64]
-) -> MeanInterval:
-    """Mean of x - y over complete pairs (R,), with a bootstrap interval by `bootstrap_means`."""
-    with np.errstate(invalid="ignore"):  # inf - inf is NaN
-        differences = np.subtract(x, y, dtype=np.float64)
-    (interval,) = bootstrap_means(differences[:, None], clusters)
-    return interval
-
-
-def ratio_of_shares(
-    a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64]
-) -> MeanInterval:
+def ratio_of_shares(a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64]) -> MeanInterval:
     """Ratio of the frequencies of a and b over complete pairs, with a bootstrap interval.
 
     Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if

@@ -17,7 +17,7 @@ from transformers.masking_utils import sdpa_mask
 import attnlight.huggingface
 from attnlight.errors import InputError
 from attnlight.huggingface.attention import attention_layers, intercept
-from attnlight.probing.patches import Patch, given, off, restrict, uniform
+from attnlight.probing.patches import Patch, off, restrict, uniform
 from tests.huggingface.models import DECODERS, GROUPED, HEADS, MODELS, SMALL, assert_same
 
 # Attention with what the ten do not have: a cap on scores, sinks, a bias on scores, a shared layer.
@@ -42,6 +42,10 @@ def texts(padding: str = "none") -> dict[str, Tensor]:
 @torch.no_grad()
 def states(model: Any, batch: dict[str, Tensor], **options: Any) -> Any:
     return model(**batch, output_hidden_states=True, **options)
+
+
+def given(weights: Tensor) -> Patch:
+    return lambda own, allowed: weights
 
 
 def recorded(model: Any, batch: dict[str, Tensor], **patch: Any) -> tuple[Any, Any]:
@@ -134,29 +138,19 @@ def test_values_are_those_of_each_head(model: Any) -> None:
 
 
 class TestPatches:
-    @pytest.mark.parametrize(
-        ("heads", "rows"), [([2], None), (None, [0, 4, 8]), ([1, 3], [0, 4, 8])]
-    )
-    def test_given_weights_replace_no_others(
-        self, model: Any, heads: list[int] | None, rows: list[int] | None
-    ) -> None:
+    @pytest.mark.parametrize("heads", [[2], [1, 3], [0, 1, 2, 3]])
+    def test_given_weights_replace_no_others(self, model: Any, heads: list[int]) -> None:
         batch, layer = texts(), len(attention_layers(model)) - 1
         output, found = recorded(model, batch)
-        chosen, own = heads or list(range(HEADS)), found[layer].weights
-        at = [[row] for row in rows] if rows else [list(range(9))] * 3
-        new = random_weights(own[:, chosen, 0] if rows else own[:, chosen])
-        patch = given(new, heads, torch.tensor(rows) if rows else None)
-        patched, after = recorded(model, batch, patch={layer: patch})
-        expected, moves = own.clone(), torch.zeros(3, 9, dtype=torch.bool)
-        for text, places in enumerate(at):
-            moves[text, places] = True
-            for place, head in enumerate(chosen):
-                expected[text, head, places] = new[text, place]
+        own = found[layer].weights
+        new = random_weights(own[:, heads])
+        patched, after = recorded(model, batch, patch={layer: restrict(given(new), heads)})
+        expected = own.clone()
+        for place, head in enumerate(heads):
+            expected[:, head] = new[:, place]
         assert_same(after[layer].weights, expected)
         assert largest(patched.hidden_states[:-1], output.hidden_states[:-1]) == 0
-        moved = (patched.hidden_states[-1] - output.hidden_states[-1]).abs().amax(-1)
-        assert not (moved[~moves] > 1e-5).any()
-        assert float(moved[moves].max()) > 1e-3
+        assert largest(patched.hidden_states[-1:], output.hidden_states[-1:]) > 1e-3
 
     def test_transforms(self, model: Any) -> None:
         batch = texts("left")
@@ -232,10 +226,6 @@ class TestGradients:
         one = found[last]
         gradients = torch.autograd.grad(output[..., 0].sum(), (one.weights, one.values))
         assert all(float(gradient.abs().max()) > 0 for gradient in gradients)
-        with intercept(record="all", detach=True) as found:
-            model(**texts())
-        assert not found[last].weights.requires_grad
-        assert not found[last].values.requires_grad
 
 
 class TestThreads:
@@ -310,7 +300,10 @@ class TestMistakes:
             ({"patch": {0: restrict(off, heads=[-1])}}, "no head -1; heads are 0 to 3"),
             ({"patch": {0: restrict(off, heads=[HEADS])}}, "no head 4; heads are 0 to 3"),
             ({"patch": {0: given(ONES)}}, r"have the shape \(3, 3, 9, 9\), not \(3, "),
-            ({"patch": {0: given(ONES, [0, 1])}}, r"have the shape \(3, 3, 9, 9\), not \(3, "),
+            (
+                {"patch": {0: restrict(given(ONES), heads=[0, 1])}},
+                r"have the shape \(3, 3, 9, 9\), not \(3, ",
+            ),
         ],
     )
     def test_what_does_not_exist(self, wrong: Any, said: str) -> None:

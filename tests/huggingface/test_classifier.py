@@ -17,7 +17,6 @@ from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
-from attnlight.probing.patches import given
 from tests.huggingface.folders import write_model
 from tests.huggingface.models import DECODERS, HEADS, MODELS, SMALL, assert_near, assert_same
 
@@ -51,8 +50,14 @@ def full_pass(model: Any, batch: TextBatch, rows: Tensor | None = None) -> tuple
     count = mask.shape[1]
     last_places = (max(n for n in range(count) if row[n]) for row in batch.mask)
     query = torch.tensor([place if decoder else 0 for place in last_places])
-    patch = {} if rows is None else {last: given(rows, rows=query)}
-    with intercept(record=[last], patch=patch) as found:
+
+    def substituted(weights: Tensor, allowed: Tensor) -> Tensor:
+        changed = weights.clone()
+        for text, place in enumerate(query.tolist()):
+            changed[text, :, place] = weights[text, :, place] if rows is None else rows[text]
+        return changed
+
+    with intercept(record=[last], patch={last: substituted}) as found:
         logits = transformer(input_ids=batch.tokens, attention_mask=mask).logits
     return logits, found[last].weights[torch.arange(len(query)), :, query]
 

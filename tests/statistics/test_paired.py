@@ -10,15 +10,7 @@ from scipy import stats
 
 from attnlight.errors import InputError
 from attnlight.statistics import bootstrap as statistics
-from attnlight.statistics.bootstrap import bootstrap_means
-from attnlight.statistics.paired import (
-    contingency,
-    holm,
-    mcnemar,
-    paired_difference,
-    paired_wilcoxon,
-    ratio_of_shares,
-)
+from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon, ratio_of_shares
 
 NAN = math.nan
 
@@ -105,35 +97,6 @@ def flags(seed: int, size: int = 400) -> tuple[NDArray[np.float64], NDArray[np.f
     first[::17] = NAN
     second[::13] = NAN
     return first, second
-
-
-class TestContingency:
-    def test_shares_are_counted(self) -> None:
-        first, second = flags(0)
-        pairs = [p for p in zip(first, second, strict=True) if not np.isnan(p).any()]
-        found = contingency(first, second, np.arange(400))
-        for cell, values in zip(found, [(1, 1), (1, 0), (0, 1), (0, 0)], strict=True):
-            assert cell.mean == pytest.approx(pairs.count(values) / len(pairs))
-            assert cell.low < cell.mean < cell.high
-            assert cell.defined == len(pairs)
-        assert sum(cell.mean for cell in found) == pytest.approx(1)
-
-    def test_rows_of_a_cluster_go_together(self) -> None:
-        first, second = (np.repeat(x, 4) for x in flags(2))
-        apart = contingency(first, second, np.arange(1_600)).both
-        together = contingency(first, second, np.arange(1_600) // 4).both
-        assert together.mean == apart.mean
-        assert together.high - together.low == pytest.approx(2 * (apart.high - apart.low), rel=0.15)
-
-
-def test_paired_difference_is_the_mean_of_complete_pairs() -> None:
-    x, y = with_gaps(3)
-    found = paired_difference(x, y, np.arange(200))
-    kept = ~np.isnan(x) & ~np.isnan(y)
-    assert found.mean == pytest.approx(x[kept].mean() - y[kept].mean())
-    assert found == bootstrap_means((x - y)[:, None], np.arange(200))[0]
-    # Pairing removes what the columns share: x and y alone spread far more.
-    assert found.high - found.low < 2 * 1.96 * math.sqrt((x[kept].var() + y[kept].var()) / 160)
 
 
 class TestRatio:
