@@ -11,7 +11,6 @@ from torch import Tensor
 
 from attnlight.attribution import Attribution, Gradient, InputGradient, IntegratedGradients
 from attnlight.batch import PAD, UNK, AttentionModel, TextBatch
-from attnlight.errors import InputError
 from attnlight.functional import log_odds
 from tests.attribution.scenes import (
     SCENES,
@@ -173,16 +172,3 @@ def test_detached_gradients_hold_attention_fixed() -> None:
     torch.testing.assert_close(found, expected)
     free = InputGradient()(model, batch, output, target)
     assert (free - found).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tolerance": -1.0}, "tolerance is -1.0; it must be at least 0."),
-        ({"steps": 0}, "steps is 0; it must be at least 1."),
-        ({"steps": 64, "max_steps": 32}, "max_steps is 32; it must be at least 64."),
-    ],
-)
-def test_options_of_integrated_gradients(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=f"^{message}$"):
-        IntegratedGradients(**options)

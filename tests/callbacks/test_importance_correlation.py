@@ -33,6 +33,10 @@ def by_scipy(one: Sequence[float], other: Sequence[float]) -> tuple[float, float
     return float(found.statistic), float(found.pvalue)
 
 
+def measured(model: AttentionModel, batch: TextBatch, **options: Any) -> dict[str, Any]:
+    return columns_of(ImportanceCorrelation(**options), model, batch)
+
+
 def naive_scores(model: AttentionModel, text: Sequence[int]) -> dict[str, list[float]]:
     """Scores of the words between boundary tokens, a word at a time, of a model of two classes."""
     batch = flat.collate([text])
@@ -53,7 +57,7 @@ def naive_scores(model: AttentionModel, text: Sequence[int]) -> dict[str, list[f
 def test_equals_scipy_on_scores_of_a_naive_loop(encoder: str) -> None:
     model, texts = flat.model(encoder), flat.corpus()
     texts = [text for text in texts if len(set(text)) == len(text)]  # none has equal words
-    columns = columns_of(ImportanceCorrelation(), model, flat.collate(texts, padding=2))
+    columns = measured(model, flat.collate(texts, padding=2))
     expected: dict[str, list[float]] = {}
     for text in texts:
         scores = naive_scores(model, text)
@@ -70,7 +74,7 @@ def test_equals_scipy_on_scores_of_a_naive_loop(encoder: str) -> None:
 def test_equal_words_tie_where_there_is_no_context() -> None:
     model = flat.model("none", dtype=torch.float32)
     text = [2, 7, 9, 7, 11, 9, 7, 13, 3]
-    columns = columns_of(ImportanceCorrelation(), model, flat.collate([text]))
+    columns = measured(model, flat.collate([text]))
     words = sorted(set(text[1:-1]))
     scores = naive_scores(model, text)
     first = {name: [values[text.index(w) - 1] for w in words] for name, values in scores.items()}
@@ -80,9 +84,7 @@ def test_equal_words_tie_where_there_is_no_context() -> None:
 
 
 def test_uniform_attention_and_short_texts_are_undefined() -> None:
-    columns = columns_of(
-        ImportanceCorrelation(), flat.model("bilstm", "uniform"), flat.collate(flat.corpus())
-    )
+    columns = measured(flat.model("bilstm", "uniform"), flat.collate(flat.corpus()))
     for name, values in columns.items():
         if "attention_" in name:
             assert values.isnan().all(), name
@@ -93,13 +95,11 @@ def test_uniform_attention_and_short_texts_are_undefined() -> None:
 
 def test_options_decide_the_columns() -> None:
     model, batch = flat.model(), flat.collate(flat.corpus())
-    columns = columns_of(
-        ImportanceCorrelation(leave_one_out=False, gradients=["attached"]), model, batch
-    )
+    columns = measured(model, batch, leave_one_out=False, gradients=["attached"])
     pair = "attention_input_gradient_attached"
     assert list(columns) == [f"tau_{pair}", f"p_{pair}"]
     assert ImportanceCorrelation(gradients=[]).measures == ("tau_attention_loo",)
-    columns = columns_of(ImportanceCorrelation(gradients=[]), model, batch)
+    columns = measured(model, batch, gradients=[])
     assert list(columns) == ["tau_attention_loo", "p_attention_loo"]
 
 
@@ -112,9 +112,7 @@ def test_only_a_deletion_is_not_finite() -> None:
 
     fragile = Hiding(flat.model("none"), upset)
     for third, undefined in ((11, False), (8, True)):
-        columns = columns_of(
-            ImportanceCorrelation(), fragile, flat.collate([[4, 6, 8, 9], [4, 5, third, 30]])
-        )
+        columns = measured(fragile, flat.collate([[4, 6, 8, 9], [4, 5, third, 30]]))
         assert columns["tau_attention_loo"].isnan().tolist() == [False, undefined]
     assert not columns["tau_attention_input_gradient"].isnan().any()
 

@@ -46,25 +46,17 @@ def chosen(values: Tensor, classes: list[int], heads: int = 1) -> Tensor:
     return values if len(classes) > 1 else torch.cat([values, impossible], dim=-1)
 
 
-def removed(output: AttentionOutput) -> Iterator[tuple[AttentionOutput, Tensor, list[int]]]:
-    """For each set: the output with its classes alone, the rows of the set (r,), the classes."""
+def removed(output: AttentionOutput) -> Iterator[AttentionOutput]:
+    """For each set the output with its classes alone."""
     heads = output.weights.shape[1]
-    for number, classes in enumerate(SETS):
+    for classes in SETS:
         items = chosen(output.item_logits, classes, heads)
         bias, logits = chosen(output.bias, classes), chosen(output.logits, classes)
-        rows = torch.arange(number, len(output.rows), len(SETS))
-        yield replace(output, item_logits=items, bias=bias, logits=logits), rows, classes
-
-
-def scene(heads: int, dtype: torch.dtype, rows: int = 60) -> AttentionOutput:
-    output = random_output(heads, CLASSES, rows).apply(
-        lambda values: values.to(dtype) if values.is_floating_point() else values
-    )
-    return replace(output, bias=output.bias.expand(len(output.rows), -1))
+        yield replace(output, item_logits=items, bias=bias, logits=logits)
 
 
 def test_two_allowed_classes_have_an_exact_worst_case() -> None:
-    masked = restricted(scene(1, torch.float64))
+    masked = restricted(random_output(1, CLASSES, rows=60))
     _, js, upper = worst_case_attention(masked.weights, masked.item_logits, masked.mask, EPSILON)
     for number, classes in enumerate(SETS[:3]):
         assert torch.equal(js[number :: len(SETS)], upper[number :: len(SETS)]), classes
