@@ -39,7 +39,7 @@ def write_run(folder: Path, position: int = 0, **metadata: Any) -> Path:
         "scores_random": list_column(-flat, lengths),
     }
     about = {"classes": ["NEG", "POS"]} | metadata
-    write_record(folder / "records/test/plausibility.parquet", columns, excluded=[9], **about)
+    write_record(folder / "records/test/plausibility.parquet", columns, excluded=[(9, 0)], **about)
     return folder
 
 

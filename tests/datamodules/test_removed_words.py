@@ -15,9 +15,10 @@ from attnlight.callbacks import SaliencyAgreement
 from attnlight.data.removed_words import STAGES, RemovedWords
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.records import ShardWriter, list_column, merge_shards, read_record
+from attnlight.records import list_column, read_record
 from tests.bases import SMALL, Planted, classifier, trainer
 from tests.datamodules.test_marks import COLUMN, SIZES, corpus
+from tests.report.fake import write_record
 
 ABOUT = {"signed": {"signed": True}, "size": {"signed": False}}
 METHODS: list[str | dict[str, Any]] = [
@@ -38,12 +39,9 @@ def write_scores(
     counts = texts[range(len(texts))].attendable().sum(-1).numpy()
     flat = {name: draw.integers(-2, 3, counts.sum()) / 4 for name in ABOUT}
     path = run / "records" / STAGES[split] / "saliency_agreement.parquet"
-    shard = ShardWriter(path.with_suffix(".arrow"))
     columns = {f"scores_{name}": list_column(values, counts) for name, values in flat.items()}
-    shard.add(np.stack([index, 0 * index], axis=1), columns)
-    shard.close()
     metadata = {"corpus": data.fingerprint, "methods": ABOUT} | about
-    merge_shards([shard.path], path, metadata=metadata)
+    write_record(path, {"index": index} | columns, **metadata)
     each = {name: np.split(values, np.cumsum(counts)[:-1]) for name, values in flat.items()}
     return {
         name: {int(row): part.tolist() for row, part in zip(index, parts, strict=True)}

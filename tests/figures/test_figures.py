@@ -97,7 +97,7 @@ def kept_scores(tmp_path: Path) -> Path:
     chosen = np.arange(60) % 5 != 0
     rows: dict[str, Any] = {n: values[chosen] for n, values in rows_of("predictions").items()}
     rows["scores"] = pa.array([[0.5] * (k % 4) for k in range(48)], pa.list_(pa.float32()))
-    return write_record(tmp_path / "x.parquet", rows, excluded=range(0, 60, 5))
+    return write_record(tmp_path / "x.parquet", rows, excluded=[(n, 0) for n in range(0, 60, 5)])
 
 
 def test_rows_of_figures_are_those_that_were_measured(kept_scores: Path) -> None:

@@ -1,6 +1,6 @@
 """Run folders whose records are simulated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -113,17 +113,16 @@ def drawn(test: str, rows: Rows, *names: Any, **metadata: Any) -> Figure:
 
 
 def write_record(
-    path: Path, rows: Mapping[str, Any], *, excluded: Sequence[int] = (), **metadata: object
+    path: Path, rows: Mapping[str, Any], *, excluded: Iterable[Any] = (), **metadata: object
 ) -> Path:
-    """Write a record, one row for each text unless `index` is given; excluded texts have no values."""
+    """Write a record, a row for each text unless `index` is given; the excluded keys have no values."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = dict(rows)
     index = columns.pop("index", np.arange(len(next(iter(rows.values())))))
     position = columns.pop("position", np.zeros(len(index), np.int64))
     writer = ShardWriter(path.with_suffix(".arrow"))
     writer.add(np.stack([index, position], axis=1), columns)
-    keys = [(text, 0) for text in excluded]
-    writer.exclude(np.array(keys, np.int64).reshape(-1, 2), ("max_attention",))
+    writer.exclude(np.array([*excluded], np.int64).reshape(-1, 2), ("max_attention",))
     writer.close()
     merge_shards([writer.path], path, metadata=metadata)
     return path

@@ -43,7 +43,7 @@ def summary(
 class TestSummary:
     def test_means_and_counts_equal_a_naive_loop(self, tmp_path: Path) -> None:
         rows = undefined(rows_of("predictions", n=90, classes=3))
-        means = summary(tmp_path, rows, ["attention_entropy"], excluded=[999])
+        means = summary(tmp_path, rows, ["attention_entropy"], excluded=[(999, 0)])
         assert list(means) == [*product(("accuracy", "attention_entropy"), (None, 0, 1, 2))]
         for (measure, predicted), found in means.items():
             values = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlight.records import ShardWriter, merge_shards
+from tests.report.fake import write_record
 
 CLASSES = ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
 HEADS = 3
@@ -39,8 +39,15 @@ def write_records(
     probabilities[0] = np.eye(len(CLASSES))[(label[0] + 1) % len(CLASSES)]  # sure, and wrong
     prediction = probabilities.argmax(1) if js is not None else base
     measured = ~np.isin(rows[:, 0], broken)
+
+    def write(name: str, columns: dict[str, Any]) -> None:
+        keys = {"index": rows[:, 0], "position": rows[:, 1]}
+        kept = {key: values[measured] for key, values in (keys | columns).items()}
+        excluded = rows[~measured].tolist()
+        write_record(folder / name, kept, excluded=excluded, classes=CLASSES, **about)
+
     columns = {"prediction": prediction, "probabilities": probabilities, "label": label}
-    _write(folder / "predictions.parquet", rows, measured, columns, about)
+    write("predictions.parquet", columns)
     if js is None:
         return
     each = js * random.uniform(0.5, 1.5, (len(rows), heads))
@@ -56,17 +63,5 @@ def write_records(
     }
     if heads > 1:
         columns |= {"attention_js_heads": each, "attention_js_mean": 0.9 * each.mean(1)}
-        about = about | {"heads": list(range(heads))[::-1]}
-    _write(folder / "base_divergence.parquet", rows, measured, columns, about)
-
-
-def _write(
-    path: Path, rows: np.ndarray, measured: np.ndarray, columns: Any, about: dict[str, object]
-) -> None:
-    shard = ShardWriter(path.with_suffix(".arrow"))
-    if measured.any():
-        kept = {name: np.ascontiguousarray(values[measured]) for name, values in columns.items()}
-        shard.add(rows[measured], kept)
-    shard.exclude(rows[~measured], ("max_attention",))
-    shard.close()
-    merge_shards([shard.path], path, metadata={"classes": CLASSES, **about})
+        about["heads"] = list(range(heads))[::-1]
+    write("base_divergence.parquet", columns)
