@@ -13,7 +13,6 @@ from traceback import walk_tb
 from typing import TextIO
 
 from attnlight import __version__
-from attnlight.cli.help_imports import omit_unused_packages
 from attnlight.cli.processes import RANK_ZERO, end_with_parent, exit_on_signals, signal_status
 from attnlight.cli.shorthand import expand
 from attnlight.errors import InputError, did_you_mean, one_line, printable
@@ -92,17 +91,15 @@ one of other settings.
 attnlight sanity --help lists the other options, those of attnlight test.
 """,
 }
-OTHER_VERBS = {
-    "report": "attnlight.cli.report",
-    "browse": "attnlight.cli.browse",
-    "study": "attnlight.studies.cli",
-    "reliability": "attnlight.cli.reliability",
-    "explain": "attnlight.cli.explain",
-    "export": "attnlight.cli.export",
-    "vectors": "attnlight.cli.vectors",
-    "configs": "attnlight.cli.configs",
-    "demo": "attnlight.cli.demo",
-}
+OTHER_VERBS = (
+    *("report", "browse", "study", "reliability", "explain", "export", "vectors", "configs"),
+    "demo",
+)
+# Lightning and torchmetrics import these packages, which takes most of the time of `fit --help`.
+UNUSED = (
+    *("matplotlib", "matplotlib.axes", "matplotlib.pyplot"),
+    *("scipy.signal", "torch._dynamo", "transformers"),
+)
 # Errors that the user can resolve: a full or read-only disk, missing permissions, a long name.
 _USER_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
@@ -169,7 +166,8 @@ def _run(words: Sequence[str], inside: bool) -> int:
         print(__version__ if verb == "--version" else HELP.rstrip())
         return 0
     if verb in OTHER_VERBS:
-        return int(import_module(OTHER_VERBS[verb]).main(arguments))
+        place = "attnlight.studies.cli" if verb == "study" else f"attnlight.cli.{verb}"
+        return int(import_module(place).main(arguments))
     if verb not in USAGE:
         verbs = (*USAGE, *OTHER_VERBS)
         hint = did_you_mean(verb, verbs)
@@ -179,8 +177,10 @@ def _run(words: Sequence[str], inside: bool) -> int:
         return 2
     if not {"-h", "--help"}.isdisjoint(arguments):
         print(USAGE[verb])
-        if not inside:
-            omit_unused_packages()
+        if not inside:  # this process prints a list of options and ends
+            from unittest.mock import MagicMock
+
+            sys.modules.update((name, MagicMock(name=name)) for name in UNUSED)
     # Before the imports, which take seconds. Torchrun and srun end their ranks themselves.
     if os.environ.get("LOCAL_RANK", "0") != "0" and RANK_ZERO in os.environ:
         end_with_parent(int(os.environ[RANK_ZERO]))

@@ -14,6 +14,7 @@ from attnlight.data.progress import progress
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
+from attnlight.functional.ranking import first_items
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.readout import Readout, readout_of
 from attnlight.models.weights_digest import weights_digest
@@ -194,5 +195,4 @@ def smallest_flip_sets(readout: Readout) -> tuple[Tensor, Tensor, bool]:
     best = counts.masked_fill(counts < 0, orders.shape[-1] + 1).argmin(-1, keepdim=True)
     size = counts.gather(-1, best)
     order = orders.gather(1, best[..., None].expand(-1, 1, orders.shape[-1])).squeeze(1)
-    first = torch.arange(orders.shape[-1], device=size.device) < size
-    return size.squeeze(-1), torch.zeros_like(first).scatter(-1, order, first), False
+    return size.squeeze(-1), first_items(order, size.squeeze(-1)), False

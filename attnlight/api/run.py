@@ -9,18 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import escape
+from rich.console import Console
+
 from attnlight.batch import TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
+from attnlight.figures import describe, draw, figure_rows
+from attnlight.records import read_metadata, read_record
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, network_of, of_transformers
+from attnlight.report.headlines import headline_table, headlines
+from attnlight.report.run import stored_records
+from attnlight.report.summary import summarise
+from attnlight.report.verdict.card import Verdict, verdict_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
     from attnlight.callbacks import InterpretabilityTest
-    from attnlight.report.verdict.card import Verdict
 
 _COLUMNS = ["test", "measure", "mean", "low", "high", "n"]
 
@@ -51,10 +59,6 @@ class Results:
         """
         import pandas as pd
 
-        from attnlight.records import read_record
-        from attnlight.report.run import stored_records
-        from attnlight.report.summary import summarise
-
         if test is not None:
             columns = read_record(self._record(test)).columns
             return pd.DataFrame({name: list(values) for name, values in columns.items()})
@@ -69,8 +73,6 @@ class Results:
         """One mean of each test with its 95 % interval, and what it says."""
         import pandas as pd
 
-        from attnlight.report.headlines import headlines
-
         rows = [
             (test, found.measure, *found.mean, found.says)
             for test, found in headlines(self.folder / "records")
@@ -79,10 +81,6 @@ class Results:
 
     def __str__(self) -> str:
         """The verdict's sentence and the headline of each test."""
-        from rich.console import Console
-
-        from attnlight.report.headlines import headline_table
-
         console = Console(highlight=False)
         with console.capture() as capture:
             console.print(self.verdict().sentence, markup=False)
@@ -92,7 +90,6 @@ class Results:
     def _repr_html_(self) -> str:
         """The same as HTML."""
         import pandas as pd
-        from markupsafe import escape
 
         with pd.option_context("display.max_colwidth", None):
             return f"<p>{escape(self.verdict().sentence)}</p>{self.headlines().to_html()}"
@@ -103,17 +100,12 @@ class Results:
         Raises:
             InputError: There is no such test.
         """
-        from attnlight.figures import describe, draw, figure_rows
-        from attnlight.records import read_metadata
-
         path = self._record(test)
         metadata, (rows, _) = read_metadata(path), figure_rows(path, describe(test).columns)
         return draw(test, rows, metadata.get("classes"), metadata)
 
     def verdict(self) -> Verdict:
         """The verdict card: may this attention be read as an explanation? `print` shows it."""
-        from attnlight.report.verdict.card import verdict_of
-
         return verdict_of(self.folder)
 
     def report(self, folder: str | Path) -> Path:

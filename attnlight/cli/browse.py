@@ -22,9 +22,6 @@ requests, and is opened only from a terminal."""
 
 def main(argv: list[str]) -> int:
     """Write the page, print its path, and open it if this is a terminal."""
-    from attnlight.report.run import trained_run
-    from attnlight.report.what_if import what_if_page
-
     parser = VerbParser("browse", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
     add(
@@ -36,6 +33,9 @@ def main(argv: list[str]) -> int:
     )
     add("--output", metavar="FILE", type=Path, help="write the page here")
     options = parser.parse_args(argv)
+    from attnlight.report.run import trained_run
+    from attnlight.report.what_if import what_if_page
+
     if len(options.runs) > 2:
         raise InputError(f"{len(options.runs)} runs are named; the page shows one or two.")
     for run in options.runs:

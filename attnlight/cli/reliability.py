@@ -2,22 +2,11 @@
 
 from pathlib import Path
 
-import pyarrow as pa
-
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
-from attnlight.records.parquet import open_writer
-from attnlight.report.agreement import (
-    COMPARABLE,
-    KINDS,
-    agreement,
-    pair_table,
-    read_scores,
-    record_path,
-    table,
-)
 from attnlight.storage.files import replacing
 
+COMPARABLE = ("importance_correlation", "saliency_agreement")
 DESCRIPTION = """\
 For each text, Kendall's tau-b between two runs of the same corpus: of their attention, of their
 gradients and of their leave-one-out scores over the words, or of each attribution method.
@@ -41,18 +30,23 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if len(options.runs) < 2 or len({run.resolve() for run in options.runs}) < len(options.runs):
         raise InputError("attnlight reliability compares two or more different runs.")
+    import pyarrow as pa
+
+    from attnlight.records.parquet import open_writer
+    from attnlight.report import agreement as of
+
     tests = [options.test] if options.test else COMPARABLE
-    there = [test for test in tests if record_path(options.runs[0], test).is_file()]
+    there = [test for test in tests if of.record_path(options.runs[0], test).is_file()]
     test = next(iter(there or tests))
-    kinds = KINDS if test == "saliency_agreement" else ["tau"]
-    taus = agreement(read_scores(options.runs, test), options.seed, kinds)
+    kinds = of.KINDS if test == "saliency_agreement" else ["tau"]
+    taus = of.agreement(of.read_scores(options.runs, test), options.seed, kinds)
     if options.output is not None:
         with replacing(options.output) as temporary:
             columns = pa.Table.from_pandas(taus).replace_schema_metadata()
             with open_writer(temporary, columns.schema) as writer:
                 writer.write_table(columns)
-    print(table(taus, len(options.runs), options.seed).to_markdown(), end="")
-    pairs = pair_table(options.runs, taus, test, options.seed)
+    print(of.table(taus, len(options.runs), options.seed).to_markdown(), end="")
+    pairs = of.pair_table(options.runs, taus, test, options.seed)
     if pairs.rows:
         print(f"\n{pairs.to_markdown()}", end="")
     if options.output is not None:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from attnlight.errors import InputError
 from attnlight.storage.model_folder import command_options, is_model, require_run
 from attnlight.storage.shipped import find_config
@@ -116,8 +118,6 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 def plain_value(option: str, text: str) -> Any:  # noqa: ANN401
     """The value of an option, which must be YAML; methods may be listed without brackets."""
-    import yaml
-
     listed = option == "--methods" and not text.lstrip().startswith("[")
     try:
         value = yaml.safe_load(f"[{text}]" if listed else text)

@@ -6,17 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import false_discovery_control
 
+from attnlight.figures.methods import COMPARED
 from attnlight.figures.style import canvas, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, class_name, number
 from attnlight.figures.violins import draw_taus
 from attnlight.statistics import holm
 
-WORDS = {
-    "attention": "attention",
-    "input_gradient": "gradient",
-    "input_gradient_attached": "gradient through attention",
-    "loo": "leave-one-out",
-}
 PAIRS = (
     ("attention", "input_gradient"),
     ("attention", "loo"),
@@ -50,7 +45,7 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
             cells = [*means, undefined, *significant, f"{defined.sum():,}"]
             lines.append([class_name(label, classes), *cells])
-        result.append(("pair", lines, {"first": WORDS[first], "second": WORDS[second]}))
+        result.append(("pair", lines, {"first": COMPARED[first], "second": COMPARED[second]}))
     return result
 
 
@@ -65,7 +60,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             tau = rows[f"tau_{first}_{second}"]
             draw_taus(axes, tau, groups)
             axes.grid(axis="x")
-            axes.set_title(f"{WORDS[first]} and {WORDS[second]}", loc="left")
+            axes.set_title(f"{COMPARED[first]} and {COMPARED[second]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")
         figure.supylabel("Share of texts", fontsize=10)
     return figure

@@ -19,6 +19,15 @@ METHODS = {
 }
 
 
+# Scores that `ImportanceCorrelation` compares.
+COMPARED = {
+    "attention": "attention",
+    "input_gradient": "gradient",
+    "input_gradient_attached": "gradient through attention",
+    "loo": "leave-one-out",
+}
+
+
 def method_words(label: str) -> str:
     """A method's label in words.
 

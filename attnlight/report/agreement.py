@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnlight.errors import InputError
-from attnlight.figures.importance_correlation import WORDS
-from attnlight.figures.methods import method_words
+from attnlight.figures.methods import COMPARED, method_words
 from attnlight.figures.tables import Table, estimate, interval, number
 from attnlight.records import KEY, SCORES, kept_scores, read_record, record_columns
 from attnlight.report.markup import described_table
@@ -18,7 +17,6 @@ from attnlight.statistics.agreement import agreement_between, mean_over_pairs, s
 from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
 _NULL = "tau_shuffled_attention"
-COMPARABLE = ("importance_correlation", "saliency_agreement")
 KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
 
 
@@ -111,7 +109,9 @@ def table(taus: pd.DataFrame, runs: int, seed: int = 0) -> Table:
     """Mean agreement of each score between runs, with intervals over runs and instances."""
     pairs, lines = runs * (runs - 1) // 2, []
     index = taus["index"].to_numpy().reshape(pairs, -1)[0]
-    words = {_NULL: "shuffled attention"} | {f"tau_{name}": label for name, label in WORDS.items()}
+    words = {_NULL: "shuffled attention"} | {
+        f"tau_{name}": label for name, label in COMPARED.items()
+    }
     for name in taus.columns[4:][taus.columns[4:].str.startswith("tau_")]:
         tau = taus[name].to_numpy().reshape(pairs, -1)
         mean = mean_over_pairs(tau, runs, index, bounds=(-1, 1), seed=seed)
@@ -153,7 +153,7 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
             for kind in kinds:
                 ceiling = min(ceilings[f"{kind}_{name}"] for name in pair)
                 cells += [estimate(by_measure[f"{kind}_{'_'.join(pair)}"]), number(ceiling)]
-            label = " and ".join(WORDS.get(name, method_words(name)) for name in pair)
+            label = " and ".join(COMPARED.get(name, method_words(name)) for name in pair)
             lines.append([label, *cells])
     head = [cell for kind in kinds for cell in (KINDS[kind], "ceiling")]
     return described_table("agreement_of_pairs", lines, head)

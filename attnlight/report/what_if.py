@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -243,23 +244,17 @@ def _measures(
     run: Run, stage: str, corpus: str, keys: Sequence[tuple[int, int]], texts: NDArray[np.int64]
 ) -> dict[str, Any]:
     """What the tests of the same split measured of each instance, NaN where nothing."""
-    places = {key: place for place, key in enumerate(keys)}
+    rows = pd.MultiIndex.from_tuples(keys, names=KEY)
     found: dict[str, Any] = {}
     for record in run.records:
-        columns = record.file.columns
-        names = [n for n in record.file.metadata.get("measures", ()) if columns.get(n) is False]
-        if (record.stage, record.corpus) != (stage, corpus):
-            continue
-        values = {name: np.full(len(keys), np.nan) for name in names}
-        for piece in read_pieces(record.file, [*KEY, *names], texts=texts):
-            known = [
-                places.get(key, -1) for key in zip(*(piece[k].tolist() for k in KEY), strict=True)
-            ]
-            at = np.array(known, dtype=np.int64)
-            for name in names:
-                if piece[name].ndim == 1:
-                    values[name][at[at >= 0]] = piece[name][at >= 0]
-        found |= {f"{record.test}: {name}": _halves(each) for name, each in values.items()}
+        if (record.stage, record.corpus) == (stage, corpus):
+            columns = record.file.columns
+            names = [n for n in record.file.metadata.get("measures", ()) if columns.get(n) is False]
+            pieces = list(read_pieces(record.file, [*KEY, *names], texts=texts))
+            flat = [name for name in (*KEY, *names) if all(x[name].ndim == 1 for x in pieces)]
+            table = pd.concat(pd.DataFrame({n: piece[n] for n in flat}) for piece in pieces)
+            values = table.set_index([*KEY]).reindex(rows).astype(np.float64)
+            found |= {f"{record.test}: {n}": _halves(x.to_numpy()) for n, x in values.items()}
     return found
 
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from attnlight.errors import InputError, did_you_mean, one_line
 
 # Glob, by file name, of the temporary files that a killed process leaves.
@@ -119,8 +121,6 @@ def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = Non
     Raises:
         InputError: It is not YAML, nested too deeply, or expands to too many values by its aliases.
     """
-    import yaml
-
     try:
         nodes = _count_nodes(text)
         content = (load or yaml.safe_load)(text) if nodes <= _MAX_VALUES else None
@@ -174,8 +174,6 @@ def _count_nodes(text: str) -> int:
     Raises:
         RecursionError: It is nested too deeply, or contains itself.
     """
-    import yaml
-
     anchored: dict[str, tuple[int, int]] = {}  # number of nodes, and depth of nesting
     parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same for open collections
     loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 import attnlight.cli.lightning_cli  # noqa: F401 - now: Lightning logs to the stderr of its import
-from attnlight.__main__ import main
-from attnlight.cli.help_imports import UNUSED
+from attnlight.__main__ import UNUSED, main
 
 
 def test_the_options_of_fit_are_listed_without_slow_packages() -> None:

@@ -247,14 +247,9 @@ def _sentence(
 
 def _majority(records: CardRecords) -> str:
     """That the model is not shown to predict better than the most frequent label does, or ""."""
-    if not records.has("predictions", "label"):
+    texts, label, prediction = records.labelled
+    if not label.size:
         return ""
-    file = records.records["predictions"]
-    texts, (label, prediction) = records.columns(file, "label", "prediction")
-    known = label >= 0
-    if not known.any():
-        return ""
-    texts, label, prediction = texts[known], label[known], prediction[known]
     classes, counts = np.unique(label, return_counts=True)
     largest = classes[counts.argmax()]
     right, constant = (1.0 * (label == answer) for answer in (prediction, largest))

@@ -32,6 +32,7 @@ class CardRecords:
         model: What the records say of the model: `problem`, `net` and `scope`.
         net: The options of its network.
         unit: What items are called.
+        labelled: Dataset index, label and prediction of the instances with a label, (R,) each.
         subject: Model, corpus, number of test texts and accuracy, as far as they are known.
 
     Raises:
@@ -62,12 +63,14 @@ class CardRecords:
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
         self.unit = "sentences" if self.net.get("hierarchical") else "words"
         known = [f"{max(sizes):,} test texts"] if sizes else []
+        self.labelled = np.empty(0, np.int64), np.empty(0), np.empty(0)
         if self.has("predictions", "label"):
-            _, (label, prediction) = self.columns(
-                self.records["predictions"], "label", "prediction"
-            )
-            right = (label == prediction)[label >= 0]
-            known += [f"accuracy {right.mean():.2f}"] if right.size else []
+            file = self.records["predictions"]
+            texts, (label, prediction) = self.columns(file, "label", "prediction")
+            known_rows = label >= 0
+            self.labelled = texts[known_rows], label[known_rows], prediction[known_rows]
+        _, label, prediction = self.labelled
+        known += [f"accuracy {(label == prediction).mean():.2f}"] if label.size else []
         named = filter(None, (model_name(self.net), tested_corpus(run, corpus)))
         self.subject = (*named, *known)
 
