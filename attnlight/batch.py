@@ -287,6 +287,17 @@ class HasTokenizer(Protocol):
 
 
 @runtime_checkable
+class HasAnswers(Protocol):
+    """A model whose classes are answers in words, which whoever asks may name."""
+
+    classes: list[str]
+
+    def name_answers(self, classes: Sequence[str]) -> None:
+        """Take these answers as classes."""
+        ...
+
+
+@runtime_checkable
 class HasWholeWords(Protocol):
     """A model or dataset that says whether words of several tokens are items, (B, W, N)."""
 
