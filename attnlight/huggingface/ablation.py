@@ -1,4 +1,4 @@
-"""Answers without some items of the context: removed from the prompt, masked, or hidden."""
+"""Answers without some items of the context, and the attention of all layers to these."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from transformers import DynamicCache
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
 from attnlight.huggingface.last_layer import cut_cache
+from attnlight.probing.context_ablation import Way
+from attnlight.probing.layers import output_maps, value_norms
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
 
-Way = Literal["removed", "masked", "hidden"]
+Reading = Literal["attention", "value_norm", "rollout"]
 
 
 @torch.no_grad()
@@ -39,8 +41,8 @@ def ablated_logits(
         budget: Tokens computed at once, at least one set; None: chosen by device. It changes no result.
 
     Returns:
-        Logits (B, K, C) float64, and for each text the number of tokens computed as a share of its
-        prompt, (B,).
+        Logits (B, K, C) float64, and the tokens computed for each set as a share of the complete prompt,
+        which is computed besides, (B, K).
     """
     device = kept.device
     budget = budget or (CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS)
@@ -60,7 +62,7 @@ def ablated_logits(
             last = int(torch.where(flat.batch.mask, at, -1).amax())
             cut = torch.full_like(cut, min(last + 1, length - 1))
         logits = vectors.new_zeros(len(cut), len(network.classes), dtype=torch.float64)
-        computed = length
+        computed = torch.zeros_like(logits[:, 0])
         for start in sorted(set(cut.tolist())):
             short = way == "removed" or (way == "masked" and not window)
             real = ~gone[:, start:] if short else torch.ones_like(gone[:, start:])
@@ -84,10 +86,10 @@ def ablated_logits(
                 allowed = None if allowed is None else allowed[text].expand(len(sets), -1)
                 rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
                 logits[sets] = network.answer_logits(output.logits[:, -1], rest).double()
-                computed += order.numel()
+                computed[sets] = rows.sum(-1).double()
         found.append(logits)
         shares.append(computed / length)
-    return torch.stack(found), torch.tensor(shares, dtype=torch.float64, device=device)
+    return torch.stack(found), torch.stack(shares)
 
 
 def later_tokens(
@@ -128,3 +130,32 @@ def later_tokens(
         found.append(total)
     rest = torch.stack(found, dim=1)
     return rest if allowed is None else rest.masked_fill(~allowed, NOT_ALLOWED)
+
+
+@torch.no_grad()
+def answer_attention(network: Any, batch: TextBatch, of: Reading) -> Tensor:  # noqa: ANN401
+    """What the last token of a prompt takes from each item, (B, L, H, N) float64.
+
+    Weights of one row of each layer and head, of which only these rows are in memory; the norms of what
+    the row takes from each token, (B, L, 1, N); or the row of the rollout, (B, 1, 1, N).
+    """
+    flat, vectors, mask = network.prompts(batch)
+    real = flat.batch.mask[:, None, None]
+    if of == "rollout":
+        _, found = network.last_layer.read(network.transformer, vectors, mask, every=True)
+        shares = torch.zeros_like(mask, dtype=torch.float64)
+        shares[:, -1] = 1.0
+        for layer in sorted(found, reverse=True):
+            matrix = found[layer].weights.double().mean(1)
+            shares = (shares + torch.einsum("bq,bqn->bn", shares, matrix)) / 2
+        rolled: Tensor = flat.sums(shares[:, None, None] * real)
+        return rolled
+    _, found, _ = network.last_layer.read_last(network.transformer, vectors, mask, every=True)
+    layers = [found[layer] for layer in sorted(found)]
+    if of == "attention":
+        rows = torch.stack([one.weights[:, :, 0] for one in layers], dim=1).double()
+    else:
+        maps = output_maps(network, batch)
+        rows = torch.stack([value_norms(*pair) for pair in zip(layers, maps, strict=True)], dim=1)
+    found_sums: Tensor = flat.sums(rows * real)
+    return found_sums

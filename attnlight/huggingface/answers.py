@@ -16,7 +16,12 @@ from attnlight.data.pieces import read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.errors import InputError
-from attnlight.huggingface.ablation import Way, ablated_logits, later_tokens
+from attnlight.huggingface.ablation import (
+    Reading,
+    ablated_logits,
+    answer_attention,
+    later_tokens,
+)
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.folder import model_folder
 from attnlight.huggingface.prompt_template import (
@@ -31,6 +36,7 @@ from attnlight.huggingface.prompt_template import (
     split_template,
     text_tokenizer,
 )
+from attnlight.probing.context_ablation import Way
 from attnlight.probing.flat_texts import SHARE
 from attnlight.problems import Pairs
 
@@ -60,9 +66,6 @@ class AnswerModel(HuggingFaceClassifier):
         items: What attention is read of, where a passage is raw text: its `sentences` or its `tokens`.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         config, fingerprint: As for `HuggingFaceClassifier`.
-
-    Attributes:
-        classes: The answers.
 
     Raises:
         InputError: There is no such model, it does not predict the next token, an answer has no token, or
@@ -192,12 +195,14 @@ class AnswerModel(HuggingFaceClassifier):
         states, found, cache = self.last_layer.read_last(self.transformer, vectors, mask)
         last = found[max(found)]
         row, values = (part.to(vectors.dtype) for part in (last.weights[:, :, 0], last.values))
-        reached = flat.batch.mask & last.allowed[:, 0, 0]
-        chosen, items = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
-        mass = chosen.sum(-1, keepdim=True)
+        # Items outside the window of a layer have weight 0, and alike where all are: they have no effect.
+        inside = flat.batch.mask
+        chosen, items = row * inside.unsqueeze(1), flat.sums(inside.int()) > 0
+        mass, equal = chosen.sum(-1, keepdim=True), items / items.sum(-1, keepdim=True).clamp(min=1)
         own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
+        own = torch.where(mass > 0, own, equal.unsqueeze(1).to(own))
         memory = {"query": states[:, -1], "values": values, "mass": mass, "fixed": row - chosen}
-        memory |= {"item": flat.item, SHARE: flat.shares(chosen, reached)}
+        memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
         memory[_REST] = later_tokens(self, cache, mask, mask.sum(-1), batch.allowed_classes)
         rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
         used = own if weights is None else weights
@@ -227,10 +232,14 @@ class AnswerModel(HuggingFaceClassifier):
         found = first[..., self.numbers[self.answers[:, 0]]] + rest
         return torch.where(rest <= NOT_ALLOWED, NOT_ALLOWED, found)
 
+    def answer_attention(self, batch: TextBatch, of: Reading) -> Tensor:
+        """`huggingface.ablation.answer_attention`."""
+        return answer_attention(self, batch, of)
+
     def ablated_logits(
         self, batch: TextBatch, kept: Tensor, way: Way, budget: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The function `huggingface.ablation.ablated_logits` of the model."""
+        """`huggingface.ablation.ablated_logits`."""
         return ablated_logits(self, batch, kept, way, budget)
 
 

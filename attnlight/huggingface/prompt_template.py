@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,6 +23,13 @@ PLAIN_TEMPLATE = "[BOS]Context: {context}\n\nQuestion: {question}\nAnswer:"
 _STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 _PLACE = re.compile(r"\{(context|question)\}")
 _SPECIAL = re.compile(f"({'|'.join(map(re.escape, SPECIAL_TOKENS))})")
+
+
+@runtime_checkable
+class _HasChatTemplate(Protocol):
+    """A tokenizer of transformers."""
+
+    chat_template: Any
 
 
 class Prompts(NamedTuple):
@@ -110,7 +117,7 @@ def text_tokenizer(tokenizer: str, spaced: bool = True) -> str:
 def chat_template(given: Any) -> str | None:  # noqa: ANN401
     """The chat template of a model's folder or hub id, or of a tokenizer; None: it has none."""
     if not isinstance(given, str | Path):
-        found = vars(given).get("chat_template") if hasattr(given, "__dict__") else None
+        found = given.chat_template if isinstance(given, _HasChatTemplate) else None
         return found if isinstance(found, str) else None
     for name in ("chat_template.jinja", "tokenizer_config.json"):
         try:
