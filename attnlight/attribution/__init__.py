@@ -12,6 +12,7 @@ from attnlight.attribution.gradient import Gradient
 from attnlight.attribution.gradient_x_attention import GradientXAttention
 from attnlight.attribution.input_gradient import InputGradient
 from attnlight.attribution.integrated_gradients import IntegratedGradients
+from attnlight.attribution.learned_heads import LearnedHeads, fit_heads
 from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
@@ -33,9 +34,11 @@ __all__ = [
     "GradientXAttention",
     "InputGradient",
     "IntegratedGradients",
+    "LearnedHeads",
     "Occlusion",
     "Random",
     "Rollout",
     "build_attribution",
     "build_attributions",
+    "fit_heads",
 ]

@@ -49,7 +49,7 @@ class AnswerAttention(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        weights = answer_attention(self.name, model, batch, self.of)
+        weights = answering(self.name, model).answer_attention(batch, self.of)
         for name, dimension in (("layer", 1), ("head", 2)):
             number, count = vars(self)[name], weights.shape[dimension]
             if number is not None and not 0 <= number < count:
@@ -59,12 +59,14 @@ class AnswerAttention(Attribution):
         return weights.mean((1, 2)), {}
 
 
-def answer_attention(name: str, model: object, batch: TextBatch, of: Reading) -> Tensor:
-    """`HasAnswerAttention.answer_attention` of a model, (B, L, H, N) float64.
+def answering(name: str, model: object) -> HasAnswerAttention:
+    """The model.
 
     Raises:
-        InputError: The model has none; the message says that `name` needs it.
+        InputError: It does not answer by one token of each text; the message says that `name` needs it.
     """
     if not isinstance(model, HasAnswerAttention):
-        raise InputError(f"{name} reads models that answer, such as AnswerModel; not this model.")
-    return model.answer_attention(batch, of)
+        raise InputError(
+            f"{name} reads models that answer, such as AnswerModel, not {type(model).__name__}."
+        )
+    return model

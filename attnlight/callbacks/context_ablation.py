@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution import AnswerAttention, build_attributions
+from attnlight.attribution import AnswerAttention, LearnedHeads, build_attributions
 from attnlight.batch import AttentionOutput, HasAnswerAttention, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.data.pairs import EVIDENCE
@@ -17,7 +17,7 @@ from attnlight.functional import average_precision, expected_average_precision
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import somers_d, spearman_rho
 from attnlight.functional.ranking import TIE, first_items, ranking
-from attnlight.functional.readout.instances import marked_items
+from attnlight.functional.readout.instances import marked_items, rows_are_texts
 from attnlight.models.readout import Readout
 from attnlight.probing.context_ablation import Way, ablated, random_subsets
 
@@ -109,11 +109,16 @@ class ContextAblation(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
+        if not rows_are_texts(batch, output):
+            raise InputError(
+                f"{self.name} needs a model with one row for each text, not for each token."
+            )
         items, target, model = output.mask, output.logits.argmax(-1), readout.model
         count, size = items.sum(-1), items.shape[1]
         scores = {
             label: method(model, batch, output, target)
-            if isinstance(model, HasAnswerAttention) or not isinstance(method, AnswerAttention)
+            if isinstance(model, HasAnswerAttention)
+            or not isinstance(method, AnswerAttention | LearnedHeads)
             else torch.full(items.shape, torch.nan, dtype=torch.float64, device=items.device)
             for label, method in self.methods.items()
         }

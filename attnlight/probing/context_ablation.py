@@ -8,7 +8,6 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, HasAblation, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.random import draw_keys
-from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.subsets import subset_logits
 
 Way = Literal["removed", "masked", "hidden"]
@@ -39,15 +38,15 @@ def ablated(
 ) -> tuple[Tensor, Tensor]:
     """Logits (R, K, C) where the items of K sets (R, K, N) bool stay, and their cost, (R, K).
 
+    Rows are the texts.
+
     The cost is the number of tokens that are computed as a share of the complete text's. `way` and
     `budget` are those of `huggingface.ablation.ablated_logits`; other models than those with
     `ablated_logits` read the shortened text, and so leave items out by removal alone.
 
     Raises:
-        InputError: The rows are not the texts, or the model does not leave items out in this way.
+        InputError: The model does not leave items out in this way.
     """
-    if not rows_are_texts(batch, output):
-        raise InputError("items of a context are left out for models with one row per text.")
     if isinstance(model, HasAblation):
         return model.ablated_logits(batch, kept, way, budget)
     if way != "removed":
