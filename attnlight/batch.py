@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -284,6 +284,45 @@ class HasTokenizer(Protocol):
 
     def require_tokenizer(self, tokenizer: str | None) -> None:
         """Raise an `InputError` unless a corpus is encoded by this tokenizer, a JSON."""
+
+
+@runtime_checkable
+class HasAblation(Protocol):
+    """A model that leaves items out of a text in other ways than removing them."""
+
+    def ablated_logits(
+        self,
+        batch: TextBatch,
+        kept: Tensor,
+        way: Literal["removed", "masked", "hidden"],
+        budget: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, K, C) of K sets of items (B, K, N), and their cost in texts, (B, K)."""
+        ...
+
+
+@runtime_checkable
+class HasAnswerAttention(Protocol):
+    """A model of several layers, `transformer`, that answers by one token of each text."""
+
+    transformer: Any
+
+    def answer_attention(
+        self, batch: TextBatch, of: Literal["attention", "value_norm", "rollout"]
+    ) -> Tensor:
+        """What the token that answers takes from each item by layer and head, (B, L, H, N)."""
+        ...
+
+
+@runtime_checkable
+class HasAnswers(Protocol):
+    """A model whose classes are answers in words, which whoever asks may name."""
+
+    classes: list[str]
+
+    def name_answers(self, classes: Sequence[str]) -> None:
+        """Take these answers as classes."""
+        ...
 
 
 @runtime_checkable

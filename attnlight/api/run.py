@@ -6,13 +6,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 from rich.console import Console
 
-from attnlight.batch import TextBatch
+from attnlight.batch import HasAnswers, TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
 from attnlight.figures import describe, draw, figure_rows
@@ -163,6 +164,9 @@ def run(
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")
     reader = of_transformers(model, tokenizer)
+    if isinstance(reader, HasAnswers) and not reader.classes and isinstance(rows[0], Mapping):
+        named = chain.from_iterable([*row.get("candidates", ()), row.get("label")] for row in rows)
+        reader.name_answers(sorted({str(name) for name in named if name is not None}))
     batches, reader = rows, load(reader) if isinstance(reader, str | Path) else reader
     texts = None
     if not isinstance(rows[0], TextBatch):

@@ -6,6 +6,7 @@ from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
+from attnlight.callbacks.context_ablation import ContextAblation
 from attnlight.callbacks.counterfactual_use import CounterfactualUse
 from attnlight.callbacks.decision_flip import DecisionFlip
 from attnlight.callbacks.erased_accuracy import ErasedAccuracy
@@ -30,6 +31,7 @@ __all__ = [
     "AttentionSinks",
     "AttributionCost",
     "BaseDivergence",
+    "ContextAblation",
     "CounterfactualUse",
     "DecisionFlip",
     "ErasedAccuracy",

@@ -7,7 +7,7 @@ all other options last.
 * `data`: a section that names a class or a file replaces the previous one completely; any other
   changes single options. The file may be a table or a folder of them, the `path` of a
   `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
-  `ChunkingDataModule`.
+  `ChunkingDataModule`. A model of `pairs` reads it by `PairDataModule`.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -47,7 +47,9 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
-_OF_TEXTS, _OF_TAGS = (f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking"))
+_OF_TEXTS, _OF_TAGS, _OF_PAIRS = (
+    f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking", "Pair")
+)
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # Keys that identify a configuration of `fit`: it has all of the first and none of the second.
@@ -128,6 +130,8 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
                 f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
                 "`--model tagger_bilstm`"
             )
+        elif (config["model"].get("init_args") or {}).get("problem") == "pairs":
+            data["class_path"] = _OF_PAIRS
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     callbacks = _as_list(config["trainer"].get("callbacks"))

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from attnlight.data.babi import PLACES, WORDS, BabiTask, generate_questions
 from attnlight.data.raw_text import RawText
+from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Source, silent
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -106,6 +107,7 @@ class BabiStories(CorpusDataModule):
             `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
         released: Prepare questions as Jain & Wallace's released code does: no full stop after the last
             sentence, no question mark, and all 36 words of the three tasks as classes.
+        sentences: As of `PairDataModule`; passages whose sentences are separate have no boundary tokens.
         common: The options of every corpus.
 
     Raises:
@@ -124,6 +126,7 @@ class BabiStories(CorpusDataModule):
         corpus_seed: int = 0,
         test: Source | None = None,
         released: bool = False,
+        sentences: Sentences = "none",
         *,
         common: CorpusOptions,
     ) -> None:
@@ -150,8 +153,11 @@ class BabiStories(CorpusDataModule):
             **splits,
             lowercase=False,
             splitting="punctuation",
+            sentences=sentences,
+            boundary_tokens=sentences == "none",
             common=common,
         )
+        self.sentence_rules, self.nested = self._pairs.sentence_rules, self._pairs.nested
 
     @property
     @override

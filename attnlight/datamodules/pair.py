@@ -12,6 +12,7 @@ from attnlight.data.documents import DocumentReader
 from attnlight.data.labels import feature_names
 from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
 from attnlight.data.parts import Part
+from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Source
 from attnlight.datamodules.text import TextDataModule
 from attnlight.errors import InputError
@@ -46,7 +47,9 @@ class PairDataModule(TextDataModule):
         candidates: Column of lists of the answers that a row allows, which must contain its label.
             Null: every class is allowed.
         evidence: Column of lists of the positions, from 0, of supporting sentences.
-        **kwargs: Arguments of `TextDataModule`, except `text` and `sentences`.
+        sentences: `nested`: batches keep the sentences of a passage separate, (B, S, N), for models whose
+            items they are; see `TextDataModule`.
+        **kwargs: Arguments of `TextDataModule`, except `text`.
 
     Raises:
         InputError: Options are out of range or mutually exclusive.
@@ -61,9 +64,10 @@ class PairDataModule(TextDataModule):
         query: str | list[str] = "query",
         candidates: str | None = None,
         evidence: str | None = None,
+        sentences: Sentences = "none",
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(path=path, text=passage, sentences="none", **kwargs)
+        super().__init__(path=path, text=passage, sentences=sentences, **kwargs)
         self.query = query
         self.candidates = candidates
         self.evidence = evidence

@@ -7,6 +7,12 @@ METHODS = {
     "attention": "attention",
     "gradient_x_attention": "gradient × attention",  # noqa: RUF001
     "attention_contribution": "attention × contribution",  # noqa: RUF001
+    "answer_attention": "attention, all layers",
+    "answer_value_norm": "attention × value norm, all layers",  # noqa: RUF001
+    "answer_rollout": "rollout of attention",
+    "learned_heads": "learned heads",
+    "context_cite": "ContextCite",
+    "leave_one_out": "leave-one-out",
     "rollout": "rollout of attention",
     "attention_value_norm": "attention × value norm",  # noqa: RUF001
     "gradient": "gradient",

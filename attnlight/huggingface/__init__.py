@@ -7,7 +7,8 @@ from attnlight.errors import InputError
 if find_spec("transformers") is None:
     raise InputError("this model needs transformers: pip install 'transformers>=5.4'.")
 
+from attnlight.huggingface.answers import AnswerModel
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.pooled import HuggingFacePooledClassifier
 
-__all__ = ["HuggingFaceClassifier", "HuggingFacePooledClassifier"]
+__all__ = ["AnswerModel", "HuggingFaceClassifier", "HuggingFacePooledClassifier"]

@@ -73,6 +73,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
+    causal: ClassVar[bool] = False  # whether the model predicts the next token
     stored_options = staticmethod(stored_options)
     require_tokenizer = require_tokenizer
     uniform: Tensor
@@ -94,8 +95,13 @@ class HuggingFaceClassifier(TrainedElsewhere):
     ) -> None:
         super().__init__()
         path = str(path) if isinstance(path, Path) else path
-        source = open_model(path, num_classes, vocab_size, config, fingerprint, tokenizer=tokenizer)
-        require_head(source.model, num_classes)
+        source = open_model(
+            *(path, num_classes, vocab_size, config, fingerprint),
+            tokenizer=tokenizer,
+            causal=self.causal,
+        )
+        if not self.causal:
+            require_head(source.model, num_classes)
         settings = source.model.config.get_text_config()
         self.transformer = source.model
         self.last_layer = LastLayer(source.model)
@@ -125,7 +131,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
     def parameter_parts(self) -> dict[str, tuple[str, ...]]:
         """The parameters of each part of the network by name, from the output down."""
         names = [name for name, _ in self.named_parameters()]
-        layers, count = f"transformer.{self.last_layer.place}", len(self.attention_layers)
+        layers, count = f"transformer.{self.last_layer.place}", len(self.last_layer.attentions)
         parts: dict[str, list[str]] = {"head": []}
         parts |= {f"layer_{number}": [] for number in range(count, 0, -1)} | {"embeddings": []}
         first = next((n for n, name in enumerate(names) if name.startswith(layers)), 0)
@@ -235,7 +241,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """The query's weights over all tokens, (B, H, [K,] N), for attention over items of that shape."""
         parts = [output.memory[name] for name in (_FIXED, _MASS)]
-        if self.whole_words:
+        if SHARE in output.memory:
             parts += [output.memory[SHARE], output.memory[_ITEM].unsqueeze(1)]
         if weights.ndim == 4:
             parts = [part.unsqueeze(2) for part in parts]

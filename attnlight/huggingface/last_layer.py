@@ -7,12 +7,14 @@ that K candidate weights of a query are K copies of its token: no other layer is
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
@@ -28,6 +30,7 @@ from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modul
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
 _BLOCK = 1 << 21
+Recording = AbstractContextManager[dict[int, LayerAttention]]
 
 
 class _Thread(threading.local):
@@ -126,6 +129,38 @@ class LastLayer:
                 found[layer] = LayerAttention(weights, pad(one.values, (0, 0, 0, extra)), allowed)
         return states, found
 
+    def read_last(
+        self, model: PreTrainedModel, embeddings: Tensor, mask: Tensor, every: bool = False
+    ) -> tuple[Tensor, dict[int, LayerAttention], DynamicCache]:
+        """Input of the last layer, attention of the last token, and the keys and values of all layers.
+
+        The last token is read by itself, so that no weights of other tokens are in memory.
+
+        Args:
+            model: The model, or a copy of it, whose tokens read no later one.
+            embeddings: Of tokens, (B, N, E), at least two.
+            mask: Real tokens, (B, N) bool; the last one of each text is real.
+            every: Whether all layers are recorded, or the last one.
+
+        Returns:
+            States (B, N, D), weights (B, H, 1, N) by layer, and the keys and values.
+        """
+        cache, parts, end = DynamicCache(), [], mask.shape[1]
+        options = {"past_key_values": cache, "use_cache": True}
+        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        asked: Sequence[int] | Literal["all"] = "all" if every else [len(self.attentions) - 1]
+        for part, wanted in ((slice(0, end - 1), ()), (slice(end - 1, end), asked)):
+            seen = {"attention_mask": mask[:, : part.stop].long(), **options}
+            recording: Recording = intercept(wanted) if wanted else nullcontext({})
+            with recording as found:
+                model.base_model(
+                    inputs_embeds=embeddings[:, part], position_ids=places[:, part], **seen
+                )
+            states, _THREAD.found = _THREAD.found, None
+            assert states is not None
+            parts.append(states)
+        return torch.cat(parts, dim=1), found, cache
+
     def logits(
         self, model: PreTrainedModel, states: Tensor, weights: Tensor, values: Tensor
     ) -> Tensor:
@@ -160,3 +195,12 @@ class LastLayer:
         """A model that has the last layer alone and shares all modules with this one."""
         last = nn.ModuleList([model.get_submodule(self.place)[-1]])
         return replace_modules(replace_modules(model, {self.place: last}), self._blanks)
+
+
+def cut_cache(cache: DynamicCache, places: int, copies: int = 1) -> DynamicCache:
+    """Copies, one after the other, of the keys and values of the first `places` of a cache."""
+    cut = DynamicCache()
+    for number, layer in enumerate(cache.layers):
+        parts = (part[:, :, :places] for part in (layer.keys, layer.values))
+        cut.update(*(part.repeat_interleave(copies, dim=0) for part in parts), number)
+    return cut

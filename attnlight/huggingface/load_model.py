@@ -14,6 +14,7 @@ from transformers import (
     MODEL_FOR_PRETRAINING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
@@ -26,6 +27,8 @@ from attnlight.huggingface.folder import read_weights
 from attnlight.huggingface.head import LinearForSequenceClassification
 
 _CLASSIFIERS: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING  # of texts, by configuration
+_DECODERS: Any = MODEL_FOR_CAUSAL_LM_MAPPING
+_CLASSIFIES = f"classifies texts ({HEAD})"
 _PRETRAINING = (
     MODEL_MAPPING,
     MODEL_FOR_PRETRAINING_MAPPING,
@@ -35,17 +38,23 @@ _PRETRAINING = (
 
 
 def load_model(
-    path: str, folder: Path, config: PretrainedConfig
+    path: str, folder: Path, config: PretrainedConfig, causal: bool = False
 ) -> tuple[PreTrainedModel, set[str]]:
     """The classifier in a folder, which the user calls `path`, and its head's new parameters by name.
+
+    If it is `causal`, the model that predicts the next token.
 
     Raises:
         InputError: Its weights cannot be read, are of other sizes than the configuration, are not all of
             the model's, or are more than those of the model and of heads for pretraining.
     """
-    state, known = read_weights(folder), type(config) in _CLASSIFIERS
-    with _one_sentence(path):
-        (kind, *_) = _listed((_CLASSIFIERS if known else MODEL_MAPPING)[type(config)])
+    mapping = _DECODERS if causal else _CLASSIFIERS
+    known = type(config) in mapping
+    if causal and not known:
+        raise InputError(f"{path} has no model that predicts the next token ({config.model_type}).")
+    state = read_weights(folder)
+    with _one_sentence(path, "predicts the next token" if causal else _CLASSIFIES):
+        (kind, *_) = _listed((mapping if known else MODEL_MAPPING)[type(config)])
         text = config.get_text_config()
         # Given its content, transformers opens no file of the folder.
         model, found = kind.from_pretrained(
@@ -73,7 +82,8 @@ def load_model(
         )
     base, new = f"{model.base_model_prefix}." if known else "", set(found["missing_keys"])
     # A pooler is part of the head of those that classify.
-    lacking = [name for name in new if name.startswith(base) and "pooler." not in name]
+    parts = new if causal else (name for name in new if name.startswith(base))
+    lacking = [name for name in parts if "pooler." not in name]
     if lacking:
         raise InputError(f"{path} lacks weights of its model, {_some(lacking)}.")
     if not known:
@@ -82,17 +92,16 @@ def load_model(
     return model, new
 
 
-def draw_model(path: str, config: PretrainedConfig) -> PreTrainedModel:
-    """The classifier of a configuration, with random weights.
+def draw_model(path: str, config: PretrainedConfig, causal: bool = False) -> PreTrainedModel:
+    """The classifier, or the model that predicts the next token, of a configuration, with random weights.
 
     Raises:
         InputError: It describes none.
     """
-    with _one_sentence(path):
-        if type(config) in _CLASSIFIERS:
-            return AutoModelForSequenceClassification.from_config(
-                config, dtype=torch.float32, trust_remote_code=False
-            )
+    kind: Any = AutoModelForCausalLM if causal else AutoModelForSequenceClassification
+    with _one_sentence(path, "predicts the next token" if causal else _CLASSIFIES):
+        if causal or type(config) in _CLASSIFIERS:
+            return kind.from_config(config, dtype=torch.float32, trust_remote_code=False)
         return LinearForSequenceClassification(config).float()
 
 
@@ -117,7 +126,7 @@ def _some(names: list[str]) -> str:
 
 
 @contextmanager
-def _one_sentence(path: str) -> Iterator[None]:
+def _one_sentence(path: str, does: str) -> Iterator[None]:
     """Keep transformers silent about new heads, and say in one sentence what it refuses."""
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -127,9 +136,7 @@ def _one_sentence(path: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"{path} has no model that classifies texts ({HEAD}): {one_line(error)[:300]}."
-        ) from error
+        raise InputError(f"{path} has no model that {does}: {one_line(error)[:300]}.") from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:

@@ -65,6 +65,7 @@ def open_model(
     *,
     tokenizer: Any = None,  # noqa: ANN401
     head: bool = True,
+    causal: bool = False,
 ) -> Source:
     """Read a model, in single precision.
 
@@ -76,7 +77,8 @@ def open_model(
         config: Its configuration as a checkpoint stores it; None: that of `path`.
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
         tokenizer: The tokenizer of a model that is given, as for `read_tokenizer`; None: there is none.
-        head: Whether its head is used.
+        head: Whether its head is used, that of a classifier.
+        causal: Whether the model predicts the next token in place of classifying.
 
     Raises:
         InputError: There is no such model, it is damaged, it does not classify texts though its head is
@@ -98,7 +100,9 @@ def open_model(
             read, own = read_tokenizer(tokenizer, longest)
             source = Source(path, _numbers(path, own, "the tokenizer"), tokenizer=read.to_str())
     else:
-        source = _read(path, num_classes, vocab_size, config, fingerprint, head)
+        source = _read(
+            path, num_classes, vocab_size, config, fingerprint, head and not causal, causal
+        )
     if source.model.config.is_encoder_decoder:
         raise InputError(
             f"{type(source.model).__name__} is an encoder with a decoder: expected one of the two, which "
@@ -142,10 +146,11 @@ def _read(
     stored: Mapping[str, Any] | None,
     fingerprint: str | None,
     head: bool,
+    causal: bool,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
     if path is None:
-        return _from_scratch(num_classes, vocab_size, stored)
+        return _from_scratch(num_classes, vocab_size, stored, causal)
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
@@ -158,7 +163,7 @@ def _read(
         config = build_configuration(stored, "the checkpoint")
         if num_classes is not None and config.num_labels != num_classes:
             config.num_labels = num_classes
-        model = draw_model(path, config)
+        model = draw_model(path, config, causal)
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     names = config.architectures or ()
     if head:
@@ -166,7 +171,7 @@ def _read(
     if not has_head(names):
         config.problem_type = None
         config.num_labels = config.num_labels if num_classes is None else num_classes
-    model, new = load_model(path, folder, config)
+    model, new = load_model(path, folder, config, causal)
     numbers = _numbers(model, own, f"the tokenizer.json in {path}")
     return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=read.to_str())
 
@@ -183,7 +188,10 @@ def _numbers(model: PreTrainedModel, own: list[int], tokenizer: str) -> Tensor:
 
 
 def _from_scratch(
-    num_classes: int | None, vocab_size: int | None, given: Mapping[str, Any] | None
+    num_classes: int | None,
+    vocab_size: int | None,
+    given: Mapping[str, Any] | None,
+    causal: bool,
 ) -> Source:
     """A model of a configuration, which reads the token ids of a corpus, with random parameters.
 
@@ -197,4 +205,4 @@ def _from_scratch(
         )
     config = build_configuration(given, "`config`")
     config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
-    return Source(draw_model("`config`", config).eval(), torch.arange(vocab_size))
+    return Source(draw_model("`config`", config, causal).eval(), torch.arange(vocab_size))

@@ -33,6 +33,7 @@ NEEDS = {
     "random networks": {"Sanity"},
     "words": {"Texts"},
     "time": {"AttributionCost"},
+    "rows that are texts": {"ContextAblation"},
 }
 METHODS: list[Any] = [
     "attention",
@@ -48,6 +49,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "AttentionPermutation": {"draws": 10, "head_draws": 4},
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},
+    "ContextAblation": {"methods": METHODS, "subsets": 4},
     "CounterfactualUse": {"methods": METHODS},
     "DecisionFlip": {"draws": 2},
     "ErasedAccuracy": {"draws": 2},

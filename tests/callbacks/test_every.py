@@ -57,13 +57,14 @@ def named(test: InterpretabilityTest) -> str:
 
 def on_scenes(scenes: Sequence[str]) -> list[Any]:
     """Each test on each scene that has what it needs."""
+    of_texts = NEEDS["edits"] | NEEDS["rows that are texts"]
     return [
         pytest.param(test, name, id=f"{named(test)}-{name}")
         for test in TESTS
         for name in scenes
         if (type(test).__name__ not in NEEDS["layers"] or name in LAYERED)
         and (type(test).__name__ not in NEEDS["planted texts"] or name == "bilstm")
-        and (type(test).__name__ not in NEEDS["edits"] or SCENES[name] == "texts")
+        and (type(test).__name__ not in of_texts or SCENES[name] == "texts")
     ]
 
 

@@ -1,0 +1,161 @@
+"""Answers without some items of the context, and the attention of all layers to these."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from attnlight.batch import NOT_ALLOWED, TextBatch
+from attnlight.errors import InputError
+from attnlight.huggingface.last_layer import cut_cache
+from attnlight.probing.context_ablation import Way
+from attnlight.probing.layers import output_maps, value_norms
+from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+
+Reading = Literal["attention", "value_norm", "rollout"]
+
+
+@torch.no_grad()
+def ablated_logits(
+    network: Any,  # noqa: ANN401
+    batch: TextBatch,
+    kept: Tensor,
+    way: Way,
+    budget: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Log probabilities of the answers where only some items of each context are left.
+
+    The complete prompt is read once. What precedes the first item that is left out is read off its keys
+    and values, and only what follows is computed for each set.
+
+    Args:
+        network: An `AnswerModel`, in evaluation mode.
+        batch: B texts of S items.
+        kept: Items that are left in K sets, (B, K, S) bool.
+        way: `removed`: the prompt lacks their tokens, and later ones move up; `masked`: no later token
+            attends to them, and all keep their positions; `hidden`: tokens after the context do not
+            attend to them, while other tokens of the context do, which may have taken on what they say.
+        budget: Tokens computed at once, at least one set; None: chosen by device. It changes no result.
+
+    Returns:
+        Logits (B, K, C) float64, and the tokens computed for each set as a share of the complete prompt,
+        which is computed besides, (B, K).
+    """
+    device = kept.device
+    budget = budget or (CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS)
+    settings = network.transformer.config.get_text_config()
+    window = (
+        getattr(settings, "sliding_window", None) is not None
+    )  # it counts tokens that are masked
+    found, shares = [], []
+    for text in range(len(batch)):
+        one = batch.select(torch.tensor([text], device=device))
+        flat, vectors, mask = network.prompts(one)
+        length, at = mask.shape[1], torch.arange(mask.shape[1], device=device)
+        cache = network.last_layer.read_last(network.transformer, vectors, mask)[2]
+        gone = ~kept[text].gather(1, flat.item.expand(kept.shape[1], -1)) & flat.batch.mask
+        cut = torch.where(gone, at, length - 1).amin(-1)
+        if way == "hidden":
+            last = int(torch.where(flat.batch.mask, at, -1).amax())
+            cut = torch.full_like(cut, min(last + 1, length - 1))
+        logits = vectors.new_zeros(len(cut), len(network.classes), dtype=torch.float64)
+        computed = torch.zeros_like(logits[:, 0])
+        for start in sorted(set(cut.tolist())):
+            short = way == "removed" or (way == "masked" and not window)
+            real = ~gone[:, start:] if short else torch.ones_like(gone[:, start:])
+            most = 1 if window else max(1, budget // length)
+            for sets in torch.split((cut == start).nonzero().flatten(), most):
+                rows = real[sets].int()
+                longest = int(rows.sum(-1).amax())
+                order = rows.sort(dim=1, stable=True).indices[:, -longest:] + start
+                seen = torch.cat([~gone[sets, :start], ~gone[sets].gather(1, order)], dim=1)
+                places = (seen.cumsum(-1) - 1)[:, start:] if way == "removed" else order
+                own = cut_cache(cache, start, len(sets))
+                output = network.transformer(
+                    inputs_embeds=vectors[0][order],
+                    attention_mask=seen.long(),
+                    position_ids=places.clamp(min=0),
+                    past_key_values=own,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+                allowed = batch.allowed_classes
+                allowed = None if allowed is None else allowed[text].expand(len(sets), -1)
+                rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
+                logits[sets] = network.answer_logits(output.logits[:, -1], rest).double()
+                computed[sets] = rows.sum(-1).double()
+        found.append(logits)
+        shares.append(computed / length)
+    return torch.stack(found), torch.stack(shares)
+
+
+def later_tokens(
+    network: Any,  # noqa: ANN401
+    cache: DynamicCache,
+    mask: Tensor,
+    places: Tensor,
+    allowed: Tensor | None,
+) -> Tensor:
+    """Log probability of each answer's tokens after the first, (B, C); `NOT_ALLOWED` for others.
+
+    Args:
+        network: The model.
+        cache: Keys and values of the prompts, which stay as they are.
+        mask: Real tokens of these, (B, L) bool.
+        places: Position of the token after each prompt, (B,).
+        allowed: Classes that each text may be answered with, (B, C) bool; None: all.
+
+    Raises:
+        InputError: The model has no answers.
+    """
+    if not network.classes:
+        raise InputError("the model has no answers: give `classes`, or rows with labels.")
+    found = []
+    for number, ids in enumerate(network.answers):
+        tokens = network.numbers[ids[ids >= 0]].expand(len(mask), -1)
+        given, later = tokens[:, :-1], tokens[:, 1:]
+        total = torch.zeros(len(mask), device=mask.device)
+        if later.shape[1] and (allowed is None or allowed[:, number].any()):
+            at = places[:, None] + torch.arange(given.shape[1], device=mask.device)
+            seen = torch.cat([mask, torch.ones_like(given, dtype=torch.bool)], dim=1)
+            options = {"attention_mask": seen.long(), "position_ids": at, "use_cache": True}
+            copy = cut_cache(cache, mask.shape[1])
+            logits = network.transformer(given, past_key_values=copy, **options).logits
+            precise = torch.promote_types(logits.dtype, torch.float32)
+            each = logits.to(precise).log_softmax(-1).gather(-1, later.unsqueeze(-1))
+            total = each.sum((1, 2))
+        found.append(total)
+    rest = torch.stack(found, dim=1)
+    return rest if allowed is None else rest.masked_fill(~allowed, NOT_ALLOWED)
+
+
+@torch.no_grad()
+def answer_attention(network: Any, batch: TextBatch, of: Reading) -> Tensor:  # noqa: ANN401
+    """What the last token of a prompt takes from each item, (B, L, H, N) float64.
+
+    Weights of one row of each layer and head, of which only these rows are in memory; the norms of what
+    the row takes from each token, (B, L, 1, N); or the row of the rollout, (B, 1, 1, N).
+    """
+    flat, vectors, mask = network.prompts(batch)
+    real = flat.batch.mask[:, None, None]
+    if of == "rollout":
+        _, found = network.last_layer.read(network.transformer, vectors, mask, every=True)
+        shares = torch.zeros_like(mask, dtype=torch.float64)
+        shares[:, -1] = 1.0
+        for layer in sorted(found, reverse=True):
+            matrix = found[layer].weights.double().mean(1)
+            shares = (shares + torch.einsum("bq,bqn->bn", shares, matrix)) / 2
+        rolled: Tensor = flat.sums(shares[:, None, None] * real)
+        return rolled
+    _, found, _ = network.last_layer.read_last(network.transformer, vectors, mask, every=True)
+    layers = [found[layer] for layer in sorted(found)]
+    if of == "attention":
+        rows = torch.stack([one.weights[:, :, 0] for one in layers], dim=1).double()
+    else:
+        maps = output_maps(network, batch)
+        rows = torch.stack([value_norms(*pair) for pair in zip(layers, maps, strict=True)], dim=1)
+    found_sums: Tensor = flat.sums(rows * real)
+    return found_sums

@@ -1,0 +1,90 @@
+"""Heads learned from ablations, against gradients by differences and loops."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnlight.attribution import LearnedHeads, fit_heads
+from attnlight.attribution.learned_heads import Ablations, learn_weights
+from attnlight.errors import InputError
+from attnlight.huggingface import AnswerModel
+from tests.huggingface.test_answers import ANSWERS, encode, write_decoder
+
+
+def ablations(count: int = 6, features: int = 4, noise: float = 0.1) -> list[Ablations]:
+    """Texts whose log odds are the sum of the second feature of the items that stay."""
+    generator = torch.Generator().manual_seed(0)
+    draw: Any = lambda *shape: torch.rand(*shape, generator=generator, dtype=torch.float64)
+    texts = []
+    for _ in range(count):
+        rows, sets = draw(5, features), (draw(20, 5) < 0.5).double()
+        texts.append((rows, sets, sets @ rows[:, 1] + noise * draw(20)))
+    return texts
+
+
+def test_one_step_follows_the_gradient_of_the_correlation() -> None:
+    texts = ablations(count=1)
+    (features, sets, odds), weights = texts[0], np.full(4, 0.25)
+
+    def loss(at: Any) -> float:
+        sums = [
+            sum(float(features[s] @ torch.from_numpy(at)) for s in range(5) if kept[s])
+            for kept in sets
+        ]
+        return -float(np.corrcoef(sums, odds)[0, 1])
+
+    steps = np.eye(4) * 1e-6
+    gradient = [(loss(weights + step) - loss(weights - step)) / 2e-6 for step in steps]
+    moved = weights - 0.01 * np.sign(gradient)  # Adam's first step
+    found = learn_weights(texts, steps=1, learning_rate=0.01)
+    np.testing.assert_allclose(found, moved / np.abs(moved).sum(), atol=1e-6)
+
+
+def test_the_head_that_predicts_ablations_is_found() -> None:
+    weights = learn_weights(ablations(noise=0.0), steps=600, learning_rate=0.01)
+    assert int(weights.argmax()) == 1
+    assert float(weights[1]) > 0.9
+    assert float(weights.abs().sum()) == pytest.approx(1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = write_decoder(tmp_path_factory.mktemp("heads"), "llama")
+    return AnswerModel(folder, classes=ANSWERS).eval()
+
+
+def test_a_file_of_weights_is_read_for_its_model_alone(model: Any, tmp_path: Path) -> None:
+    batch, file = encode(model), tmp_path / "heads.json"
+    weights = fit_heads(model, [batch], file, ablations=8, steps=3)
+    output = model(batch)
+    found = LearnedHeads(file=str(file))(model, batch, output, output.logits.argmax(-1))
+    rows = model.answer_attention(batch, "attention")
+    for text, items in enumerate(output.mask):
+        for item in items.nonzero().flatten().tolist():
+            products = [
+                float(weights[layer, head] * rows[text, layer, head, item])
+                for layer in range(weights.shape[0])
+                for head in range(weights.shape[1])
+            ]
+            assert float(found[text, item]) == pytest.approx(sum(products), abs=1e-9)
+    other = AnswerModel(write_decoder(tmp_path / "other", "qwen3"), classes=ANSWERS).eval()
+    with pytest.raises(InputError, match="are of another model"):
+        LearnedHeads(file=str(file))(other, batch, output, output.logits.argmax(-1))
+
+
+def test_files_that_are_refused(tmp_path: Path, model: Any) -> None:
+    with pytest.raises(InputError, match="needs the option file"):
+        LearnedHeads()
+    with pytest.raises(InputError, match="no file"):
+        LearnedHeads(file=str(tmp_path / "none.json"))
+    (tmp_path / "x.json").write_text('{"model": "a", "weights": [1]}')
+    with pytest.raises(InputError, match="has no `weights` by layer and head"):
+        LearnedHeads(file=str(tmp_path / "x.json"))
+    with pytest.raises(InputError, match="learned_heads reads models that answer"):
+        fit_heads(SimpleNamespace(), [], tmp_path / "y.json")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no text has two items"):
+        fit_heads(model, [encode(model, ["Mary sat."], ["Who?"])], tmp_path / "y.json")

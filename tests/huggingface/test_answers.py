@@ -1,0 +1,305 @@
+"""Answers of decoder-only models, against full passes of transformers by loops over texts and classes."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer
+from torch import Tensor
+
+import attnlight
+from attnlight.__main__ import main
+from attnlight.batch import NOT_ALLOWED, TextBatch
+from attnlight.errors import InputError
+from attnlight.huggingface import AnswerModel
+from attnlight.huggingface.prompt_template import fill_chat, split_template, text_tokenizer
+from attnlight.probing.context_ablation import Way
+from tests.commands import CPU, QUIET
+from tests.huggingface.folders import write_model, write_tokenizer
+from tests.huggingface.models import build
+
+STORIES = (
+    "Mary moved to the bathroom. John went to the hallway. Mary went to the garden. John sat.",
+    "John went to the hallway. Mary slept.",
+)
+QUESTIONS = ("Where is Mary?", "Where is John?")
+ANSWERS = ("bathroom", "hallway", "the garden shed")
+WORDS = (*STORIES, *QUESTIONS, *ANSWERS, "Context: Question: Answer: <|im_start|>user")
+close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
+
+
+def write_decoder(folder: Path, name: str, **options: Any) -> Path:
+    tokenizer = write_tokenizer(folder, name if name == "gpt2" else "llama", WORDS * 5)
+    length = {"n_positions" if name == "gpt2" else "max_position_embeddings": 256}
+    size = tokenizer.get_vocab_size()
+    build(name, "AutoModelForCausalLM", vocab_size=size, **(length | options)).save_pretrained(
+        folder
+    )
+    return folder
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3", "gpt2", "gemma3"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_decoder(tmp_path_factory.mktemp("answers") / request.param, request.param)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return AnswerModel(folder, classes=ANSWERS).eval()
+
+
+@pytest.fixture(scope="module")
+def eager(folder: Path) -> Any:
+    kind = transformers.AutoModelForCausalLM
+    return kind.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def encode(model: Any, texts: Any = STORIES, queries: Any = QUESTIONS) -> TextBatch:
+    batch: TextBatch = model.raw.encode(texts, queries=queries)
+    return batch
+
+
+@torch.no_grad()
+def full_passes(model: Any, eager: Any, ids: Tensor, places: Tensor | None, mask: Any) -> Tensor:
+    """Joint log probability of each answer after a prompt's ids, (C,), by a pass for each answer.
+
+    `mask` gives, from the number of an answer's tokens, what each token reads.
+    """
+    found = []
+    for row in model.answers:
+        answer = model.numbers[row[row >= 0]]
+        at = torch.arange(len(ids)) if places is None else places
+        at = torch.cat([at, at[-1] + 1 + torch.arange(len(answer))])
+        given = torch.cat([ids, answer])
+        options = {} if mask is None else {"attention_mask": mask(len(answer))}
+        logits = eager(given[None], position_ids=at[None], use_cache=False, **options).logits[0]
+        each = logits.log_softmax(-1)[len(ids) - 1 : -1].gather(1, answer[:, None])
+        found.append(each.sum())
+    return torch.stack(found)
+
+
+def test_logits_are_joint_log_probabilities_of_full_passes(model: Any, eager: Any) -> None:
+    batch = encode(model)
+    output, prompts = model(batch), model.prompts(batch)
+    for text in range(2):
+        ids = model.numbers[prompts.flat.batch.tokens[text][prompts.mask[text]]]
+        close(output.logits[text], full_passes(model, eager, ids, None, None))
+    assert not prompts.mask[1, 0], "no text is padded on the left"
+    alone = model(batch.select(torch.tensor([1])))
+    close(alone.logits, output.logits[1:])
+    close(alone.weights, output.weights[1:])
+    close(model.readout(output, output.weights.unsqueeze(2)).squeeze(1), output.logits)
+
+
+def test_in_double_precision_they_are_equal(folder: Path) -> None:
+    model = AnswerModel(folder, classes=ANSWERS).double().eval()
+    kind = transformers.AutoModelForCausalLM
+    full = kind.from_pretrained(folder, attn_implementation="sdpa").double().eval()
+    batch = encode(model)
+    found, prompts = model(batch).logits, model.prompts(batch)
+    for text in range(2):
+        ids = model.numbers[prompts.flat.batch.tokens[text][prompts.mask[text]]]
+        expected = full_passes(model, full, ids, None, None)
+        torch.testing.assert_close(found[text], expected, atol=1e-10, rtol=1e-10)
+
+
+def test_weights_are_eager_attention_of_the_last_token_over_sentences(
+    model: Any, eager: Any
+) -> None:
+    batch = encode(model)
+    output, prompts = model(batch), model.prompts(batch)
+    for text in range(2):
+        real = prompts.mask[text]
+        ids = model.numbers[prompts.flat.batch.tokens[text][real]]
+        with torch.no_grad():
+            row = eager(ids[None], output_attentions=True).attentions[-1][0, :, -1]
+        items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
+        count = int(batch.mask[text].any(-1).sum())
+        sums = torch.stack([row[:, items == item].sum(-1) for item in range(count)], dim=1)
+        total = sums.sum(-1, keepdim=True)
+        expected = torch.where(total > 0, sums / total, 1 / count)
+        close(output.weights[text, :, :count], expected)
+
+
+def test_given_embeddings_and_gradients(model: Any) -> None:
+    batch = encode(model)
+    embeddings = model.embed(batch).requires_grad_()
+    output = model(batch, embeddings=embeddings)
+    close(output.logits, model(batch).logits)
+    (gradient,) = torch.autograd.grad(output.logits[:, 0].sum(), embeddings)
+    assert (gradient[batch.mask].norm(dim=-1) > 0).all()
+    assert not gradient[~batch.mask].any()
+
+
+def kept_sets() -> Tensor:
+    sets = torch.tensor(
+        [[1, 1, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1], [0, 1, 0, 0], [1, 0, 0, 1]]
+    ).bool()
+    return torch.stack([sets, sets])
+
+
+@pytest.mark.parametrize("way", ["removed", "masked", "hidden"])
+def test_ablations_are_full_passes(model: Any, eager: Any, way: Way, folder: Path) -> None:
+    batch = encode(model)
+    found, tokens = model.ablated_logits(batch, kept_sets(), way)
+    close(model.ablated_logits(batch, kept_sets(), way, budget=1)[0], found)
+    prompts = model.prompts(batch)
+    for text in range(2):
+        real = prompts.mask[text]
+        ids = model.numbers[prompts.flat.batch.tokens[text][real]]
+        items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
+        for number, kept in enumerate(kept_sets()[text]):
+            stays = (items < 0) | kept[items.clamp(min=0)]
+
+            def mask(answer: int, stays: Tensor = stays, items: Tensor = items) -> Tensor:
+                columns = torch.cat([stays, torch.ones(answer, dtype=torch.bool)])
+                if way == "masked":
+                    return columns[None].long()
+                size, end = len(columns), int((items >= 0).nonzero().amax()) + 1
+                reads = torch.ones(size, size, dtype=torch.bool).tril()
+                reads[end:] &= columns
+                return torch.where(reads, 0.0, torch.finfo(torch.float32).min)[None, None]
+
+            if way == "removed":
+                expected = full_passes(model, eager, ids[stays], None, None)
+            elif way == "hidden" and folder.name == "gemma3":
+                continue  # a mask of one's own takes the place of its windows
+            else:
+                expected = full_passes(model, eager, ids, torch.arange(len(ids)), mask)
+            close(found[text, number].float(), expected)
+    if way == "hidden":
+        end = int(prompts.flat.batch.mask[0].nonzero().amax()) + 1
+        assert tokens[0].tolist() == pytest.approx([1 - end / prompts.mask.shape[1]] * 5)
+
+
+def test_leave_one_out_reads_what_precedes_off_the_cache(model: Any) -> None:
+    batch = encode(model, ["Mary sat. " * 16], ["Who?"])
+    prompt = model.prompts(batch)
+    rest = 1 - float(prompt.flat.batch.mask.float().mean())  # the share of template and question
+    for way in ("removed", "masked"):
+        _, tokens = model.ablated_logits(batch, ~torch.eye(16).bool()[None], way)
+        assert 1 + float(tokens.sum()) <= 16 / 2 + 2 + 16 * rest, way
+    sets = torch.rand(1, 64, 16, generator=torch.Generator().manual_seed(0)) < 0.5
+    if model.transformer.config.model_type != "gemma3_text":  # whose windows count masked tokens
+        found = model.ablated_logits(batch, sets, "masked")[1]
+        assert 1 + float(found.sum()) <= 36 * (1 - rest) + 64 * rest
+    found = model.ablated_logits(batch, sets, "hidden")[1]
+    assert 1 + float(found.sum()) <= 2 + 64 * rest
+
+
+def test_candidates_are_the_only_answers(model: Any) -> None:
+    batch = model.raw.encode(STORIES, queries=QUESTIONS, candidates=[ANSWERS[:2], ANSWERS[1:]])
+    logits = model(batch).logits
+    assert logits[0, 2] == logits[1, 0] == NOT_ALLOWED
+    close(logits[0, :2], model(encode(model)).logits[0, :2])
+
+
+def test_names_of_special_tokens_in_a_question_are_text(tmp_path: Path) -> None:
+    write_decoder(tmp_path, "gpt2")
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    full = json.dumps(content)
+    (end,) = Tokenizer.from_str(full).encode("<|endoftext|>").ids
+    read = Tokenizer.from_str(text_tokenizer(full)).encode("Is it <|endoftext|>?").ids
+    assert end not in read
+    assert len(read) > 10
+
+
+def test_a_chat_template_and_its_sandbox(tmp_path: Path) -> None:
+    write_decoder(tmp_path, "gpt2")
+    chat = "{% for m in messages %}<|endoftext|>{{ m['role'] }}\n{{ m['content'] }}\n{% endfor %}"
+    chat += "{% if add_generation_prompt %}assistant\n{% endif %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": chat}))
+    texts, _ = split_template(AnswerModel(tmp_path, classes=ANSWERS).template)
+    assert texts[0].startswith("<|endoftext|>user\nContext:")
+    assert texts[2] == "\nassistant\n"
+    assert "assistant" not in AnswerModel(tmp_path, classes=ANSWERS, chat=False).template
+    with pytest.raises(InputError, match="cannot be rendered"):
+        fill_chat("{{ ''.__class__.__mro__ }}", "{context}{question}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"template": "{question}"}, r"template has \{context\} 0 times"),
+        ({"template": "{context}{context}{question}"}, r"template has \{context\} 2 times"),
+        ({"classes": ["bathroom", " "]}, "the answer ' ' has no token"),
+        ({"classes": ["bathroom", "bathroom "]}, "are the same tokens"),
+    ],
+)
+def test_options_that_make_no_prompt(tmp_path: Path, options: Any, message: str) -> None:
+    write_decoder(tmp_path, "gpt2")
+    with pytest.raises(InputError, match=message):
+        AnswerModel(tmp_path, **options)
+
+
+def test_other_models_and_texts(tmp_path: Path) -> None:
+    model = AnswerModel(write_decoder(tmp_path / "llama", "llama"), classes=ANSWERS).eval()
+    with pytest.raises(InputError, match="is an encoder"):
+        AnswerModel(write_model(tmp_path / "bert", auto="AutoModelForMaskedLM"))
+    with pytest.raises(InputError, match="no part of GPT2LMHeadModel"):
+        AnswerModel(write_model(tmp_path / "gpt2", "gpt2"))
+    with pytest.raises(InputError, match="prompts are longer than the 256 tokens"):
+        model(encode(model, [STORIES[0] * 30], QUESTIONS[:1]))
+    with pytest.raises(InputError, match="with each passage"):
+        model(model.raw.encode(STORIES))
+
+
+def test_half_precision_and_a_model_in_memory(folder: Path, eager: Any) -> None:
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model = AnswerModel(own, folder, ANSWERS).eval()
+    batch = encode(model)
+    expected = AnswerModel(folder, classes=ANSWERS).eval()(batch)
+    close(model(batch).logits, expected.logits)
+    half = model.bfloat16()(batch)
+    assert half.logits.dtype == torch.float32
+    assert (half.logits.softmax(-1) - expected.logits.softmax(-1)).abs().amax() < 0.1
+
+
+def test_run_and_the_command_record_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_decoder(tmp_path / "model", "gpt2")
+    rows = [
+        {"passage": STORIES[n % 2].split(". ")[: 1 + n % 3], "query": QUESTIONS[n % 2]}
+        | {"label": ANSWERS[n % 3]}
+        for n in range(12)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = attnlight.run(AnswerModel(folder), rows, "predictions").table("predictions")
+    monkeypatch.chdir(tmp_path)
+    options = ["--model", "answers", f"--model.net.path={folder}", "--data", "rows.jsonl"]
+    options += ["--experiment", "stories", "--run", "one", "--tests", "predictions"]
+    main(["test", *options, "--root", str(tmp_path / "runs"), *CPU, *QUIET])
+    from attnlight.records import read_record
+
+    path = tmp_path / "runs" / "stories" / "one" / "records" / "test" / "predictions.parquet"
+    columns = read_record(path).columns
+    assert list(columns["label"]) == list(found["label"])
+    assert columns["probabilities"][5] == pytest.approx(list(found["probabilities"][5]), abs=1e-5)
+
+
+def test_answer_attention_is_eager_attention_of_every_layer(model: Any, eager: Any) -> None:
+    batch = encode(model)
+    prompts = model.prompts(batch)
+    rows = model.answer_attention(batch, "attention")
+    rolled = model.answer_attention(batch, "rollout")
+    norms = model.answer_attention(batch, "value_norm")
+    assert norms.shape == (2, len(rows[0]), 1, 4)
+    for text in range(2):
+        real = prompts.mask[text]
+        ids = model.numbers[prompts.flat.batch.tokens[text][real]]
+        items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
+        with torch.no_grad():
+            layers = eager(ids[None], output_attentions=True).attentions
+        product = torch.eye(len(ids)).double()
+        for number, layer in enumerate(layers):
+            product = (torch.eye(len(ids)) + layer[0].double().mean(0)) / 2 @ product
+            for item in range(int(batch.mask[text].any(-1).sum())):
+                expected = layer[0, :, -1, items == item].sum(-1)
+                close(rows[text, number, :, item].float(), expected)
+        for item in range(int(batch.mask[text].any(-1).sum())):
+            close(rolled[text, 0, 0, item], product[-1, items == item].sum(), check_dtype=False)
