@@ -72,46 +72,29 @@ def search_adversary(
     else:
         readout = head_readout(item_logits, weights)
     original_logits = readout(original.unsqueeze(1))
+    prediction = original_logits.softmax(-1)
     limit = epsilon if search_epsilon is None else search_epsilon
     first, second = torch.triu_indices(starts, starts, 1, device=original.device)
 
-    def objective(attentions: Tensor, _: int) -> Tensor:
-        distance = total_variation(readout(attentions).softmax(-1), original_logits.softmax(-1))
-        gain = js_divergence(attentions, original[:, None]) - penalty * (distance - limit).relu()
-        diversity = 2 * js_divergence(attentions[:, first], attentions[:, second]) / starts**2
-        return gain.sum() + spread * diversity.sum()
-
     heads = len(original) // max(len(rows), 1)
-    scores = start_scale * normal_scores(seed, rows, heads, starts, reach)
-    attentions = ascend(scores, reach, objective, steps, learning_rate, amsgrad)
+    scores = (start_scale * normal_scores(seed, rows, heads, starts, reach)).requires_grad_()
+    optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
+    for _ in range(steps):
+        with torch.enable_grad():
+            attentions = masked_softmax(scores, reach)
+            distance = total_variation(readout(attentions).softmax(-1), prediction)
+            excess = (distance - limit).relu()
+            gain = js_divergence(attentions, original[:, None]) - penalty * excess
+            diversity = js_divergence(attentions[:, first], attentions[:, second])
+            loss = -gain.sum() - spread * (2 * diversity / starts**2).sum()
+            # Not backward(), which would accumulate gradients in the model's parameters.
+            (scores.grad,) = torch.autograd.grad(loss, scores)
+        optimizer.step()
     with torch.no_grad():
+        attentions = masked_softmax(scores, reach)
         adversary, js = best_of(readout, original, epsilon, attentions.unbind(1))
     js = js.masked_fill(~original_logits.isfinite().all(-1).squeeze(1), math.nan)
     return adversary.reshape(weights.shape), js.reshape(weights.shape[:-1])
-
-
-def ascend(
-    scores: Tensor,
-    mask: Tensor,
-    objective: Callable[[Tensor, int], Tensor],
-    steps: int,
-    learning_rate: float,
-    amsgrad: bool = False,
-) -> Tensor:
-    """Attentions (R, K, N) after Adam has increased an objective of them by changing their scores.
-
-    `scores` are the initial ones, (R, K, N), and alone receive gradients; `mask` is (R, N) bool. The
-    objective is a scalar of attentions (R, K, N) and the number of the step.
-    """
-    with torch.enable_grad():
-        scores = scores.detach().requires_grad_()
-        optimizer = torch.optim.Adam([scores], lr=learning_rate, amsgrad=amsgrad)
-        for step in range(steps):
-            loss = -objective(masked_softmax(scores, mask), step)
-            # Not backward(), which would accumulate gradients in the model's parameters.
-            (scores.grad,) = torch.autograd.grad(loss, scores)
-            optimizer.step()
-    return masked_softmax(scores.detach(), mask)
 
 
 def normal_scores(seed: int, rows: Tensor, heads: int, starts: int, mask: Tensor) -> Tensor:
