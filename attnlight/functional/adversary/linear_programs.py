@@ -148,10 +148,11 @@ class Instance:
         if excluded is not None:
             limits[1][excluded] = 0.0
         while self.programs < _PROGRAMS:
-            solved = self.solve(costs, self.shift(attention), limits)
-            attention = self.weights
-            if solved is not None:
+            solution = solve([self.program(costs, self.shift(attention), limits)])
+            self.programs, attention = self.programs + 1, self.weights
+            if solution is not None:
                 # Without the solver's tolerance, and mixed as little as preserves the prediction.
+                solved = solution[0][: len(self.weights)]
                 solved = np.where(solved > _MIN_WEIGHT, solved, 0.0)
                 solved = solved / max(solved.sum(), _MIN_WEIGHT)
                 for share in _MIXTURES:
@@ -169,12 +170,6 @@ class Instance:
             best_js, costs = js, -self.slope(attention)
             limits[1][:] = 1.0
         return best
-
-    def solve(self, costs: Vector, shift: Vector, limits: tuple[Vector, Vector]) -> Vector | None:
-        """The attention (N,) of a program; None if the solver fails. Arguments: see `program`."""
-        self.programs += 1
-        solution = solve([self.program(costs, shift, limits)])
-        return None if solution is None else solution[0][: len(self.weights)]
 
     def program(
         self,

@@ -14,7 +14,7 @@ from attnlight.functional import read, worst_case_attention
 from attnlight.functional.adversary.exact import max_js_attention
 from attnlight.functional.adversary.linear_programs import Instance
 from attnlight.functional.adversary.multiclass import best_two_item_mixture, log_ratio_bounds
-from attnlight.functional.adversary.pairwise_upper_bound import pairwise_upper_bound
+from attnlight.functional.adversary.worst_case import pairwise_upper_bound
 from tests.functional.adversaries import KINDS, case, jensen_shannon, moved, readouts
 
 Vector = NDArray[np.float64]
@@ -99,8 +99,8 @@ def test_the_bound_is_the_least_over_all_pairs(
         upper = torch.minimum(upper, jensen_shannon(vertex, weights))
     found = pairwise_upper_bound(weights, logits, mask, epsilon)
     torch.testing.assert_close(found, upper, rtol=1e-10, atol=1e-12)
-    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._SOLVED", 3)
-    monkeypatch.setattr("attnlight.functional.adversary.pairwise_upper_bound._CHECKED", 20)
+    monkeypatch.setattr("attnlight.functional.adversary.worst_case._SOLVED", 3)
+    monkeypatch.setattr("attnlight.functional.adversary.worst_case._CHECKED", 20)
     torch.testing.assert_close(pairwise_upper_bound(weights, logits, mask, epsilon), found)
 
 
