@@ -48,11 +48,7 @@ def erase_each(weights: Tensor, item_logits: Tensor, bias: Tensor, mask: Tensor)
     Returns:
         (B, N, C) float64; `bias` where no item remains. Off the mask the last item's are repeated.
     """
-    return erase_each_from_terms(weighted_items(weights, item_logits, mask), bias, mask)
-
-
-def erase_each_from_terms(terms: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-    """`erase_each` from the terms (B, H, N, C + 1) of `weighted_items`."""
+    terms = weighted_items(weights, item_logits, mask)
     remaining = torch.zeros_like(terms)
     remaining[:, :, 1:] = terms.cumsum(2)[:, :, :-1]
     remaining[:, :, :-1] += terms.flip(2).cumsum(2).flip(2)[:, :, 1:]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasReadoutCost, TextBatch
 from attnlight.functional import (
+    erase_each,
     first_flip,
     max_js,
     minimal_flip_set,
@@ -23,12 +24,7 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
-from attnlight.functional.erasure.erase import (
-    erase_each_from_terms,
-    keep_items,
-    renormalize,
-    weighted_items,
-)
+from attnlight.functional.erasure.erase import keep_items, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
 from attnlight.probing.leave_one_out import last_places
@@ -75,15 +71,12 @@ class Readout:
         self.by_programs = not self.affine or output.logits.shape[-1] > 2
 
     @cached_property
-    def _terms(self) -> Tensor:
-        return weighted_items(self.output.weights, self.items, self.output.mask)
-
-    @cached_property
     def logits(self) -> Tensor:
         """Logits of the original attention, (R, C) float64."""
         if self.output.item_logits is None:
             return self.output.logits.double()
-        return renormalize(self._terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
+        terms = weighted_items(self.output.weights, self.items, self.output.mask)
+        return renormalize(terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
 
     @cached_property
     def head_weights(self) -> Tensor:
@@ -118,7 +111,7 @@ class Readout:
 
     def erase(self) -> Tensor:
         """Logits after erasing each item alone, (R, N, C) float64; arbitrary off the mask."""
-        return erase_each_from_terms(self._terms, self.empty, self.output.mask)
+        return erase_each(self.output.weights, self.items, self.empty, self.output.mask)
 
     def keep(self, rows: Tensor, kept: Tensor) -> Tensor:
         """Logits (r, K, C) float64 of rows (r,) long when only items of K sets (r, K, N) remain."""
