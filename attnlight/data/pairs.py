@@ -13,6 +13,7 @@ from attnlight.data.labels import feature_names, some
 from attnlight.data.sources import Source
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError, did_you_mean
+from attnlight.records import list_column
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,9 +56,8 @@ def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) ->
     starts = np.concatenate([[0], sizes]).cumsum()
     marks = np.zeros(starts[-1], np.int8)
     marks[starts[owner] + places] = 1
-    lists = pyarrow.LargeListArray.from_arrays(pyarrow.array(starts), pyarrow.array(marks))
     others = [name for name in rows.column_names if name != EVIDENCE]
-    return rows.select_columns(others).add_column(EVIDENCE, lists)
+    return rows.select_columns(others).add_column(EVIDENCE, list_column(marks, sizes))
 
 
 def read_candidates(
@@ -123,9 +123,7 @@ def read_candidates(
             f"row {row} of {source} has the {source.label} {classes[labels[row]]!r}, which is not "
             f"among its {column}: {candidates or 'there are none'}"
         )
-    offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
-    lists = pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(allowed))
-    return list(classes), lists
+    return list(classes), list_column(allowed, counts)
 
 
 def encode_queries(

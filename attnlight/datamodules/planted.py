@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from attnlight.batch import BOS, EOS, UNK
@@ -19,9 +18,7 @@ from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
-
-if TYPE_CHECKING:
-    import pyarrow
+from attnlight.records import list_column
 
 
 class PlantedEvidence(CorpusDataModule):
@@ -158,21 +155,13 @@ class PlantedEvidence(CorpusDataModule):
                         "label": labels[texts.labels],
                         "length": counts,
                     }
-                    columns |= {name: _lists(values, counts) for name, values in along.items()}
+                    columns |= {name: list_column(values, counts) for name, values in along.items()}
                     if sentence is not None:
                         counts = -(-texts.lengths // sentence)
                         words = np.full(counts.sum(), sentence, np.int32)
                         words[np.cumsum(counts) - 1] -= counts * sentence - texts.lengths
-                        columns["sentences"] = _lists(words, counts)
+                        columns["sentences"] = list_column(words, counts)
                     write(columns)
                     start += len(texts.labels)
         rows = {split: {"rows": size} for split, size in self.sizes.items()}
         describe_splits(folder, tokenizer, classes=classes, splits=rows, extras=extras)
-
-
-def _lists(values: NDArray[np.generic], counts: NDArray[np.int32]) -> pyarrow.ListArray:
-    """Arrow lists of `counts` values each."""
-    import pyarrow
-
-    offsets = np.concatenate([[0], counts]).cumsum(dtype=np.int32)
-    return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), pyarrow.array(values))

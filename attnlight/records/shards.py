@@ -15,7 +15,7 @@ Columns = Mapping[str, "NDArray[Any] | pa.Array"]
 _SHARD_ROWS = 8_192
 
 
-def list_column(values: NDArray[Any] | pa.Array, lengths: NDArray[np.int64]) -> pa.ListArray:
+def list_column(values: NDArray[Any] | pa.Array, lengths: NDArray[np.integer]) -> pa.ListArray:
     """The values split into consecutive lists of the given lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     flat = pa.array(values) if isinstance(values, np.ndarray) else values
