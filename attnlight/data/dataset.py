@@ -155,12 +155,10 @@ class TokenDataset(Dataset[TextBatch]):
         return list(map(int, counts))
 
     def token_counts(self, size: int) -> NDArray[np.int64]:
-        """How often each of `size` ids or more occurs, boundary tokens included; of pairs, in passages."""
-        chunks = [chunk.flatten().to_numpy() for chunk in self.table["tokens"].chunks]
-        largest = max((int(ids.max()) + 1 for ids in chunks if len(ids)), default=0)
-        counts = np.zeros(max(size, largest), np.int64)
-        for ids in chunks:
-            counts += np.bincount(ids, minlength=len(counts))
+        """How often each of `size` ids occurs, boundary tokens included; of pairs, in passages."""
+        counts = np.zeros(size, np.int64)
+        for chunk in self.table["tokens"].chunks:
+            counts += np.bincount(chunk.flatten().to_numpy(), minlength=size)
         return counts
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,12 +83,13 @@ class TokenFeatures:
     rules: FeatureRules = field(default_factory=FeatureRules)
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        ids = {
+    @cached_property
+    def _ids(self) -> dict[str, dict[str, int]]:
+        """Id of each value by feature."""
+        return {
             name: {value: number for number, value in enumerate(values, _FIRST)}
             for name, values in self.tables.items()
         }
-        object.__setattr__(self, "_ids", ids)
 
     @classmethod
     def learn(
@@ -138,16 +140,15 @@ class TokenFeatures:
                 f"part-of-speech tags are a feature: expected one for each of {len(words)} words, "
                 f"but {len(pos or ())} are given."
             )
-        ids: dict[str, dict[str, int]] = self._ids  # type: ignore[attr-defined]
         columns = {
-            name: np.array([ids[name].get(value, UNK) for value in values], np.int64)
+            name: np.array([self._ids[name].get(value, UNK) for value in values], np.int64)
             for name, values in self.rules.values(words, pos).items()
         }
         if size := self.rules.characters:
-            character_ids, spelled = ids[CHARACTERS], np.full((len(words), size), PAD, np.uint8)
+            spelled = np.full((len(words), size), PAD, np.uint8)
             for row, word in zip(spelled, words, strict=True):
                 characters = word if len(word) <= size else word[: size // 2] + word[-(size // 2) :]
-                row[: len(characters)] = [character_ids.get(one, UNK) for one in characters]
+                row[: len(characters)] = [self._ids[CHARACTERS].get(one, UNK) for one in characters]
             packed = spelled.view("<i8").astype(np.int64)  # (T, characters / 8)
             columns |= {f"{CHARACTERS}_{n}": column for n, column in enumerate(packed.T)}
         return columns

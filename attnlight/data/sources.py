@@ -7,7 +7,7 @@ import glob
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,7 +218,7 @@ class Source(Corpus):
 
         local = self.folder is not None
         try:
-            with silent(local), nullcontext() if local else offline_if_unreachable():
+            with silent() if local else offline_if_unreachable():
                 yield
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as raised:
             corpus: Path | str | None = self.folder or self.path
@@ -257,15 +257,14 @@ class Source(Corpus):
 
 
 @contextmanager
-def silent(silence: bool = True) -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Hide the progress bars of `datasets` for short operations."""
     import datasets
 
     drawn = not datasets.are_progress_bars_disabled()
-    if silence and drawn:
-        datasets.disable_progress_bars()
+    datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if silence and drawn:
+        if drawn:
             datasets.enable_progress_bars()
