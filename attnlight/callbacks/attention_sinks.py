@@ -123,10 +123,8 @@ def _of_items(weights: Tensor, change: Tensor, items: Tensor, end: str = "") -> 
 
 def punctuation(corpus: CorpusDataModule) -> list[int]:
     """Ids of the tokens of a corpus's vocabulary that are punctuation marks and symbols alone."""
-    from tokenizers import Tokenizer
-
     found = []
-    for token, number in Tokenizer.from_str(corpus.tokenizer_json).get_vocab().items():
+    for token, number in corpus.parsed_tokenizer.get_vocab().items():
         for mark in _MARKS:
             token = token.removeprefix(mark).removesuffix(mark)
         if token and all(unicodedata.category(character)[0] in "PS" for character in token):

@@ -99,7 +99,9 @@ class EvidenceMass(InterpretabilityTest):
         if texts is not None:
             marking_column(self.name, [EVIDENCE], texts.extras)
             corpus: CorpusDataModule = around.corpus
-            self._stops = [] if texts.nested or texts.whole_words else full_stops(corpus)
+            of_words = not texts.nested and not texts.whole_words
+            ends = map(corpus.parsed_tokenizer.token_to_id, ".!?" if of_words else "")
+            self._stops = [number for number in ends if number is not None]
             self._name_measures()
             if self.swap and texts.labels is None:
                 raise InputError(f"swap of {self.name} needs a corpus with a label for each text.")
@@ -186,26 +188,15 @@ def sentences_in_evidence(
     return top, supports.sum(-1).double() / present.sum(-1)
 
 
-def full_stops(corpus: CorpusDataModule) -> list[int]:
-    """Ids of the tokens that end a sentence, of those in a corpus's vocabulary."""
-    from tokenizers import Tokenizer
-
-    ids = map(Tokenizer.from_str(corpus.tokenizer_json).token_to_id, ".!?")
-    return [number for number in ids if number is not None]
-
-
 def class_tokens(corpus: CorpusDataModule, reader: str) -> Tensor:
     """Token id of each class's name in a corpus's vocabulary, (C,) long; `reader` needs them.
 
     Raises:
         InputError: A name is not one token of the vocabulary, or two names are the same token.
     """
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(corpus.tokenizer_json)
     tokens: dict[int, str] = {}
     for name in corpus.classes:
-        ids = tokenizer.encode(name, add_special_tokens=False).ids
+        ids = corpus.parsed_tokenizer.encode(name, add_special_tokens=False).ids
         if len(ids) != 1 or ids[0] == UNK:
             raise InputError(
                 f"{reader} needs class names that are words of the texts, and {name!r} is not one "

@@ -27,18 +27,6 @@ def check_columns(option: str, columns: Iterable[str], taken: Sequence[str] = ()
             raise InputError(f"{option} names {column}, which is a reserved column: rename it.")
 
 
-def check_marks(marks: Mapping[str, Sequence[str]]) -> None:
-    """Refuse lists of words that cannot become columns.
-
-    Raises:
-        InputError: A list is empty or a string, or its column is reserved.
-    """
-    check_columns("marks", marks)
-    for column, words in marks.items():
-        if isinstance(words, str) or not words:
-            raise InputError(f"marks.{column} is {words!r}; expected a list of words.")
-
-
 def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]]) -> None:
     """Add a column to each split of a prepared corpus for each list of words: 1 on such tokens.
 

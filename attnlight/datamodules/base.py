@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from lightning.pytorch import LightningDataModule
@@ -23,7 +23,7 @@ from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
-from attnlight.data.marks import check_marks, mark_words
+from attnlight.data.marks import check_columns, mark_words
 from attnlight.data.parts import describe_counts
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.raw_text import RawText
@@ -47,6 +47,9 @@ from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import FORMAT, check_splits
 from attnlight.errors import InputError, require_at_least
 from attnlight.probing.removal import delete_tokens, replace_items
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Split = Literal["train", "validation", "test"]
 _VERSION = 2  # of the recipe that is hashed
@@ -76,7 +79,7 @@ class CorpusOptions:
             reach, of pairs those of the passage; where items are whole words, these. Null: none.
 
     Raises:
-        InputError: A batch size is not positive, or `marks` names a reserved column.
+        InputError: A batch size is not positive, or `marks` names a reserved column or has no list.
     """
 
     batch_size: int = 32
@@ -91,7 +94,10 @@ class CorpusOptions:
 
     def __post_init__(self) -> None:
         require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
-        check_marks(self.marks or {})
+        check_columns("marks", self.marks or {})
+        for column, words in (self.marks or {}).items():
+            if isinstance(words, str) or not words:
+                raise InputError(f"marks.{column} is {words!r}; expected a list of words.")
 
 
 class CorpusDataModule(LightningDataModule, ABC):
@@ -235,7 +241,13 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.sentence_rules = None if sentences is None else SentenceRules.from_identity(sentences)
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
-        for cached in ("fingerprint", "_corpus", "tokenizer_json", "vocab_size", "word_sampler"):
+        for cached in (
+            "fingerprint",
+            "_corpus",
+            "tokenizer_json",
+            "parsed_tokenizer",
+            "word_sampler",
+        ):
             self.__dict__.pop(cached, None)
         self._datasets.clear()
 
@@ -305,11 +317,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         """Names of the classes, in the order of their labels."""
         return list(self._corpus["classes"])
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self._corpus["classes"])
-
     @cached_property
     def tokenizer_json(self) -> str:
         """The tokenizer as JSON text, including normalisation and splitting."""
@@ -322,11 +329,16 @@ class CorpusDataModule(LightningDataModule, ABC):
         return None if state is None else TokenFeatures.from_dict(state)
 
     @cached_property
-    def vocab_size(self) -> int:
-        """Number of ids, including the special ones."""
+    def parsed_tokenizer(self) -> Tokenizer:
+        """`tokenizer_json` as an object."""
         from tokenizers import Tokenizer
 
-        return int(Tokenizer.from_str(self.tokenizer_json).get_vocab_size())
+        return Tokenizer.from_str(self.tokenizer_json)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, including the special ones."""
+        return int(self.parsed_tokenizer.get_vocab_size())
 
     @cached_property
     def word_sampler(self) -> WordSampler:

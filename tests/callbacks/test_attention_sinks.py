@@ -108,5 +108,7 @@ def test_punctuation_of_a_vocabulary() -> None:
 
     words = ["[PAD]", "[UNK]", "the", ".", "##,", "\u0120!?", "don't", "``", "\u2581", "--", "a."]
     vocabulary = {word: number for number, word in enumerate(words)}
-    text = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).to_str()
-    assert punctuation(SimpleNamespace(tokenizer_json=text)) == [3, 4, 5, 7, 9]  # type: ignore[arg-type]
+    corpus: Any = SimpleNamespace(
+        parsed_tokenizer=Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    )
+    assert punctuation(corpus) == [3, 4, 5, 7, 9]

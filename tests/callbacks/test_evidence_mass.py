@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score
 from torch.nn.functional import one_hot, pad
 
 from attnlight.callbacks import EvidenceMass
-from attnlight.callbacks.evidence_mass import class_tokens, full_stops, sentences_in_evidence
+from attnlight.callbacks.evidence_mass import class_tokens, sentences_in_evidence
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.errors import InputError
 from attnlight.functional import expected_average_precision
@@ -112,10 +112,6 @@ def test_sentences_equal_plain_loops() -> None:
         assert [float(values) for values in found] == pytest.approx(expected)
 
 
-def test_a_corpus_without_full_stops_has_no_sentences() -> None:
-    assert full_stops(corpus(None)) == []
-
-
 def test_evidence_is_proven_where_all_swaps_in_it_and_none_elsewhere_flip() -> None:
     model, batch = swaps.Reader(), swaps.texts(2, count=200, allowed=False)
     label: Any = batch.labels
@@ -153,8 +149,8 @@ def test_planted_evidence(tmp_path: Path, length: int | None) -> None:
 class TestClassTokens:
     def corpus(self, *classes: str, **rules: Any) -> Any:
         tokenizer = make_tokenizer(TextRules(**rules), ["garden", "office", "dining", "room"])
-        text = tokenizer.to_str()
-        return SimpleNamespace(classes=list(classes), tokenizer_json=text, corpus_name="stories")
+        parsed = {"parsed_tokenizer": tokenizer}
+        return SimpleNamespace(classes=list(classes), corpus_name="stories", **parsed)
 
     @pytest.mark.parametrize("boundary", [True, False])
     def test_are_ids_of_the_vocabulary(self, boundary: bool) -> None:
