@@ -1,16 +1,12 @@
 """Attribution methods: scores of how much each item counts for the prediction of a class."""
 
 from attnlight.attribution.answer_attention import AnswerAttention
-from attnlight.attribution.attention import Attention
-from attnlight.attribution.attention_contribution import AttentionContribution
-from attnlight.attribution.attention_value_norm import AttentionValueNorm
+from attnlight.attribution.attention import Attention, AttentionContribution, AttentionValueNorm
 from attnlight.attribution.base import ATTRIBUTIONS, Attribution, Explanation
 from attnlight.attribution.build import DEFAULT_METHODS, build_attribution, build_attributions
 from attnlight.attribution.context_cite import ContextCite
 from attnlight.attribution.external import External
-from attnlight.attribution.gradient import Gradient
-from attnlight.attribution.gradient_x_attention import GradientXAttention
-from attnlight.attribution.input_gradient import InputGradient
+from attnlight.attribution.gradients import Gradient, GradientXAttention, InputGradient
 from attnlight.attribution.integrated_gradients import IntegratedGradients
 from attnlight.attribution.learned_heads import LearnedHeads, fit_heads
 from attnlight.attribution.lrp import LRP

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -112,12 +112,11 @@ class Attribution(ABC):
     @property
     def computation(self) -> str:
         """Name and options without `label` and `by_size`: methods that share it differ in sign alone."""
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
-        return repr((self.name, options | {"label": "", "by_size": False}))
+        return repr((self.name, asdict(self) | {"label": "", "by_size": False}))
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Name, sign, what is explained and options, for records."""
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        options = asdict(self)
         signed = not options.pop("by_size") and self.signed
         return {"name": self.name, "signed": signed, "explains": self.explains} | options

@@ -121,9 +121,6 @@ def _refusals(model: nn.Module) -> Iterator[Any]:
     names = {layer: name for name, layer in model.named_modules()}
     entered: list[nn.Module] = []
 
-    def enter(layer: nn.Module, _: object) -> None:
-        entered.append(layer)
-
     def leave(*_: object) -> None:
         entered.pop()
 
@@ -135,5 +132,8 @@ def _refusals(model: nn.Module) -> Iterator[Any]:
             f"layers that have one: {_KNOWN}."
         )
 
-    with hooks.register_module_forward_pre_hook(enter), hooks.register_module_forward_hook(leave):
+    with (
+        hooks.register_module_forward_pre_hook(lambda layer, _: entered.append(layer)),
+        hooks.register_module_forward_hook(leave),
+    ):
         yield refusal
