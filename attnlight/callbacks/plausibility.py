@@ -10,8 +10,8 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.callbacks.marked import marking_column, tested_split
-from attnlight.callbacks.score_columns import score_columns
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import ANNOTATORS, MAX_ANNOTATORS, RATIONALE

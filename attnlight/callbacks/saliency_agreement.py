@@ -10,7 +10,7 @@ from typing_extensions import override
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.score_columns import score_columns
+from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.functional.correlation import TOP, rank_agreement, top_count
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items

@@ -12,8 +12,7 @@ from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
-from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists
-from attnlight.callbacks.score_columns import score_columns
+from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists, score_columns
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.functional import masked_softmax, permuted_weights
 from attnlight.models.readout import Readout

@@ -1,5 +1,6 @@
 """Columns of a record that show texts: their tokens, and which of them are attended to."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from attnlight.callbacks.predictions import row_labels
 from attnlight.data.tokenization import HasSurface
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import row_texts
-from attnlight.records import list_column
+from attnlight.records import SCORES, list_column
 
 
 class TextColumns:
@@ -114,3 +115,12 @@ def item_lists(values: Tensor, mask: Tensor) -> pa.ListArray:
         flat = list_column(flat.ravel(), np.full(len(flat), flat.shape[1]))
     lengths = np.repeat(mask.sum(dim=-1).numpy(), lists)
     return list_column(list_column(flat, lengths), np.full(rows, lists))
+
+
+def score_columns(scores: Mapping[str, Tensor], mask: Tensor) -> dict[str, pa.ListArray]:
+    """Columns `scores_<name>` of scores (R, N): for each row those of its items, by a mask (R, N)."""
+    lengths = mask.sum(-1).cpu().numpy()
+    return {
+        f"{SCORES}{name}": list_column(values.detach()[mask].double().cpu().numpy(), lengths)
+        for name, values in scores.items()
+    }
