@@ -29,7 +29,7 @@ from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_at_least
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
 from attnlight.report import draw
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from attnlight.attribution import Attribution
 
-_SHARED = ("every_n_epochs", "max_instances", "seed", "figures")  # arguments of all tests
-_UNRECORDED = ("every_n_epochs", "figures")  # those that change no row of a record
+_SHARED = ("every_n_epochs", "max_instances", "seed", "figures", "budget")  # arguments of all tests
+_UNRECORDED = ("every_n_epochs", "figures", "budget")  # those that change no row of a record
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
 
@@ -64,6 +64,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         seed: Seed of the choice of instances and of the test's random draws.
         figures: Draw the figure: at test time into the run folder, on validation epochs for the
             loggers that take images.
+        budget: Tokens computed at once by tests that ask the model again; null: chosen by device. It
+            changes no result.
 
     Attributes:
         methods: Attribution methods that a subclass compares, by label.
@@ -87,12 +89,15 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         max_instances: int | None = None,
         seed: int = 0,
         figures: bool = True,
+        budget: int | None = None,
     ) -> None:
-        self._require_at_least(1, every_n_epochs=every_n_epochs, max_instances=max_instances)
+        counts = {"every_n_epochs": every_n_epochs, "max_instances": max_instances}
+        self._require_at_least(1, **counts, budget=budget)
         self.every_n_epochs = every_n_epochs
         self.max_instances = max_instances
         self.seed = seed
         self.figures = figures
+        self.budget = budget
         self.methods: dict[str, Attribution] = {}
         self.word_sampler: WordSampler | None = None
         self._classes: list[str] = []
@@ -133,11 +138,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         Raises:
             InputError: An option is below it.
         """
-        for option, number in options.items():
-            if number is not None and number < minimum:
-                raise InputError(
-                    f"{option} of {self.name} is {number}; it must be at least {minimum}."
-                )
+        require_at_least(minimum, **{f"{name} of {self.name}": n for name, n in options.items()})
 
     def _say_once(self, text: str) -> None:
         """Print that the test takes long, before it seems to hang."""

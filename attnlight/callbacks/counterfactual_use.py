@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
-from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
+from attnlight.batch import AttentionOutput, HasGuide, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
@@ -30,22 +30,6 @@ _SIDE_MEASURES = (
     *("edit_share", "chance_auprc", "auprc_first", "auprc_last"),
     *("edits", "largest_effect", "turning_edits", "moved_attention_turns"),
 )
-
-
-class _Text(NamedTuple):
-    """One side of P pairs, with the model's output for it."""
-
-    batch: TextBatch
-    output: AttentionOutput
-
-    @property
-    def predicted(self) -> Tensor:
-        """The predicted classes, (P,)."""
-        return self.output.logits.argmax(-1)
-
-    def select(self, pairs: Tensor) -> _Text:
-        """The pairs where `pairs` (P,) bool is true."""
-        return _Text(self.batch.select(pairs), self.output.select(pairs, pairs))
 
 
 class CounterfactualUse(InterpretabilityTest):
@@ -85,7 +69,6 @@ class CounterfactualUse(InterpretabilityTest):
     Args:
         methods: Attribution methods by name, or with options: `{name: occlusion, replacement: pad}`.
         used: Share of the largest effect of an edit at which another edit is used.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -95,16 +78,13 @@ class CounterfactualUse(InterpretabilityTest):
         self,
         methods: Sequence[str | dict[str, Any]] = DEFAULT_METHODS,
         used: float = 0.5,
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget)
         if not 0 < used <= 1:
             raise InputError(f"used of {self.name} is {used}; it must be above 0 and at most 1.")
         self.methods = build_attributions(methods, self.name)
         self.used = used
-        self.budget = budget
         of_methods = (f"{name}_{label}" for name in _METHOD_MEASURES for label in self.methods)
         self.measures = (*of_methods, *_SIDE_MEASURES, *_PAIR_MEASURES)
         self.metadata = {
@@ -142,31 +122,33 @@ class CounterfactualUse(InterpretabilityTest):
         originals = split[np.searchsorted(split.index, of[rows]).tolist()].to(device)
         pairs = torch.from_numpy(rows).to(device)
         with torch.no_grad():
-            original = _Text(originals, model(originals))
-        edit = _Text(batch, output).select(pairs)
-        turns = original.predicted != edit.predicted
+            outputs = model(originals)
+        edit = readout.select(torch.from_numpy(of >= 0).to(device))
+        before, after = (x.logits.argmax(-1) for x in (outputs, edit.output))
+        turns = before != after
         found = {"turns": turns.double(), "original": originals.index.double()}
-        for name, text in {"correct_original": original, "correct": edit}.items():
-            if text.batch.labels is not None:
-                found[name] = (text.predicted == text.batch.labels).double()
+        if edit.batch.labels is not None and originals.labels is not None:
+            found["correct_original"] = (before == originals.labels).double()
+            found["correct"] = (after == edit.batch.labels).double()
         columns |= {name: undefined.index_put((pairs,), x) for name, x in found.items()}
         if turns.any():
-            original, edit = original.select(turns), edit.select(turns)
+            # Not selected by their index: several edits may have one original.
+            chosen = originals.select(turns), outputs.select(turns, turns)
+            original, edit = readout_of(*chosen, model), edit.select(turns)
             one, other, edited = aligned_blocks(original.batch, edit.batch)
             found = {"edits": edited.sum(-1).double()}
-            first = self._side(model, original, edit, (one, other, edited))
-            second = self._side(model, edit, original, (other, one, edited))
+            first = self._side(original, edit, (one, other, edited))
+            second = self._side(edit, original, (other, one, edited))
             found |= {name: torch.stack([x, second[name]]).nanmean(0) for name, x in first.items()}
             columns |= {name: undefined.index_put((pairs[turns],), x) for name, x in found.items()}
         return columns
 
-    def _side(
-        self, model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
-    ) -> dict[str, Tensor]:
+    def _side(self, text: Readout, other: Readout, blocks: Blocks) -> dict[str, Tensor]:
         """Measures (P,) of texts beside others; blocks are those of `single_edit_logits`."""
         (own, _, edited), mask = blocks, text.output.mask
+        target = text.output.logits.argmax(-1)
         items = edited.gather(1, own.clamp(min=0)) & mask
-        effects, turned = self._effects(model, text, other, blocks)
+        effects, turned = self._effects(text, other, blocks)
         largest = effects.nan_to_num(-torch.inf).amax(-1)
         by_item = effects.gather(1, own.clamp(min=0))
         used = items & (by_item >= self.used * largest[:, None]) & (by_item > 0)
@@ -179,7 +161,7 @@ class CounterfactualUse(InterpretabilityTest):
             "auprc_last": average_precision(places, items, mask),
         }
         for label, method in self.methods.items():
-            scores, _ = method.explain(model, text.batch, text.output, text.predicted)
+            scores, _ = method.explain(text.model, text.batch, text.output, target)
             sizes = scores.abs().masked_fill(~mask, 0.0)
             found[f"auprc_{label}"] = average_precision(scores, items, mask)
             found[f"mass_{label}"] = (sizes * items).sum(-1) / sizes.sum(-1)
@@ -189,14 +171,12 @@ class CounterfactualUse(InterpretabilityTest):
         return found | {
             "largest_effect": largest.masked_fill(largest.isinf(), torch.nan),
             "turning_edits": turned.nanmean(-1),
-            "moved_attention_turns": _moved_attention_turns(model, text, other, blocks),
+            "moved_attention_turns": _moved_attention_turns(text, other, blocks),
         }
 
-    def _effects(
-        self, model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
-    ) -> tuple[Tensor, Tensor]:
+    def _effects(self, text: Readout, other: Readout, blocks: Blocks) -> tuple[Tensor, Tensor]:
         """Decrease of the log odds by each edit alone, and whether it turns the prediction, (P, K)."""
-        edited, target = blocks[2], text.predicted
+        edited, target, model = blocks[2], text.output.logits.argmax(-1), text.model
         if isinstance(model, HasGuide) and model.guide is not None:
             undefined = torch.full(edited.shape, torch.nan, dtype=torch.float64)
             return undefined.to(edited.device), undefined.to(edited.device)
@@ -206,9 +186,7 @@ class CounterfactualUse(InterpretabilityTest):
         return effects, turned.masked_fill(effects.isnan(), torch.nan)
 
 
-def _moved_attention_turns(
-    model: AttentionModel, text: _Text, other: _Text, blocks: Blocks
-) -> Tensor:
+def _moved_attention_turns(text: Readout, other: Readout, blocks: Blocks) -> Tensor:
     """Whether a text's prediction turns with the attention of the other one, (P,) float64."""
     own, others = (
         of_items.masked_fill(~side.output.mask, -1)
@@ -217,6 +195,5 @@ def _moved_attention_turns(
     moved = move_weights(other.output.weights, others, own)
     lost = moved.isnan().flatten(1).any(-1)
     weights = moved.nan_to_num().to(text.output.weights.dtype)
-    readout = readout_of(text.batch, text.output, model)
-    after = readout.candidates(weights.unsqueeze(2)).squeeze(1).argmax(-1)
-    return (after != text.predicted).double().masked_fill(lost, torch.nan)
+    after = text.candidates(weights.unsqueeze(2)).squeeze(1).argmax(-1)
+    return (after != text.output.logits.argmax(-1)).double().masked_fill(lost, torch.nan)

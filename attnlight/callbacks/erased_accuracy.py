@@ -33,7 +33,6 @@ class ErasedAccuracy(InterpretabilityTest):
         replacement: What becomes of erased items, as in `Faithfulness`.
         draws: Random orders of the items; columns are means over them.
         resamples: Draws of `resample`; columns are means over them too.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -43,11 +42,10 @@ class ErasedAccuracy(InterpretabilityTest):
         replacement: Replacement | Literal["resample"] = "delete",
         draws: int = 1,
         resamples: int = 8,
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, draws=draws, resamples=resamples, budget=budget)
+        self._require_at_least(1, draws=draws, resamples=resamples)
         percents = {percent / 100: percent for percent in range(1, 100)}
         if not shares or not set(shares) <= percents.keys():
             raise InputError(
@@ -55,7 +53,7 @@ class ErasedAccuracy(InterpretabilityTest):
             )
         self.percents = [percents[share] for share in shares]
         self.replacement = replacement
-        self.draws, self.resamples, self.budget = draws, resamples, budget
+        self.draws, self.resamples = draws, resamples
         self.measures = ("correct", *(f"correct_{percent}" for percent in self.percents))
         self.metadata = {"shares": list(shares), "replacement": replacement, "draws": draws}
 

@@ -101,7 +101,6 @@ class Faithfulness(InterpretabilityTest):
         draws: Random orders of rows of more than 7 items.
         resampled: Also record the measures with `resample` beside those with `replacement`.
         resamples: Draws of `resample`, the same for all sets; each costs as much as `unk`.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -114,14 +113,13 @@ class Faithfulness(InterpretabilityTest):
         replacement: Replacement | Literal["attention", "resample"] = "delete",
         normalized: bool = False,
         draws: int = 5,
-        budget: int | None = None,
         measures: Sequence[_Side] = _SIDES,
         resampled: bool = False,
         resamples: int = 8,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, draws=draws, budget=budget, resamples=resamples)
+        self._require_at_least(1, draws=draws, resamples=resamples)
         if not shares or not all(0 < share <= 1 for share in shares):
             raise InputError(
                 f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
@@ -135,7 +133,7 @@ class Faithfulness(InterpretabilityTest):
         self.replacement: Replacement | Literal["attention", "resample"] = replacement
         self.normalized, self.resampled = normalized, resampled
         self.draws = draws
-        self.budget, self.resamples = budget, resamples
+        self.resamples = resamples
         named = [spec for spec in methods if spec not in (RANDOM, {"name": RANDOM})]
         self.methods = build_attributions([*named, RANDOM], self.name, least=2)
         del self.methods[RANDOM]  # its expectation is computed here

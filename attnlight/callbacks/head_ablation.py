@@ -42,7 +42,6 @@ class HeadAblation(InterpretabilityTest):
     Args:
         ablations: What becomes of a head's attention, some of `uniform`, `shuffled` and `off`.
         others: Measure all heads of a layer but one too, which costs as much as single heads.
-        budget: Tokens computed at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -50,11 +49,9 @@ class HeadAblation(InterpretabilityTest):
         self,
         ablations: Sequence[Ablation] = ("uniform", "shuffled", "off"),
         others: bool = False,
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget)
         known = get_args(Ablation)
         for name in ablations:
             if name not in known:
@@ -68,7 +65,6 @@ class HeadAblation(InterpretabilityTest):
             )
         self.ablations = list(ablations)
         self.others = others
-        self.budget = budget
         self.measures = tuple(
             f"{measure}_{part}_{ablation}"
             for ablation in self.ablations

@@ -43,7 +43,6 @@ class ImpermissibleMass(InterpretabilityTest):
         replacements: What becomes of impermissible items: `delete`, the text is shorter (if nothing
             remains, the logits are those of an empty context); `unk` or `pad`, their tokens are
             replaced by the unknown or by the padding token.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -51,16 +50,13 @@ class ImpermissibleMass(InterpretabilityTest):
         self,
         column: str = "impermissible",
         replacements: Sequence[Replacement] = ("delete", "unk", "pad"),
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget)
         if len(set(replacements)) < len(replacements):
             raise InputError(f"replacements of {self.name} names one more than once.")
         self.column = column
         self.replacements = tuple(replacements)
-        self.budget = budget
         erased = (f"accuracy_{name}" for name in self.replacements)
         self.measures = (*_MEASURES, *erased, "without_impermissible")
         self.metadata = {"column": column}

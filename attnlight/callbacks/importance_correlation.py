@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
-from attnlight.callbacks.score_columns import score_columns
+from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.errors import InputError
 from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
@@ -54,7 +54,6 @@ class ImportanceCorrelation(InterpretabilityTest):
         keep_scores: Also record the scores themselves, one list per row in the order of its items,
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
             between runs.
-        budget: Tokens encoded at once by `loo`; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -65,18 +64,16 @@ class ImportanceCorrelation(InterpretabilityTest):
         leave_one_out: bool = True,
         gradients: Sequence[Gradient] = ("detached", "attached"),
         keep_scores: bool = False,
-        budget: int | None = None,
         classes: Literal["all", "predicted"] = "all",
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         if not leave_one_out and not gradients:
             raise InputError(f"{self.name} needs leave_one_out or one of gradients to compare.")
-        self._require_at_least(1, budget=budget)
         self.leave_one_out = leave_one_out
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
-        self.budget, self.classes = budget, classes
+        self.classes = classes
         self.metadata = {
             "tie": TIE,
             "gradients": self.gradients,

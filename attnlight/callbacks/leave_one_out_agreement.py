@@ -49,7 +49,6 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         least: Difference of effects, as a share of the text's largest, above which a pair counts.
         resampled_texts: Number of texts, chosen by a seeded hash, on which words are also resampled.
         resamples: Draws of each word there, each of which costs as much as its deletion.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -61,18 +60,17 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         least: float = 0.1,
         resampled_texts: int | None = None,
         resamples: int = 2,
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget, resampled_texts=resampled_texts)
+        self._require_at_least(1, resampled_texts=resampled_texts)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
         self.least, self.resampled_texts = least, resampled_texts
         self.methods = build_attributions(methods, self.name)
-        self._deletion = Occlusion(replacement="delete", budget=budget)
+        self._deletion = Occlusion(replacement="delete", budget=self.budget)
         self._resampling = Occlusion(
-            replacement="resample", budget=budget, resamples=resamples, seed=self.seed
+            replacement="resample", budget=self.budget, resamples=resamples, seed=self.seed
         )
         self.measures = (
             *(f"somers_d_{label}" for label in self.methods),

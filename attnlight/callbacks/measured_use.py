@@ -68,7 +68,6 @@ class MeasuredUse(InterpretabilityTest):
 
     Args:
         least: Difference of use, as a share of the text's largest, above which a pair counts.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         resamples: Fillers that replace each word without a counterfactual.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
@@ -78,16 +77,14 @@ class MeasuredUse(InterpretabilityTest):
     def __init__(
         self,
         least: float = 0.1,
-        budget: int | None = None,
         resamples: int = 8,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget, resamples=resamples)
+        self._require_at_least(1, resamples=resamples)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
         self.least = least
-        self.budget = budget
         self.metadata = {"tie": TIE, "least": least, "use": "change of the explained log odds"}
         self.resamples = resamples
         self._alternatives = torch.empty(0, 0, dtype=torch.long)
@@ -153,9 +150,7 @@ class MeasuredUse(InterpretabilityTest):
 
 def counterfactuals(corpus: PlantedEvidence) -> Tensor:
     """`PlantedSpec.counterfactuals` in the ids of a corpus's vocabulary, (V, C) long."""
-    from tokenizers import Tokenizer
-
-    vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
+    vocabulary = corpus.parsed_tokenizer.get_vocab()
     ids = np.array([vocabulary.get(word, -1) for word in corpus.planted.words])
     table, known = corpus.planted.counterfactuals, ids >= 0
     translated = np.full((len(vocabulary), table.shape[1]), -1, np.int64)
@@ -165,10 +160,7 @@ def counterfactuals(corpus: PlantedEvidence) -> Tensor:
 
 def filler_sampler(corpus: PlantedEvidence) -> WordSampler:
     """A sampler of fillers, by their frequency in a planted corpus."""
-    from tokenizers import Tokenizer
-
-    vocabulary = Tokenizer.from_str(corpus.tokenizer_json).get_vocab()
-
+    vocabulary = corpus.parsed_tokenizer.get_vocab()
     counts = np.zeros(len(vocabulary), np.int64)
     for rank in range(corpus.planted.vocabulary):
         if (number := vocabulary.get(f"filler{rank}")) is not None:

@@ -49,7 +49,6 @@ class StateTokenAgreement(InterpretabilityTest):
             (at least 2) instead of all of them: 16 give the mean within its interval at a fraction
             of the time. `hidden_token_attribution_error` then is the standard error of each row's
             estimate. Null: exact.
-        budget: Tokens encoded at once; null: chosen by device. It changes no result.
         hidden_tokens: `local`: leave the last three columns undefined for encoders of unbounded
             reach, such as recurrent ones, where they take most of the time; `all`: measure them.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
@@ -61,14 +60,12 @@ class StateTokenAgreement(InterpretabilityTest):
     def __init__(
         self,
         probes: int | None = None,
-        budget: int | None = None,
         hidden_tokens: Literal["all", "local"] = "all",
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         self._require_at_least(2, probes=probes)
-        self._require_at_least(1, budget=budget)
-        self.hidden_tokens, self.probes, self.budget = hidden_tokens, probes, budget
+        self.hidden_tokens, self.probes = hidden_tokens, probes
         self.metadata = {"tie": TIE, "probes": probes}
 
     @override

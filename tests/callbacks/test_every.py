@@ -114,10 +114,10 @@ def rebuilt(test: InterpretabilityTest, **options: Any) -> InterpretabilityTest:
     given = {name: value for name, value in test.hparams.items() if name != "search"}
     if isinstance(test, AdversarialAttention) and test.search:
         given["search"] = test.search
-    known = inspect.signature(type(test)).parameters
-    given |= {name: x for name, x in options.items() if name in known}
-    if "options" not in known:  # as Texts, which has no others than its own
-        given = {name: x for name, x in given.items() if name in known}
+    known = dict(inspect.signature(type(test)).parameters)
+    if "options" in known:  # else, as Texts, it has no others than its own
+        known |= inspect.signature(InterpretabilityTest).parameters
+    given = {name: x for name, x in (given | options).items() if name in known}
     return type(test)(**given)
 
 
