@@ -68,7 +68,7 @@ class Replay:
                 copies = partial(_repeated, texts=len(self.batch), copies=len(chosen))
                 changed = sorted({layer for number in chosen for layer in patches[number]})
                 stacked = {
-                    layer: _by_copy([patches[number].get(layer) for number in chosen])
+                    layer: partial(_by_copy, [patches[number].get(layer) for number in chosen])
                     for layer in changed
                 }
                 with intercept(patch=stacked), self._stepping(first, copies):
@@ -150,16 +150,12 @@ def layer_modules(model: LayeredModel) -> list[nn.Module]:
     return attention if shared else modules
 
 
-def _by_copy(patches: Sequence[Patch | None]) -> Patch:
+def _by_copy(patches: Sequence[Patch | None], weights: Tensor, allowed: Tensor) -> Tensor:
     """Patch of copies of a batch, one after the other, each by its own; None: as they are."""
-
-    def patch(weights: Tensor, allowed: Tensor) -> Tensor:
-        parts = zip(weights.chunk(len(patches)), allowed.chunk(len(patches)), patches, strict=True)
-        return torch.cat(
-            [own if one is None else expanded(one(own, may), own) for own, may, one in parts]
-        )
-
-    return patch
+    parts = zip(weights.chunk(len(patches)), allowed.chunk(len(patches)), patches, strict=True)
+    return torch.cat(
+        [own if one is None else expanded(one(own, may), own) for own, may, one in parts]
+    )
 
 
 def _repeated(values: Tensor, texts: int, copies: int) -> Tensor:

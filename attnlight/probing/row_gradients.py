@@ -63,18 +63,6 @@ def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Itera
         yield Block(batch.select(texts).trim(items), texts, rows, items)
 
 
-def sum_over_words(values: Tensor, batch: TextBatch) -> Tensor:
-    """Scores of items (B, N) from those of tokens, (B, N) or (B, S, N).
-
-    Boundary tokens do not count among the tokens of an item that has others.
-    """
-    if values.ndim == 2:
-        return values
-    counted = batch.attendable()
-    counted = counted | (batch.mask & ~counted.any(-1, keepdim=True))
-    return values.masked_fill(~counted, 0.0).sum(-1)
-
-
 def product(gradient: Tensor, embeddings: Tensor) -> Tensor:
     """Gradient times embedding of each token, float64."""
     return (gradient * embeddings).sum(-1, dtype=torch.float64)
@@ -136,6 +124,9 @@ def row_gradients(
     slot = torch.arange(len(own), device=text.device) - torch.searchsorted(own, own)
     at = embeddings.detach()
     scores = odds.new_zeros(len(text), output.mask.shape[1])
+    # Boundary tokens do not count among the tokens of an item that has others.
+    counted = batch.attendable()
+    counted = counted | (batch.mask & ~counted.any(-1, keepdim=True))
     slots = int(slot.max()) + 1 if len(slot) else 0
     for number in range(slots):
         rows = chosen[slot == number]
@@ -143,5 +134,7 @@ def row_gradients(
         (gradient,) = torch.autograd.grad(
             odds, embeddings, one_each, retain_graph=number < slots - 1
         )
-        scores[rows] = sum_over_words(score(gradient, at), batch).double()[text[rows]]
+        found = score(gradient, at)
+        found = found if found.ndim == 2 else found.masked_fill(~counted, 0.0).sum(-1)
+        scores[rows] = found.double()[text[rows]]
     return scores

@@ -54,10 +54,10 @@ def resampled_f1(
     )
     counts[label < 0] = 0.0
     replicates, observed = resampled_rows(counts.reshape(len(label), -1), resamples=resamples)
-
-    def f1(sums: Floats) -> Floats:
-        # The sums of counts are followed by their numbers of defined values.
-        by_class = sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
-        return defined_mean(divide(by_class[..., 0], by_class[..., 1]))
-
-    return f1(observed), f1(replicates)
+    # The sums of counts are followed by their numbers of defined values.
+    by_class = (
+        sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])
+        for sums in (observed, replicates)
+    )
+    f1, resampled = (defined_mean(divide(each[..., 0], each[..., 1])) for each in by_class)
+    return f1, resampled

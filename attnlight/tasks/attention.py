@@ -127,16 +127,10 @@ class AttentionTask(pl.LightningModule):
         reader = TrainedModel(self.model, self.problem, self.raw)
         return reader.encode(texts, pos, queries, candidates).to(self.device)
 
-    def read(
-        self,
-        texts: Sequence[str],
-        pos: Sequence[Sequence[str]] | None = None,
-        queries: Sequence[str] | None = None,
-        candidates: Sequence[Sequence[str]] | None = None,
-    ) -> AttentionOutput:
+    def read(self, *texts: Any, **columns: Any) -> AttentionOutput:  # noqa: ANN401
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
         with evaluating(self.model), torch.no_grad():
-            output: AttentionOutput = self.model(self.encode(texts, pos, queries, candidates))
+            output: AttentionOutput = self.model(self.encode(*texts, **columns))
         return output
 
     def classify(
@@ -146,7 +140,7 @@ class AttentionTask(pl.LightningModule):
         candidates: Sequence[Sequence[str]] | None = None,
     ) -> Tensor:
         """Class probabilities of raw texts' instances, (R, C), in the order of `classes`."""
-        return self.read(texts, None, queries, candidates).probabilities
+        return self.read(texts, queries=queries, candidates=candidates).probabilities
 
     def tag(
         self, texts: Sequence[str], pos: Sequence[Sequence[str]] | None = None
