@@ -17,6 +17,7 @@ all other options last.
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,9 @@ def _set_nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str
             raise InputError(f"{name} needs a value")
         custom = match[3] not in _CLASS_KEYS and "class_path" in (groups.get(match[1]) or {})
         if custom or (text and not match[2] and _load(text) is None):
-            changed = {match[3]: get_loader("yaml")(text)}
+            changed = {match[3]: text}
+            with suppress(yaml.YAMLError):  # a text that is no YAML is a text
+                changed = {match[3]: get_loader("yaml")(text)}
             group = {match[1]: {"init_args": changed} if custom else changed}
             model = _merged(model, {"init_args": group})
         else:

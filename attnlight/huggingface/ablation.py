@@ -46,10 +46,8 @@ def ablated_logits(
     """
     device = kept.device
     budget = budget or (CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS)
-    settings = network.transformer.config.get_text_config()
-    window = (
-        getattr(settings, "sliding_window", None) is not None
-    )  # it counts tokens that are masked
+    settings = network.transformer.config.get_text_config().to_dict()
+    window = settings.get("sliding_window") is not None  # it counts tokens that are masked
     found, shares = [], []
     for text in range(len(batch)):
         one = batch.select(torch.tensor([text], device=device))

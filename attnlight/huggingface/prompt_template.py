@@ -157,8 +157,11 @@ def split_template(template: str) -> tuple[list[str], list[str]]:
     """The three texts of a template, and the names of the two places between them.
 
     Raises:
-        InputError: It lacks `{context}` or `{question}`, or has one of them twice.
+        InputError: It lacks `{context}` or `{question}`, has one of them twice, or is no text, as what YAML
+            reads without quotes.
     """
+    if not isinstance(template, str):
+        raise InputError(f"template is {template!r}; expected a text: put it in quotes for YAML.")
     parts = _PLACE.split(template)
     for name in ("context", "question"):
         if (count := parts[1::2].count(name)) != 1:

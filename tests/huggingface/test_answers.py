@@ -226,6 +226,7 @@ def test_a_chat_template_and_its_sandbox(tmp_path: Path) -> None:
     [
         ({"template": "{question}"}, r"template has \{context\} 0 times"),
         ({"template": "{context}{context}{question}"}, r"template has \{context\} 2 times"),
+        ({"template": {"Context": {"context": None}}}, "expected a text: put it in quotes"),
         ({"classes": ["bathroom", " "]}, "the answer ' ' has no token"),
         ({"classes": ["bathroom", "bathroom "]}, "are the same tokens"),
     ],

@@ -152,7 +152,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     by_size = of.alternative_of(records, signed=False)
     needed, words = of.needed(records), of.words(records)
     finds, instead = of.compared(records, best, by_size)
-    last = of.smallest_set(records), of.uniqueness(records)
+    last = of.smallest_set(records), of.uniqueness(records), of.cites(records)
     made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = "unmeasured", None
