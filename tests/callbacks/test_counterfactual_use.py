@@ -26,6 +26,7 @@ from tests.callbacks.test_base import trainer
 from tests.data.local import write_corpus
 
 METHODS = ["attention", "input_gradient"]
+USED = 0.9  # of the largest effect, which few other edits reach
 SEEDS = {"bilstm": 1, "han": 0}  # with which some pairs turn the prediction, and others do not
 
 
@@ -100,7 +101,7 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
             turned.append(float(logits.argmax(-1) != target))
     largest = max(effects.values())
     used = [
-        effects.get(block, -1.0) >= 0.5 * largest and effects[block] > 0 if edits[block] else False
+        effects.get(block, -1.0) >= USED * largest and effects[block] > 0 if edits[block] else False
         for block in first
     ]
     used_gold = torch.tensor(used)[mask]
@@ -138,7 +139,7 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
 
 
 def measured(model: Any, batch: TextBatch, output: AttentionOutput) -> dict[str, Tensor]:
-    test = CounterfactualUse(METHODS)
+    test = CounterfactualUse(METHODS, used=USED)
     test._split = FakeSplit(batch)
     return dict(test.measure(batch, output, model))
 

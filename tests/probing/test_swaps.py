@@ -166,6 +166,23 @@ def test_sentences_kept_apart_are_read_alike() -> None:
         torch.testing.assert_close(one, other, equal_nan=True)
 
 
+@pytest.mark.parametrize(("allowed", "undefined"), [([1], True), ([1, 0], True), ([1, 4], False)])
+def test_a_text_with_one_answer_has_no_swaps(allowed: list[int], undefined: bool) -> None:
+    batch = TextBatch(
+        index=torch.tensor([0]),
+        tokens=torch.tensor([[23, 4, 24, 12]]),
+        mask=torch.ones(1, 4, dtype=torch.bool),
+        labels=torch.tensor([1]),
+        query=torch.tensor([[27, 17]]),  # asks for class 0
+        query_mask=torch.ones(1, 2, dtype=torch.bool),
+        allowed_classes=torch.isin(torch.arange(CLASSES), torch.tensor(allowed)).unsqueeze(0),
+    )
+    model = Reader()
+    shares = swap_flips(model, batch, torch.tensor([[True, True, False, False]]), NAMES)
+    assert [bool(values.isnan()) for values in shares] == [undefined, undefined]
+    assert len(model.read) == (1 if undefined else 3)
+
+
 def test_texts_without_alternatives_are_not_read() -> None:
     reader = Reader(query=False)
     batch = TextBatch(torch.arange(2), torch.full((2, 3), 5), torch.ones(2, 3).bool())
