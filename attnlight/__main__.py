@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from traceback import walk_tb
-from typing import TextIO
 
 from attnlight import __version__
 from attnlight.cli.processes import RANK_ZERO, end_with_parent, exit_on_signals, signal_status
@@ -149,9 +148,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if status := signal_status():  # workers of a data loader that it ended, too, are an error
             return status
-        if isinstance(error, BrokenPipeError) and _unread(sys.stdout):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + signal.SIGPIPE
+        if isinstance(error, BrokenPipeError):
+            poll = select.poll()
+            poll.register(sys.stdout.fileno(), select.POLLOUT)
+            if any(event & select.POLLERR for _, event in poll.poll(0)):  # as behind `| head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 128 + signal.SIGPIPE
         sentence = _sentence(error)
         if sentence is None or os.environ.get("ATTNLIGHT_DEBUG") == "1":
             raise
@@ -189,13 +191,6 @@ def _run(words: Sequence[str], inside: bool) -> int:
         sys.argv[1:] = long  # Lightning starts the other ranks with it
     import_module("attnlight.cli.lightning_cli").run(long if inside else None)
     return 0
-
-
-def _unread(stream: TextIO) -> bool:
-    """Whether nobody reads a stream any more, as behind `| head`."""
-    poll = select.poll()
-    poll.register(stream.fileno(), select.POLLOUT)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _sentence(error: Exception) -> str | None:

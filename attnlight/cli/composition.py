@@ -279,7 +279,15 @@ def _override(below: Config, above: Config) -> Config:
     for name in (name for name in _SECTIONS if name in below and name in above):
         lower, upper = below[name], above[name]
         if name == "trainer":
-            merged[name] = _trainer(lower, upper)
+            merged[name] = trainer = lower | upper
+            if "callbacks" in upper:
+                kept = [
+                    c for c in _as_list(lower.get("callbacks")) if _is_test(c, "trainer.callbacks")
+                ]
+                trainer["callbacks"] = kept + _as_list(upper["callbacks"])
+            for key in (key for key in upper if key.endswith("+")):
+                added = _as_list(trainer.pop(key))
+                trainer[key[:-1]] = _as_list(trainer.get(key[:-1])) + added
             continue
         paths = (part.get("class_path", DEFAULTS[name]) for part in (lower, upper))
         kinds = {class_of(path, _BASES[name], name) for path in paths}
@@ -296,16 +304,6 @@ def _merged(below: Config, above: Config) -> Config:
         parts = below[key], above[key]
         if all(isinstance(part, dict) for part in parts) and "class_path" not in above[key]:
             merged[key] = _merged(*parts)
-    return merged
-
-
-def _trainer(below: Config, above: Config) -> Config:
-    merged = below | above
-    if "callbacks" in above:
-        kept = [c for c in _as_list(below.get("callbacks")) if _is_test(c, "trainer.callbacks")]
-        merged["callbacks"] = kept + _as_list(above["callbacks"])
-    for key in (key for key in above if key.endswith("+")):
-        merged[key[:-1]] = _as_list(merged.get(key[:-1])) + _as_list(merged.pop(key))
     return merged
 
 

@@ -109,22 +109,21 @@ def load_run(folder: Path) -> Run:
         raise InputError(f"{folder} holds no records: run `{command}` first.")
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     verbs = [f"{v}-{c}" if c else v for c in corpora for v in VERBS.values()]
-    return _run(folder, records, verbs, corpora)
+    return trained_run(folder, verbs, corpora)
 
 
-def trained_run(folder: Path) -> Run:
-    """A run folder, which may have no records, without evaluations and logged metrics.
+def trained_run(folder: Path, verbs: Sequence[str] = (), corpora: Sequence[str] = ()) -> Run:
+    """A run folder, which may have no records, without the contents of its records.
+
+    Args:
+        folder: The folder.
+        verbs: Names of the configurations to read besides that of `fit`.
+        corpora: Names of the corpora whose logged metrics are read; "" is that of training.
 
     Raises:
-        InputError: The configuration of `fit` is damaged.
+        InputError: A file is damaged.
     """
-    return _run(folder, stored_records(folder / "records"), (), ())
-
-
-def _run(
-    folder: Path, records: Sequence[StoredRecord], verbs: Sequence[str], corpora: Sequence[str]
-) -> Run:
-    """A run with its records, the configurations of `fit` and of some verbs, and logged metrics."""
+    records = stored_records(folder / "records")
     configs: dict[str, dict[str, Any]] = {"fit": {}}
     for verb in ("fit", *verbs):
         path = folder / f"{verb}.yaml"

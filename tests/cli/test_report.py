@@ -132,8 +132,7 @@ def test_a_whole_page(folder: Path) -> None:
                 assert f"{found.mean:.3f}[{found.low:.3f}, {found.high:.3f}]" in page.text
     for said in (
         "0.625",  # test/accuracy of the CSV logger
-        "AttentionClassifier (encoder bilstm, attention additive)",
-        "trained on SetFit/sst5; tested on 60 instances of the test split",
+        "BiLSTM with additive attention · SetFit/sst5 · 60 test texts",
         "Does shuffling attention change the prediction?",
         "Jain & Wallace (2019), section 4.2.1",
         f"attnlight report {folder}",

@@ -41,13 +41,11 @@ class Spec(NamedTuple):
     subject: str = ""
 
 
-def specs(study: Study) -> list[Spec]:
-    """Every comparison of a study; tables and sentences report these differences only."""
-    return [*_specs(study), *_guide_specs(study)]
+def specs(study: Study) -> Iterator[Spec]:
+    """Every comparison of a study; tables and sentences report these differences only.
 
-
-def _specs(study: Study) -> Iterator[Spec]:
-    """Models compared with others of the first base, in a table or a sentence."""
+    Models are compared with others of the first base, and guided ones with those of other guides.
+    """
     base, quality, plain = study.bases[0], study.quality, named_groups(study)
     trained, best = plain[TRAINED], plain[BEST]
     for key, name, runs in models(study):
@@ -69,6 +67,7 @@ def _specs(study: Study) -> Iterator[Spec]:
                 if lam > 0:
                     name = term_name(term, lam)
                     yield Spec("lost", name, runs, CONTROL, zero, quality, subject)
+    yield from _guide_specs(study)
 
 
 def _guide_specs(study: Study) -> Iterator[Spec]:
