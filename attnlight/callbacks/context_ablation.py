@@ -58,7 +58,6 @@ class ContextAblation(InterpretabilityTest):
         subsets: Number of random sets, each of which keeps an item with probability 1/2 and at least one.
         top: Numbers k of items to drop.
         least: Difference of effects, as a share of the largest, from which Somers' D counts a pair.
-        budget: Tokens computed at once; null: chosen by device. It changes no result.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -72,16 +71,15 @@ class ContextAblation(InterpretabilityTest):
         subsets: int = 32,
         top: Sequence[int] = (1, 3, 5),
         least: float = 0.1,
-        budget: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self._require_at_least(1, budget=budget, top=min(top, default=1))
+        self._require_at_least(1, top=min(top, default=1))
         self._require_at_least(2, subsets=subsets)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
         self.way, self.subsets, self.top = way, subsets, sorted({*top})
-        self.least, self.budget = least, budget
+        self.least = least
         self.methods = build_attributions(methods, self.name)
         if LEAVE_ONE_OUT in self.methods:
             raise InputError(

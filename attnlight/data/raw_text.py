@@ -172,10 +172,6 @@ class RawText:
             batch = allow_classes(batch, allowed, len(numbers))
         return batch
 
-    def words(self, text: str) -> list[str]:
-        """Surface form of each token, or whole word, of `encode([text])`, boundary tokens included."""
-        return self.surface(text).forms
-
     def surface(self, text: str, items: bool = False) -> Surface:
         """Surface of the tokens or whole words of `encode([text])`; of its sentences if they are `items`."""
         encoded, sizes = self._encode_sentences([text]), None

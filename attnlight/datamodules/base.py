@@ -275,11 +275,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
         return f"v{_VERSION}-{digest}"
 
-    @property
-    def _folder(self) -> Path:
-        """The folder of the corpus in the cache."""
-        return self.cache / f"{type(self).__name__.lower()}-{self.fingerprint}"
-
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
 
@@ -291,11 +286,12 @@ class CorpusDataModule(LightningDataModule, ABC):
                 `build` raises for its source.
         """
         if self._prepared is None:
-            prepare_once(self._folder, self._write)
-            self._prepared = self._folder
+            target = self.cache / f"{type(self).__name__.lower()}-{self.fingerprint}"
+            prepare_once(target, partial(self._write, target))
+            self._prepared = target
         return self._prepared
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, target: Path, folder: Path) -> None:
         self.build(folder)
         if self.marks:
             mark_words(folder, self.corpus_name, self.marks)
@@ -306,7 +302,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         splits = check_splits(folder, self.corpus_name, count_unknown=self.encoding is not None)
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.
-        print(f"{self.corpus_name}: {counts}; prepared in {self._folder}", file=sys.stderr)
+        print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class GivenTexts:
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""
         assert self._reader is not None  # since `words`
-        return self._reader.raw.words(self._rows[position]["query"])
+        return self._reader.raw.surface(self._rows[position]["query"]).forms
 
 
 def encode_rows(reader: TrainedModel, rows: Sequence[Mapping[str, Any]], start: int) -> TextBatch:
