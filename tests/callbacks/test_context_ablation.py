@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+import attnlight
 from attnlight.attribution import ContextCite
 from attnlight.attribution.context_cite import lasso
 from attnlight.batch import AttentionOutput, TextBatch
@@ -177,3 +178,19 @@ def test_other_ways_need_a_model_that_answers(model: Any, batch: TextBatch) -> N
         test.measure(batch, model(batch), model)
     test = ContextAblation(methods=["answer_attention"], subsets=4)
     assert test.measure(batch, model(batch), model)["lds_answer_attention"].isnan().all()
+
+
+def test_the_card_says_what_to_cite_by(model: Any, batch: TextBatch) -> None:
+    copies = batch.select(torch.tensor([0, 1, 3] * 12))
+    copies.index = torch.arange(36)
+    test = ContextAblation(methods=["attention", "random"], subsets=8)
+    results = attnlight.run(model, [copies], [test])
+    line, rows = results.verdict()["cites"], results.table("context_ablation")
+    assert line.value == pytest.approx(rows["somers_d_attention"].mean())
+    assert line.answer == ("no" if line.high is not None and line.high < 0.5 else "not shown")
+    means = {label: rows[f"lds_{label}"].mean() for label in ("attention", "random")}
+    best = max(means, key=lambda label: means[label])
+    cited = "Cite by random" if best == "random" else "No other reading"
+    assert cited in line.says
+    few = attnlight.run(model, [batch], [test]).verdict()["cites"]
+    assert (few.answer, few.says[:7]) == ("not shown", "Too few")
