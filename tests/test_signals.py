@@ -13,9 +13,9 @@ import pytest
 
 from attnlight.__main__ import OTHER_VERBS, USAGE, main
 from attnlight.studies import cli as study
-from tests.commands import CPU, finish, in_forks, start
+from tests.commands import CPU, finish, in_forks, start, wait_for
 from tests.studies import fake
-from tests.test_ranks_end import START, fit, wait
+from tests.test_ranks_end import START, fit
 
 STEPS = "attnlight.tasks.AttentionTask"
 # Where each verb is when it is ended, and its arguments.
@@ -94,7 +94,7 @@ def test_status(trained: Path, verb: str, number: signal.Signals) -> None:
 def test_status_where_workers_are_ended_too(tmp_path: Path, number: signal.Signals) -> None:
     words = fit(tmp_path, *CPU, "--data.num_workers=2", "--trainer.max_epochs=10000")
     process = start(["-m", "attnlight", *words], cwd=tmp_path)
-    wait((tmp_path / "e/r/last.ckpt").exists, START)
+    wait_for((tmp_path / "e/r/last.ckpt").exists, START)
     os.killpg(process.pid, number)
     assert "Traceback" not in finish(process, 128 + number)
 
