@@ -30,10 +30,14 @@ WITHOUT_LIGHTNING = WITHOUT_TORCH | {
     *("api/check", "api/explain", "attribution", "batch", "data", "functional", "huggingface"),
     *("models", "probing", "problems", "statistics", "storage/checkpoint_file"),
 }
-IMPORTED_AT_USE = {"datasets", "gensim", "jinja2", "markupsafe", "matplotlib", "pandas"}
+IMPORTED_AT_USE = {"datasets", "gensim", "jinja2", "matplotlib", "pandas"}
 IMPORTED_AT_USE |= {"scipy", "tabulate", "wandb"}
 # Modules of figures, which `attnlight.figures` imports to draw them.
 DRAWN = {PACKAGE / f"figures/{name}.py" for name in (*descriptions(), "layers")}
+# Modules that write pages, which verbs import when they write one.
+_PAGES = ("agreement", "compare", "curves", "differences", "first_text", "page", "texts", "what_if")
+WRITERS = {PACKAGE / f"report/{name}.py" for name in _PAGES}
+WRITERS |= {*PACKAGE.glob("report/study/*.py")}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -104,14 +108,18 @@ def test_units_that_do_not_know_a_library(library: str, without: set[str]) -> No
 
 
 def test_slow_libraries_are_imported_at_use() -> None:
-    early = {module: imported(module, at_start=True) for module in set(MODULES) - DRAWN}
+    early = {module: imported(module, at_start=True) for module in set(MODULES) - DRAWN - WRITERS}
     of_libraries = {m: {n.split(".")[0] for n in names} for m, names in early.items()}
     assert not [m for m, libraries in of_libraries.items() if libraries & IMPORTED_AT_USE]
 
 
 def test_modules_that_draw_are_imported_at_use() -> None:
-    drawing = {f"attnlight.figures.{module.stem}" for module in DRAWN}
-    assert not [m for m in set(MODULES) - DRAWN if drawing & imported(m, at_start=True)]
+    at_use = {
+        ".".join(("attnlight", *module.relative_to(PACKAGE).with_suffix("").parts))
+        for module in DRAWN | WRITERS
+    }
+    others = set(MODULES) - DRAWN - WRITERS
+    assert not [m for m in others if at_use & imported(m, at_start=True)]
 
 
 def test_transformers_is_imported_with_its_models_alone() -> None:

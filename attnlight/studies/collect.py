@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from attnlight.records import read_metadata
@@ -139,6 +138,8 @@ def _entry(folder: StudyFolder, run: PlannedRun, state: str, several: bool) -> d
 
 def _write_rows(folder: StudyFolder, runs: Sequence[PlannedRun], kind: pa.Schema) -> None:
     """Write one row per run and test text, some runs at a time to bound memory."""
+    import pandas as pd
+
     names = [run.name for run in runs]
     group: list[pa.Table] = []
     schema = pa.schema([pa.field("run", pa.dictionary(pa.int32(), pa.string())), *kind])

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
@@ -87,6 +86,8 @@ class Instances:
 
         They are sums of defined values over the instances of a text, or the values of its only one.
         """
+        import pandas as pd
+
         index = self.columns["index"]
         if self.several_instances:
             sums = {"index": index[self.starts]}

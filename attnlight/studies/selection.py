@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import pandas as pd
 import torch
 
 from attnlight.errors import InputError
@@ -45,6 +44,8 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
     `runs` are finished adversaries of one term and one base, `measures` their measures on validation
     by name. None if no lambda is above 0.
     """
+    import pandas as pd
+
     grid = [run for run in runs if run.lambda_]
     if not grid:
         return None
