@@ -31,25 +31,36 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """Measures of each reading, of all answers and of right ones where labels tell them."""
+    """What decides of each reading and, in a second table, what it finds, of right answers too."""
+    methods, right = recorded_methods(rows, "lds"), rows["correct"] == 1
     drops = [name.removesuffix("_leave_one_out") for name in rows if name.startswith("drop_")]
-    drops = list(dict.fromkeys(name for name in drops if f"{name}_leave_one_out" in rows))
-    names = ("somers_d", "lds", *drops, "necessary", "sufficient", "auprc", "finds")
-    formats = [estimate] * (2 + len(drops)) + [percent, percent, estimate, percent]
-    nothing, right = np.full(len(rows["index"]), np.nan), rows["correct"] == 1
-    lines = []
-    for name, words in recorded_methods(rows, "lds").items():
-        columns = [rows[f"{measure}_{name}"] for measure in names]
-        of_right = [np.where(right, column, np.nan) for column in columns[:2]]
-        lines.append(
-            [words, *mean_cells([*columns, *of_right], rows, [*formats, estimate, estimate])]
-        )
+    drops = [name for name in dict.fromkeys(drops) if f"{name}_leave_one_out" in rows]
+    nothing = np.full(len(rows["index"]), np.nan)
     chance = {"auprc": rows["chance_auprc"], "finds": rows["chance_finds"]}
-    beside = [*(chance.get(name, nothing) for name in names), nothing, nothing]
-    lines.append(["chance", *mean_cells(beside, rows, [*formats, estimate, estimate])])
     known = rows["correct"][~np.isnan(rows["correct"])]
-    correct = f"{known.mean():.0%}" if len(known) else "an unknown share"
+    correct = f"{known.mean():.0%}".replace("%", " %") if len(known) else "an unknown share"
     shown = {"correct": correct, "prompts": float(np.nanmean(rows["prompts"]))}
-    return [
-        ("methods", lines, shown | {"top": ", ".join(name.removeprefix("drop_") for name in drops)})
-    ]
+    shown["top"] = ", ".join(name.removeprefix("drop_") for name in drops)
+    found: list[RecordTable] = []
+    for table, names in {
+        "methods": ["somers_d", "lds", "necessary", "finds"],
+        "more": ["sufficient", "auprc", *drops, "right_somers_d", "right_lds"],
+    }.items():
+        formats = [
+            percent if x in ("necessary", "finds", "sufficient") else estimate for x in names
+        ]
+        lines = []
+        for label, words in {**methods, "": "chance"}.items():
+            columns = [
+                chance.get(name, nothing)
+                if not label
+                else np.where(
+                    right | (not name.startswith("right_")),
+                    rows[f"{name.removeprefix('right_')}_{label}"],
+                    np.nan,
+                )
+                for name in names
+            ]
+            lines.append([words, *mean_cells(columns, rows, formats)])
+        found.append((table, lines, shown))
+    return found

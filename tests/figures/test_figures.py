@@ -23,6 +23,7 @@ LINES = {
     "faithfulness": ("random ranking",),
     "plausibility": ("chance",),
     "counterfactual_use": ("chance",),
+    "context_ablation": ("chance",),
     "state_token_agreement": ("attribution to the own token", "all tokens alike"),
 }
 # Figures of all classes together.

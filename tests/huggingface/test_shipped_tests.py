@@ -17,6 +17,7 @@ FILES = sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml"))
 AFFINE = "needs logits that are affine in attention, and the model's are not: choose"
 REFUSED = {
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
+    "context": "answer_attention reads models that answer, such as AnswerModel",
     "counterfactual_use": "needs a corpus of texts and edits of them",
     "evidence_swap": "takes the names of classes from a corpus",
     "known_answers": "only PlantedEvidence without sentences has",
