@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from attnlight.batch import TextBatch
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.huggingface.attention import attention_layers, intercept
-from attnlight.probing.patches import Patch, given, restrict, uniform
+from attnlight.probing.patches import Patch, restrict, uniform
 from attnlight.probing.replay import Replay
 from tests.benchmarks.measuring import Measured, interleave, ratios, spread, timed
 from tests.benchmarks.scene import random_texts
@@ -78,7 +78,7 @@ class Against:
         attention_layers(ours)
 
         def recorded() -> dict[int, Any]:
-            with intercept(record="all", detach=True) as found:
+            with intercept(record="all") as found:
                 ours(**self.inputs)
             return found
 
@@ -94,12 +94,15 @@ class Against:
     def candidates(self, repetitions: int, name: str) -> Measured:
         """Candidate attentions of the last layer over a forward pass."""
         model = HuggingFaceClassifier(model_of(self.shape)).eval()
-        output, (texts, tokens) = model(self.batch), self.batch.tokens.shape
+        output, tokens = model(self.batch), self.batch.tokens.shape[1]
         scores = torch.rand(*output.weights.shape[:2], CANDIDATES, tokens)
         weights = scores.masked_fill(~output.mask[:, None, None], -torch.inf).softmax(-1)
-        first = torch.zeros(texts, dtype=torch.long)
-        row = given(model.substituted(output, weights[:, :, 3]), rows=first)
-        with intercept(patch={self.shape["num_hidden_layers"] - 1: row}):
+        row = model.substituted(output, weights[:, :, 3])
+
+        def patch(own: Tensor, allowed: Tensor) -> Tensor:
+            return torch.cat([row.unsqueeze(2), own[:, :, 1:]], dim=2)
+
+        with intercept(patch={self.shape["num_hidden_layers"] - 1: patch}):
             expected = model.transformer(**self.inputs).logits
         require_close(model.readout(output, weights)[:, 3], expected)
         found = self.measured(repetitions, **{name: partial(model.readout, output, weights)})
