@@ -18,20 +18,16 @@ The prose of the page is written by hand; the tables between `<!-- NAME: begin -
 from __future__ import annotations
 
 import argparse
-import logging
 import re
 import sys
-import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 import torch
 from build_results import put
-from known_models import MODELS, KnownTask, loader
+from known_models import MODELS, batches, classifier
 from numpy.typing import NDArray
 from results_page import NAMES
 from results_page import known_answers as trained
@@ -44,6 +40,7 @@ from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
+from attnlight.api.run import run
 from attnlight.attribution import ATTRIBUTIONS
 from attnlight.figures import describe
 from attnlight.records import read_record
@@ -84,33 +81,18 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
         By a test's name in snake case and one of its measures, the value of each text under each
         model, NaN where undefined.
     """
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    tests = [getattr(callbacks, name)() for name in TESTS]
+    tests += [callbacks.Faithfulness(METHODS), callbacks.Plausibility(METHODS)]
     by_measure: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for model in MODELS:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trainer = pl.Trainer(
-                accelerator="cpu",
-                devices=1,
-                logger=False,
-                inference_mode=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                default_root_dir=folder,
-                callbacks=[
-                    *(getattr(callbacks, name)(figures=False) for name in TESTS),
-                    callbacks.Faithfulness(METHODS, figures=False),
-                    callbacks.Plausibility(METHODS, figures=False),
-                ],
-            )
-            trainer.test(KnownTask(model), loader(model), verbose=False)
-            for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
-                record = read_record(path)
-                for measure in record.metadata["measures"]:
-                    values = record.columns[measure].astype(np.float64).round(_DIGITS)
-                    if model.kind == "R" and _OF_ONE_ERASURE.search(measure):
-                        values[:] = np.nan
-                    by_measure.setdefault((path.stem, measure), {})[model.name] = values
+        results = run(classifier(model), batches(model), tests)
+        for path in sorted(results.folder.glob("records/test/*.parquet")):
+            record = read_record(path)
+            for measure in record.metadata["measures"]:
+                values = record.columns[measure].astype(np.float64).round(_DIGITS)
+                if model.kind == "R" and _OF_ONE_ERASURE.search(measure):
+                    values[:] = np.nan
+                by_measure.setdefault((path.stem, measure), {})[model.name] = values
     return {key: pd.DataFrame(by_model) for key, by_model in by_measure.items()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,15 @@ from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
-from results_page import NAMES, pairs
-from results_page.archive import Archive
+from results_page import NAMES
+from results_page.archive import Archive, conditions
+from results_page.cells import columns as read
 from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
 SANITY = "records/test/sanity.parquet"
-_NAME = r"(?P<corpus>.+?)_(?P<encoder>bilstm|cnn|average|none|han)(?:_affine)?"
+_NAME = rf"{STUDY}-(?P<corpus>.+?)_(?P<encoder>bilstm|cnn|average|none|han)(?:_affine)?"
 _NAMES = NAMES["saliency"]
 _EVIDENCE = ("planted", "planted_negation", "babi_1")  # the truth is known and nobody marked it
 METHODS = {label: words for label, words in methods.METHODS.items() if label != "external"}
@@ -32,23 +32,16 @@ _ATTENTION, _RANDOM = "attention", "random"
 _TWICE = "attention_contribution"
 FAITHFUL = {"comprehensiveness": 1, "sufficiency": -1}  # and whether higher or lower is better
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
-
-
-MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
+MODELS = conditions(STUDY, _NAME, _NAMES["corpora"] | _NAMES["encoders"])
 _KNOWN = [x for x in MODELS if x.startswith(tuple(f"{STUDY}-{corpus}_" for corpus in _EVIDENCE))]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
 
 
-spent = partial(pairs.spent, models=MODELS)
-
-
-def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+def tested(archive: Archive, test: str) -> Iterator[tuple[str, Row, dict[str, Any]]]:
     """The archived conditions of a test, each with its words and the columns of its records."""
     for name in (name for name in MODELS if name in archive):
-        runs = archive[name]
-        if (runs.folders[0] / f"records/test/{test}.parquet").is_file():
-            seeds = f"{len(runs.seeds)} of {MODELS[name].seeds}"
-            yield name, MODELS[name].words | {"seeds": seeds}, runs.test(test, partial=True)
+        if (archive[name].folders[0] / f"records/test/{test}.parquet").is_file():
+            yield name, archive.words(name, MODELS[name]), read(archive[name], test)
 
 
 def recorded(columns: Mapping[str, Any], measure: str) -> dict[str, Values]:
@@ -92,7 +85,10 @@ def against_best(values: list[Values], clusters: NDArray[np.int64], sign: int) -
 
 
 def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
-    """A measure of each method by corpus and encoder; of AUPRC, against known evidence, also chance."""
+    """A measure of each method by corpus and encoder.
+
+    AUPRC is against known evidence, beside chance; cost is a multiple of the time of a forward pass.
+    """
     cells: dict[str, Row] = {}
     chance: Row = {"method": "chance"}
     for name, row, columns in tested(archive, test):
@@ -109,11 +105,6 @@ def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
         if measure == "auprc":
             chance[heading] = number(float(np.nanmean(columns["chance_auprc"])), 2)
     yield from (*cells.values(), *([chance] if measure == "auprc" else []))
-
-
-truth = partial(by_method, test="plausibility", measure="auprc")
-# The time of each method as a multiple of a forward pass.
-cost = partial(by_method, test="attribution_cost", measure="cost")
 
 
 def right_and_faithful(archive: Archive) -> Iterator[Row]:
