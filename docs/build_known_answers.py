@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -96,12 +96,6 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
     return {key: pd.DataFrame(by_model) for key, by_model in by_measure.items()}
 
 
-def means(values: pd.DataFrame) -> dict[str, object]:
-    """Mean and interval of a measure on each model."""
-    found = bootstrap_means(values.to_numpy(), values.index.to_numpy())
-    return {name: interval(mean, 4) for name, mean in zip(values, found, strict=True)}
-
-
 def blocks(by_measure: Measures) -> dict[str, str]:
     """Mean and interval of each measure on each model, and which measures tell F from D.
 
@@ -109,6 +103,10 @@ def blocks(by_measure: Measures) -> dict[str, str]:
     of all three: the probability that D's value of a text is larger (for a measure that is smaller
     under D, smaller), ties half. 0.5 is no effect; NaN if a model has no value.
     """
+    means: dict[tuple[str, str], Row] = {}
+    for key, values in by_measure.items():
+        found = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+        means[key] = {x: interval(mean, 4) for x, mean in zip(values, found, strict=True)}
     rows: list[Row] = []
     measures: dict[str, tuple[list[str], list[str]]] = {}  # by title: those that tell, the others
     for (test, measure), values in by_measure.items():
@@ -124,28 +122,21 @@ def blocks(by_measure: Measures) -> dict[str, str]:
         title, tells = describe(test).title, effect >= EFFECT
         row = {"test": "" if title in measures else title, "measure": f"`{measure}`"}
         last = {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
-        rows.append(row | means(values) | last)
+        rows.append(row | means[test, measure] | last)
         measures.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
     verdict = ""
     for title, both in measures.items():
         verbs = ("tells F from D by", "does not tell them apart by")
         clauses = [f"{x}: {', '.join(y)}" for x, y in zip(verbs, both, strict=True) if y]
         verdict += f"* **{title}** {'; '.join(clauses)}.\n"
-    return {
-        "measures": table(rows, 2),
-        "verdict": verdict,
-        "methods": table(methods(by_measure), 2),
-    }
-
-
-def methods(by_measure: Measures) -> Iterator[Row]:
-    """Mean and interval of each measure of attribution methods, on each model."""
-    found = {x: values for (test, x), values in by_measure.items() if test in OF_METHODS}
+    of_methods = {measure: row for (test, measure), row in means.items() if test in OF_METHODS}
+    methods: list[Row] = []
     for name, heading in MEASURES.items():
-        known = [method for method in METHODS if f"{name}_{method}" in found]
+        known = [method for method in METHODS if f"{name}_{method}" in of_methods]
         for method in known:
-            cells = {"measure": heading if method == known[0] else "", "method": f"`{method}`"}
-            yield cells | means(found[f"{name}_{method}"])
+            row = {"measure": heading if method == known[0] else "", "method": f"`{method}`"}
+            methods.append(row | of_methods[f"{name}_{method}"])
+    return {"measures": table(rows, 2), "verdict": verdict, "methods": table(methods, 2)}
 
 
 def agree(page: str, other: str) -> bool:

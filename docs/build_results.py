@@ -34,6 +34,7 @@ import yaml
 from results_page import (
     cards,
     claims,
+    known_answers,
     papers,
     pruthi,
     read_data,
@@ -159,7 +160,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         unpack(RECORDS, arguments.unpack)
         return 0
     if arguments.cards is not None:
-        print(*cards.archive_cards(arguments.cards, RECORDS / "cards.parquet"), sep="\n")
+        target = RECORDS / "cards.parquet"
+        left_out = known_answers.archive(arguments.cards, target, "", cards.KEYS, cards.card_of)
+        print(*left_out, sep="\n")
     if arguments.roar is not None:
         roar.archive_roar(arguments.roar)
     if arguments.pack is not None:

@@ -274,7 +274,8 @@ class TestCards:
         path = tmp_path / "mine/base-s3/records/test/leave_one_out_agreement.parquet"
         write_record(path, keys | rows, test=path.stem, stage="test", measures=[])
         (path.parents[2] / "status.json").write_text('{"state": "finished"}')
-        assert cards.archive_cards(tmp_path, target) == []
+        given = (tmp_path, target, "", cards.KEYS, cards.card_of)
+        assert page("known_answers").archive(*given) == []
         (row,) = pd.read_parquet(target).to_dict("records")
         assert (row["model"], row["seed"], row["kind"]) == ("mine", 3, "other")
         assert (row["case"], row["case_if_licensed"]) == ("not_established", "mixing")

@@ -32,18 +32,19 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten 
 
 
 class Condition(NamedTuple):
-    """A condition of a study: its words on the page, how many seeds are planned, its options."""
+    """A condition of a study.
+
+    Attributes:
+        words: Its words on the page.
+        seeds: How many seeds are planned.
+        options: Its options.
+        size: The number of its training texts, or `all`.
+    """
 
     words: Row
     seeds: int
     options: Mapping[str, Any]
-
-    @property
-    def size(self) -> int | str:
-        """The number of its training texts."""
-        data = self.options.get("data", {})
-        size: int | str = data.get("train_size", data.get("subset", {}).get("train", "all"))
-        return size
+    size: int | str
 
 
 def conditions(study: str, pattern: str, names: Mapping[str, str]) -> dict[str, Condition]:
@@ -65,7 +66,10 @@ def conditions(study: str, pattern: str, names: Mapping[str, str]) -> dict[str, 
         match = re.fullmatch(pattern, name := f"{study}-{'-'.join(keys)}")
         assert match is not None, name
         words = {column: names.get(x, x) for column, x in match.groupdict().items()}
-        found[name] = Condition(words, len(base["seeds"]), given.get("options", {}))
+        options = given.get("options", {})
+        data = options.get("data", {})
+        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
+        found[name] = Condition(words, len(base["seeds"]), options, size)
     return found
 
 

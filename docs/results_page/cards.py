@@ -8,18 +8,12 @@ import pandas as pd
 
 from attnlight.report.verdict.card import verdict_of
 from results_page import NAMES
-from results_page.known_answers import archive
 from results_page.known_answers_kinds import unsigned
 from results_page.tables import DASH, Row, number, table
 
 MODELS: dict[str, str] = NAMES["cards"]["models"]
 LINES: dict[str, str] = NAMES["cards"]["lines"]
 KEYS = ("model", "seed")
-
-
-def archive_cards(runs: Path, target: Path) -> list[str]:
-    """Write the cards of all runs `<model>/base-s<seed>` that were tested with `--tests card`."""
-    return archive(runs, target, "", KEYS, card_of)
 
 
 def card_of(run: Path) -> Row:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 
@@ -108,56 +109,38 @@ def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
 
 
 def right_and_faithful(archive: Archive) -> Iterator[Row]:
-    """Rank correlation over methods of faithfulness with AUPRC against the planted evidence."""
-    found: dict[str, list[tuple[str, Values]]] = {measure: [] for measure in FAITHFUL}
-    for name, _, columns in (x for x in tested(archive, "faithfulness") if x[0] in PLANTED):
+    """Rank correlation over a run's methods of faithfulness with AUPRC against the planted evidence.
+
+    Beside it the AUPRC that is lost by choosing the most faithful method.
+    """
+    runs = []
+    for name, row, columns in (x for x in tested(archive, "faithfulness") if x[0] in PLANTED):
         right = recorded(archive[name].test("plausibility", partial=True), "auprc")
         labels = [label for label in right if label not in (_RANDOM, _TWICE)]
-        auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels])
+        auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels], axis=1)
         for measure, sign in FAITHFUL.items():
             values = recorded(columns, f"excess_{measure}")
-            faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels])
-            for run in np.stack([auprc, faith]).transpose(2, 0, 1):
-                found[measure].append((name, agreement_of_run(*run)))
-    encoders = {MODELS[name].words["encoder"] for name, _ in found["sufficiency"]}
-    for measure, runs in found.items():
-        for group in ("all", *dict.fromkeys(name for name, _ in runs)):
-            each = np.stack([x for name, x in runs if group in ("all", name)])
-            corpus, encoder = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
-            places = {"Kendall's tau": 0, "Spearman": 1, "AUPRC lost": 3}
-            # A value of each run: the interval is over runs alone.
-            cells: Row = {
-                x: seeds_then_instances(each[:, [y]], bounds=UNIT if y == 3 else (-1, 1))
-                for x, y in places.items()
-            }
-            if group != "all":  # too few runs for an interval
-                corpus, encoder = map(str, MODELS[group].words.values())
-                numbers = {x: (number(v, 2) for v in each[:, y]) for x, y in places.items()}
-                cells = {x: " / ".join(found) for x, found in numbers.items()}
-            yield {
-                "faithfulness": measure,
-                "corpus": corpus,
-                "encoder": encoder,
-                "runs": len(each),
-                **cells,
-                "the most faithful is the most right": f"{each[:, 2].sum():.0f} of {len(each)}",
-            }
-
-
-def agreement_of_run(auprc: Values, faith: Values) -> Values:
-    """Rank correlations of a run's methods, and the AUPRC lost by choosing the most faithful.
-
-    Args:
-        auprc: AUPRC of each method, (M,).
-        faith: Faithfulness of each, higher is better, (M,).
-
-    Returns:
-        Kendall's tau-b, Spearman's correlation, whether the most faithful method has the highest
-        AUPRC, and by how much its AUPRC is lower than the highest.
-    """
-    tau, rho = kendalltau(auprc, faith).statistic, spearmanr(auprc, faith).statistic
-    lost = auprc.max() - auprc[np.argmax(faith)]
-    return np.array([tau, rho, lost == 0, lost])
+            faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels], axis=1)
+            for areas, excess in zip(auprc, faith, strict=True):
+                tau, rho = kendalltau(areas, excess).statistic, spearmanr(areas, excess).statistic
+                found = {"Kendall's tau": tau, "Spearman": rho}
+                found["AUPRC lost"] = areas.max() - areas[np.argmax(excess)]
+                runs.append({"faithfulness": measure, **row, **found})
+    for measure, own in pd.DataFrame(runs).groupby("faithfulness"):
+        count = own["encoder"].nunique()
+        all_runs = (("all", f"{count} encoder{'s' * (count != 1)}"), own)
+        for (corpus, encoder), group in (all_runs, *own.groupby(["corpus", "encoder"], sort=False)):
+            words = {"faithfulness": measure, "corpus": corpus, "encoder": encoder}
+            cells: Row = {"runs": len(group)}
+            for column in found:
+                values = group[column].to_numpy()
+                bounds = UNIT if column == "AUPRC lost" else (-1, 1)
+                # A value of each run: the interval is over runs alone, of one model too few.
+                mean = seeds_then_instances(values[:, None], bounds=bounds)
+                each = " / ".join(number(x, 2) for x in values)
+                cells[column] = mean if group is own else each
+            best = f"{(group['AUPRC lost'] == 0).sum()} of {len(group)}"
+            yield words | cells | {"the most faithful is the most right": best}
 
 
 def plausibility(archive: Archive) -> Iterator[Row]:
