@@ -18,20 +18,16 @@ The prose of the page is written by hand; the tables between `<!-- NAME: begin -
 from __future__ import annotations
 
 import argparse
-import logging
 import re
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 import torch
 from build_results import put
-from known_models import MODELS, KnownTask, loader
+from known_models import MODELS, batches, classifier
 from numpy.typing import NDArray
 from results_page import NAMES
 from results_page import known_answers as trained
@@ -44,6 +40,7 @@ from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
 
 from attnlight import callbacks
+from attnlight.api.run import run
 from attnlight.attribution import ATTRIBUTIONS
 from attnlight.figures import describe
 from attnlight.records import read_record
@@ -84,40 +81,19 @@ def measure_all() -> dict[tuple[str, str], pd.DataFrame]:
         By a test's name in snake case and one of its measures, the value of each text under each
         model, NaN where undefined.
     """
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    tests = [getattr(callbacks, name)() for name in TESTS]
+    tests += [callbacks.Faithfulness(METHODS), callbacks.Plausibility(METHODS)]
     by_measure: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for model in MODELS:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trainer = pl.Trainer(
-                accelerator="cpu",
-                devices=1,
-                logger=False,
-                inference_mode=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                default_root_dir=folder,
-                callbacks=[
-                    *(getattr(callbacks, name)(figures=False) for name in TESTS),
-                    callbacks.Faithfulness(METHODS, figures=False),
-                    callbacks.Plausibility(METHODS, figures=False),
-                ],
-            )
-            trainer.test(KnownTask(model), loader(model), verbose=False)
-            for path in sorted((Path(folder) / "records/test").glob("*.parquet")):
-                record = read_record(path)
-                for measure in record.metadata["measures"]:
-                    values = record.columns[measure].astype(np.float64).round(_DIGITS)
-                    if model.kind == "R" and _OF_ONE_ERASURE.search(measure):
-                        values[:] = np.nan
-                    by_measure.setdefault((path.stem, measure), {})[model.name] = values
+        results = run(classifier(model), batches(model), tests)
+        for path in sorted(results.folder.glob("records/test/*.parquet")):
+            record = read_record(path)
+            for measure in record.metadata["measures"]:
+                values = record.columns[measure].astype(np.float64).round(_DIGITS)
+                if model.kind == "R" and _OF_ONE_ERASURE.search(measure):
+                    values[:] = np.nan
+                by_measure.setdefault((path.stem, measure), {})[model.name] = values
     return {key: pd.DataFrame(by_model) for key, by_model in by_measure.items()}
-
-
-def means(values: pd.DataFrame) -> dict[str, object]:
-    """Mean and interval of a measure on each model."""
-    found = bootstrap_means(values.to_numpy(), values.index.to_numpy())
-    return {name: interval(mean, 4) for name, mean in zip(values, found, strict=True)}
 
 
 def blocks(by_measure: Measures) -> dict[str, str]:
@@ -127,6 +103,10 @@ def blocks(by_measure: Measures) -> dict[str, str]:
     of all three: the probability that D's value of a text is larger (for a measure that is smaller
     under D, smaller), ties half. 0.5 is no effect; NaN if a model has no value.
     """
+    means: dict[tuple[str, str], Row] = {}
+    for key, values in by_measure.items():
+        found = bootstrap_means(values.to_numpy(), values.index.to_numpy())
+        means[key] = {x: interval(mean, 4) for x, mean in zip(values, found, strict=True)}
     rows: list[Row] = []
     measures: dict[str, tuple[list[str], list[str]]] = {}  # by title: those that tell, the others
     for (test, measure), values in by_measure.items():
@@ -142,28 +122,21 @@ def blocks(by_measure: Measures) -> dict[str, str]:
         title, tells = describe(test).title, effect >= EFFECT
         row = {"test": "" if title in measures else title, "measure": f"`{measure}`"}
         last = {"AUROC": number(effect, 4), "tells F from D": "yes" if tells else "**no**"}
-        rows.append(row | means(values) | last)
+        rows.append(row | means[test, measure] | last)
         measures.setdefault(title, ([], []))[not tells].append(f"`{measure}`")
     verdict = ""
     for title, both in measures.items():
         verbs = ("tells F from D by", "does not tell them apart by")
         clauses = [f"{x}: {', '.join(y)}" for x, y in zip(verbs, both, strict=True) if y]
         verdict += f"* **{title}** {'; '.join(clauses)}.\n"
-    return {
-        "measures": table(rows, 2),
-        "verdict": verdict,
-        "methods": table(methods(by_measure), 2),
-    }
-
-
-def methods(by_measure: Measures) -> Iterator[Row]:
-    """Mean and interval of each measure of attribution methods, on each model."""
-    found = {x: values for (test, x), values in by_measure.items() if test in OF_METHODS}
+    of_methods = {measure: row for (test, measure), row in means.items() if test in OF_METHODS}
+    methods: list[Row] = []
     for name, heading in MEASURES.items():
-        known = [method for method in METHODS if f"{name}_{method}" in found]
+        known = [method for method in METHODS if f"{name}_{method}" in of_methods]
         for method in known:
-            cells = {"measure": heading if method == known[0] else "", "method": f"`{method}`"}
-            yield cells | means(found[f"{name}_{method}"])
+            row = {"measure": heading if method == known[0] else "", "method": f"`{method}`"}
+            methods.append(row | of_methods[f"{name}_{method}"])
+    return {"measures": table(rows, 2), "verdict": verdict, "methods": table(methods, 2)}
 
 
 def agree(page: str, other: str) -> bool:

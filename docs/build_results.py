@@ -33,9 +33,8 @@ from pathlib import Path
 import yaml
 from results_page import (
     cards,
-    cells,
     claims,
-    minilm,
+    known_answers,
     papers,
     pruthi,
     read_data,
@@ -47,7 +46,7 @@ from results_page import (
     studies,
 )
 from results_page.archive import Archive
-from results_page.archive_runs import archive_folders, archive_runs
+from results_page.archive_runs import archive_runs
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
 from results_page.packed import pack, unpack
@@ -68,15 +67,19 @@ PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACE
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")
+# Tables that a study without uniform attention and guides leaves empty.
+LEFT_OUT = {f"minilm_last_{x}" for x in ("table2", "table3", "table4", "seeds", "verdict")}
 
 
 def build_table(archive: Archive, name: str) -> str:
     """A table of `tables.yaml`."""
-    spec = TABLES[name]
-    module, _, attribute = spec.get("rows", spec.get("models")).partition(".")
-    found = getattr(import_module(f"results_page.{module}"), attribute)
-    rows = found(archive) if "rows" in spec else cells.by_model(archive, found, spec["columns"])
-    return table(rows, spec["left"])
+    spec = dict(TABLES[name])
+    left, rows = spec.pop("left"), spec.pop("rows", "cells.by_model")
+    for key, of in {"rows": rows, "models": spec.get("models")}.items():
+        if of:
+            module, _, attribute = of.partition(".")
+            spec[key] = getattr(import_module(f"results_page.{module}"), attribute)
+    return table(spec.pop("rows")(archive, **spec), left)
 
 
 def blocks(records: Path, runs: Path) -> dict[str, str]:
@@ -96,7 +99,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / "cards.parquet")
-    content = {place: text for place, text in content.items() if place not in minilm.LEFT_OUT}
+    content = {place: text for place, text in content.items() if place not in LEFT_OUT}
     return content | findings(content, PLACES)
 
 
@@ -157,16 +160,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         unpack(RECORDS, arguments.unpack)
         return 0
     if arguments.cards is not None:
-        cards.archive_cards(arguments.cards, RECORDS / "cards.parquet")
+        target = RECORDS / "cards.parquet"
+        left_out = known_answers.archive(arguments.cards, target, "", cards.KEYS, cards.card_of)
+        print(*left_out, sep="\n")
     if arguments.roar is not None:
         roar.archive_roar(arguments.roar)
+    if arguments.pack is not None:
+        pack(arguments.pack, RECORDS)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        runs = Path(folder)
-        if arguments.pack is not None:
-            archive_folders(arguments.pack, runs)
-            pack(runs, RECORDS)
-            return 0
-        unpack(RECORDS, runs)
+        unpack(RECORDS, runs := Path(folder))
         if arguments.keep is not None:
             print("".join(f"{line}\n" for line in archive_runs(arguments.keep, runs)), end="")
             pack(runs, RECORDS)

@@ -7,13 +7,10 @@ context favour class 0, so that erasing all items always changes the decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-import lightning.pytorch as pl
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, TensorDataset
 
 from attnlight.batch import PAD, SPECIAL_TOKENS, TextBatch
 from attnlight.data.pairs import EVIDENCE
@@ -27,8 +24,7 @@ _LENGTHS = (20, 31)
 _TOKENS = len(SPECIAL_TOKENS) + torch.arange(2 * CLASSES * _VARIANTS).reshape(2, CLASSES, -1)
 
 
-@dataclass(frozen=True)
-class KnownAnswer:
+class KnownAnswer(NamedTuple):
     """A model whose answer is known.
 
     Attributes:
@@ -60,10 +56,15 @@ MODELS = (
 )
 
 
-def loader(answer: KnownAnswer) -> DataLoader[Any]:
+def batches(answer: KnownAnswer, size: int = 64, count: int = TEXTS) -> list[TextBatch]:
     """Padded batches of random texts of 20 to 30 tokens: signals of their class, and fillers.
 
     Signals are marked as `evidence`, unless all items are signals.
+
+    Args:
+        answer: The model that they are for.
+        size: Texts in a batch.
+        count: How many of the texts are in the batches, the first ones.
     """
     random, ids, evidence = torch.Generator().manual_seed(1), [], []
     labels = 1 + torch.arange(TEXTS) % (CLASSES - 1)
@@ -78,44 +79,31 @@ def loader(answer: KnownAnswer) -> DataLoader[Any]:
         ids.append(tokens[order])
         evidence.append((signal & (answer.signals > 0)).long()[order])
     tokens, marked = (pad_sequence(values, batch_first=True) for values in (ids, evidence))
-
     texts = TextBatch(torch.arange(TEXTS), tokens, tokens != PAD, labels, extras={EVIDENCE: marked})
-    return DataLoader(
-        TensorDataset(texts.index),
-        batch_size=64,
-        collate_fn=lambda rows: texts.select(torch.stack([index for (index,) in rows])),
+    return [texts.select(rows) for rows in torch.split(torch.arange(count), size)]
+
+
+def classifier(answer: KnownAnswer) -> FlatClassifier:
+    """The model of a known answer."""
+    model = FlatClassifier(
+        vocab_size=int(_TOKENS.max()) + 1,
+        num_classes=CLASSES,
+        encoder="none",
+        attention="dot",
+        embedding_size=1 + CLASSES,
     )
-
-
-class KnownTask(pl.LightningModule):
-    """The minimal task that tests need, with the classifier of a known answer."""
-
-    def __init__(self, answer: KnownAnswer) -> None:
-        super().__init__()
-        self.classes = [f"class {number}" for number in range(CLASSES)]
-        model = FlatClassifier(
-            vocab_size=int(_TOKENS.max()) + 1,
-            num_classes=CLASSES,
-            encoder="none",
-            attention="dot",
-            embedding_size=1 + CLASSES,
-        )
-        generator = torch.Generator().manual_seed(0)
-        rows = torch.zeros(*_TOKENS.shape, 1 + CLASSES)
-        rows[..., 0] = answer.spread * torch.randn(_TOKENS.shape, generator=generator)
-        rows[1, ..., 0] += answer.signal_score
-        for label in range(CLASSES):
-            rows[0, label, :, 1 + label] = answer.filler_logit
-            rows[1, label, :, 1 + label] = answer.signal_logit
-        with torch.no_grad():
-            model.embedding.weight.zero_()
-            model.embedding.weight[_TOKENS] = rows
-            model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr,operator]
-            model.decoder.weight.copy_(torch.eye(1 + CLASSES)[1:])
-            model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
-        # In single precision, rounding would order near ties differently by processor.
-        self.model = model.double().eval()
-
-    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
-        """The model's output for a batch."""
-        return {"loss": torch.zeros(()), "output": self.model(batch)}
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.zeros(*_TOKENS.shape, 1 + CLASSES)
+    rows[..., 0] = answer.spread * torch.randn(_TOKENS.shape, generator=generator)
+    rows[1, ..., 0] += answer.signal_score
+    for label in range(CLASSES):
+        rows[0, label, :, 1 + label] = answer.filler_logit
+        rows[1, label, :, 1 + label] = answer.signal_logit
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+        model.embedding.weight[_TOKENS] = rows
+        model.attention.key.weight.copy_(torch.eye(1 + CLASSES)[:1])  # type: ignore[union-attr,operator]
+        model.decoder.weight.copy_(torch.eye(1 + CLASSES)[1:])
+        model.decoder.bias.copy_(torch.tensor([0.01, 0.0, 0.0, 0.0]))
+    # In single precision, rounding would order near ties differently by processor.
+    return model.double().eval()

@@ -22,51 +22,42 @@ from tests.report.study.fake import conditions
 
 build_results = importlib.import_module("build_results")
 importance, archive_runs, archive = map(page, ("importance", "archive_runs", "archive"))
-packed = page("packed")
-pairs, saliency, studies = map(page, ("pairs", "saliency", "studies"))
-NAME = "ag_news_han_rnn"
+packed, pairs, studies = map(page, ("packed", "pairs", "studies"))
+NAME, VECTORS = "ag_news_han_rnn", "sst_average_vectors"
+TAU = "records/test/importance_correlation.parquet"
 
 
-def correlations(n: int = 30, seed: int = 0, scores: bool = True) -> Rows:
-    """Columns of `importance_correlation`, with the scores of texts of 1 to 9 items."""
-    random = np.random.default_rng(seed)
-    rows: Rows = {
-        "index": np.arange(n),
-        "position": np.zeros(n, dtype=np.int64),
-        "prediction": np.zeros(n, dtype=np.int64),
-    }
+def correlations(seed: int = 0) -> dict[str, Rows]:
+    """A record of taus with the scores of 30 texts of 1 to 9 items."""
+    random, n = np.random.default_rng(seed), 30
+    rows: Rows = {"index": np.arange(n)}
+    rows |= {name: np.zeros(n, dtype=np.int64) for name in ("position", "prediction")}
     taus = (column for column, _ in importance.PAIRS.values())
     rows |= {name: random.random(n, dtype=np.float32) for name in taus}
-    if scores:
-        for name in ("attention", "input_gradient", "loo", "input_gradient_attached"):
-            lists = [random.random(1 + place % 9).astype(np.float32) for place in range(n)]
-            rows[f"scores_{name}"] = pa.array(lists, pa.list_(pa.float32()))
-    return rows
+    for name in ("attention", "input_gradient", "loo", "input_gradient_attached"):
+        lists = [random.random(1 + place % 9).astype(np.float32) for place in range(n)]
+        rows[f"scores_{name}"] = pa.array(lists, pa.list_(pa.float32()))
+    return {"importance_correlation": rows}
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Three seeds of an arm of SST."""
     for seed in range(3):
-        records = {"importance_correlation": correlations(seed=seed)}
-        write_kept(tmp_path / "checkpoints", "sst_average_vectors", records, seed=seed)
+        write_kept(tmp_path / "checkpoints", VECTORS, correlations(seed), seed=seed)
     return tmp_path / "checkpoints"
 
 
-def assert_same_folders(first: Path, second: Path) -> None:
+def assert_same_folders(*roots: Path) -> None:
     """Both have the same files, and records with the same columns, values and metadata."""
-    files, others = (
-        {path.relative_to(root) for path in root.rglob("*.*") if path.is_file()}
-        for root in (first, second)
-    )
+    files, others = ({x.relative_to(y) for x in y.rglob("*.*") if x.is_file()} for y in roots)
     assert files == others
     for place in files:
         if place.suffix != ".parquet":
-            assert (first / place).read_text() == (second / place).read_text()
+            assert len({(root / place).read_text() for root in roots}) == 1
             continue
-        ours, theirs = (pq.read_table(root / place) for root in (first, second))
+        ours, theirs = (pq.read_table(root / place) for root in roots)
         assert ours.schema.metadata == theirs.schema.metadata
-        assert ours.column_names == theirs.column_names
         pd.testing.assert_frame_equal(ours.to_pandas(), theirs.to_pandas())
 
 
@@ -76,20 +67,23 @@ class TestPacked:
         rows = {x: y[::3] for x, y in serrano_records()["single_erasure"].items()}
         write_kept(runs, NAME, serrano_records() | {"single_erasure": rows})
         conditions(runs, sentences=8)
-        root, records = tmp_path / "root", tmp_path / "records"
+        root, records, again = (tmp_path / x for x in ("root", "records", "again"))
         records.mkdir()
+        (records / "planted.parquet").write_bytes(b"of a page without runs")
         assert archive_runs.archive_runs(runs, root) == []
         packed.pack(root, records)
-        names = sorted(path.stem for path in records.iterdir())
-        assert names == ["jain_wallace", "serrano_smith", "wiegreffe_pinter"]
-        packed.unpack(records, tmp_path / "again")
-        assert_same_folders(root, tmp_path / "again")
+        names = [f"{x}.parquet" for x in ("jain_wallace", "serrano_smith", "wiegreffe_pinter")]
+        found = {path.name: path.read_bytes() for path in records.iterdir()}
+        assert sorted(found) == names
+        packed.unpack(records, again)
+        assert_same_folders(root, again)
+        packed.pack(again, records)
+        assert {path.name: path.read_bytes() for path in records.iterdir()} == found
 
     def test_each_key_is_there_once_and_lost_rows_are_refused(self, tmp_path: Path) -> None:
         run = write_kept(tmp_path / "root", NAME, serrano_records(n=12))
         packed.pack(tmp_path / "root", tmp_path)
-        path = tmp_path / "serrano_smith.parquet"
-        table = pq.read_table(path)
+        table = pq.read_table(path := tmp_path / "serrano_smith.parquet")
         assert table["index"].to_pylist() == [*range(12)]
         assert table["files"].null_count == 11
         pq.write_table(table.slice(0, 9), path)
@@ -133,7 +127,7 @@ class TestArchivedRuns:
             ("sst_bilstm", "importance_correlation", 10),
             ("sst_bilstm", "predictions", 24),
             ("saliency-sst_bilstm", "faithfulness", 12),
-            (pairs.BABI[0], "importance_correlation", 12),
+            (next(iter(pairs.BABI)), "importance_correlation", 12),
         ],
     )
     def test_values_have_few_bits(self, name: str, record: str, bits: int) -> None:
@@ -149,9 +143,9 @@ class TestArchivedRuns:
         assert single.to_pylist() == found[:, 0].tolist()
 
     def test_unfinished_runs_are_left_alone_and_named(self, runs: Path, tmp_path: Path) -> None:
-        one, two = (runs / f"sst_average_vectors/seed{seed}" for seed in (0, 1))
+        one, two = (runs / VECTORS / f"seed{seed}" for seed in (0, 1))
         (one / "status.json").write_text(json.dumps({"state": "running"}))
-        (two / "records/test/importance_correlation.parquet").unlink()
+        (two / TAU).unlink()
         bare = runs / "sst_bilstm_scale_0.3/seed0"
         bare.mkdir(parents=True)
         lines = archive_runs.archive_runs(runs, tmp_path / "results")
@@ -160,25 +154,20 @@ class TestArchivedRuns:
             f"{two} was not tested by importance_correlation: not archived.",
             f"{bare} has no status.json: not archived.",
         ]
-        folder = tmp_path / "results/sst_average_vectors"
+        folder = tmp_path / "results" / VECTORS
         assert [path.name for path in folder.iterdir()] == ["seed2"]  # one run agrees with nobody
 
     def test_runs_replace_those_of_their_name_and_seed(self, runs: Path, tmp_path: Path) -> None:
         root = tmp_path / "results"
         archive_runs.archive_runs(runs, root)
-        kept = root / "sst_average_vectors/seed0/records/test/importance_correlation.parquet"
-        other = write_kept(
-            tmp_path / "new",
-            "sst_average_vectors",
-            {"importance_correlation": correlations(seed=9)},
-        )
+        (rows,) = (new := correlations(seed=9)).values()
+        other = write_kept(tmp_path / "new", VECTORS, new)
         assert archive_runs.archive_runs(tmp_path / "new", root) == []
-        assert read_metadata(kept) == read_metadata(other / kept.relative_to(kept.parents[2]))
+        kept = root / VECTORS / "seed0" / TAU
+        assert read_metadata(kept) == read_metadata(other / TAU)
         tau = pq.read_table(kept)["tau_attention_loo"].to_numpy()
-        np.testing.assert_allclose(tau, correlations(seed=9)["tau_attention_loo"], rtol=2.0**-10)
-        assert (root / "sst_average_vectors/seed2").is_dir()
-        archive_runs.archive_folders(root, tmp_path / "again")
-        assert_same_folders(root, tmp_path / "again")
+        np.testing.assert_allclose(tau, rows["tau_attention_loo"], rtol=2.0**-10)
+        assert (root / VECTORS / "seed2").is_dir()
 
     def test_of_studies_what_their_tables_need_is_kept(self, tmp_path: Path) -> None:
         conditions(tmp_path / "runs", sentences=20)
@@ -196,13 +185,10 @@ class TestArchivedRuns:
 class TestAgreement:
     def test_of_seeds_against_a_loop(self, runs: Path, tmp_path: Path) -> None:
         archive_runs.archive_runs(runs, tmp_path / "results")
-        experiment = archive.Experiment.read(tmp_path / "results", "sst_average_vectors")
+        experiment = archive.Experiment.read(tmp_path / "results", VECTORS)
         (row,) = importance.reliability({"one": experiment}, {"one": {}})
-        place = "records/test/importance_correlation.parquet"
-        lists = [
-            pq.read_table(runs / f"sst_average_vectors/seed{seed}" / place)["scores_loo"]
-            for seed in range(3)
-        ]
+        paths = [runs / VECTORS / f"seed{seed}" / TAU for seed in range(3)]
+        lists = [pq.read_table(path)["scores_loo"] for path in paths]
         means = []
         for first, second in combinations([values.to_pylist() for values in lists], 2):
             both = [pair for pair in zip(first, second, strict=True) if len(pair[0]) > 1]
@@ -213,8 +199,7 @@ class TestAgreement:
 
 
 def part_of_the_split(folder: Path) -> None:
-    path = folder / "seed0/records/test/predictions.parquet"
-    record = pq.read_table(path)
+    record = pq.read_table(path := folder / "seed0/records/test/predictions.parquet")
     text = record.schema.metadata[b"attnlight"].replace(b'"partial": false', b'"partial": true')
     pq.write_table(record.replace_schema_metadata({b"attnlight": text}), path)
 

@@ -20,8 +20,8 @@ from attnlight.data.planted import PlantedSpec
 from attnlight.records import read_metadata, read_record
 from tests.kept import BLOCKS, DOCS, archived, page
 
-modules = ("archive_runs", "findings", "importance", "minilm", "pairs", "planted", "predictions")
-archive_runs, findings, importance, minilm, pairs, planted, predictions = map(page, modules)
+modules = ("archive_runs", "findings", "importance", "pairs", "planted", "predictions")
+archive_runs, findings, importance, pairs, planted, predictions = map(page, modules)
 pruthi, saliency, serrano = map(page, ("pruthi", "saliency", "serrano"))
 TABLES, CONFIGS = findings.Tables(BLOCKS), DOCS.parent / "configs"
 SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
@@ -163,7 +163,7 @@ def means() -> Iterator[tuple[str, Mapping[str, tuple[str, ...]], str, dict[str,
     yield "permutation", texts, shuffled, {"flip rate": "flip_rate"}
     texts.pop("imdb_bilstm")
     yield "permutation", texts, shuffled, {"maximum attention": "max_attention"}
-    models = {name: (words,) for name, words in minilm.MODELS.items()}
+    models = {name: (row["model"],) for name, row in predictions.MINILM.items()}
     yield "minilm_jain_wallace", models, tau, dict(TAUS)
     for x in ("uniform", "shuffled", "off"):
         found = {"TVD, last layer": f"tvd_last_{x}", "TVD, all layers": f"tvd_all_{x}"}

@@ -13,21 +13,16 @@ scoring = page("scoring")
 Scored, may_decide, rank_correlation = (
     getattr(scoring, name) for name in ("Scored", "may_decide", "rank_correlation")
 )
-
-
-def table(seed: int = 0, settings: int = 6, each: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Settings and groups of checkpoints, both groups in every setting."""
-    places = np.repeat(np.arange(settings), each)
-    return places, np.tile(np.arange(each) % 2 == 0, settings)
-
-
-def won(one: float, other: float) -> float:
-    return 1.0 if one > other else 0.5 if one == other else 0.0
+# Settings and groups of checkpoints, both groups in every setting.
+SETTINGS, FOLLOWS = np.repeat(np.arange(6), 10), np.tile(np.arange(10) % 2 == 0, 6)
+NOISE = np.random.default_rng(0).normal(size=60)
 
 
 def loop_area(values: np.ndarray, follows: np.ndarray, chosen: list[tuple[int, int]]) -> float:
-    pairs = [won(values[i], values[j]) for i, j in chosen if follows[i] and not follows[j]]
-    return float(np.mean(pairs)) if pairs else float("nan")
+    """The share of pairs of a follower and another that the follower wins, a tie half."""
+    pairs = [x for x in chosen if follows[x[0]] and not follows[x[1]]]
+    won = [(values[i] > values[j]) + (values[i] == values[j]) / 2 for i, j in pairs]
+    return float(np.mean(won)) if pairs else float("nan")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -49,64 +44,44 @@ def test_areas_equal_loops_over_pairs(seed: int) -> None:
 
 
 def test_pairs_that_are_not_kept_are_not_compared() -> None:
-    settings, follows = table()
-    values = np.random.default_rng(0).normal(size=60)
-    kept = np.abs(values[:, None] - values) < 0.5
-    pairs = [x for x in product(range(60), repeat=2) if kept[x]]
-    area = loop_area(values, follows, pairs)
-    assert Scored(values, follows, settings, kept).area().mean == pytest.approx(max(area, 1 - area))
+    kept = np.abs(NOISE[:, None] - NOISE) < 0.5
+    area = loop_area(NOISE, FOLLOWS, [x for x in product(range(60), repeat=2) if kept[x]])
+    found = Scored(NOISE, FOLLOWS, SETTINGS, kept).area().mean
+    assert found == pytest.approx(max(area, 1 - area))
 
 
-def test_the_interval_resamples_settings() -> None:
-    """Equal settings leave nothing to vary; one that differs moves the lower end to its side."""
-    settings, follows = table()
-    values = follows.astype(float)
-    assert Scored(values, follows, settings).area()[:3] == (1.0, 1.0, 1.0)
-    values[settings == 5] = 0.5
-    area = Scored(values, follows, settings).area()
+def test_the_interval_resamples_the_settings_that_have_a_part() -> None:
+    """Equal settings leave nothing to vary; undefined ones change nothing; one has no interval."""
+    values = FOLLOWS.astype(float)
+    assert Scored(values, FOLLOWS, SETTINGS).area()[:3] == (1.0, 1.0, 1.0)
+    area = Scored(np.where(SETTINGS == 5, 0.5, values), FOLLOWS, SETTINGS).area()
     assert area.low < area.mean < area.high == 1.0
-
-
-def test_settings_without_a_part_in_a_score_are_not_drawn() -> None:
-    """Settings whose checkpoints are undefined change no interval, and one setting has none."""
-    settings, follows = table()
-    values = follows + np.random.default_rng(0).normal(size=60)
-    some, one = (np.where(settings < n, values, np.nan) for n in (3, 1))
-    whole = [x[settings < 3] for x in (values, follows, settings)]
-    assert Scored(some, follows, settings).area() == Scored(*whole).area()
-    assert Scored(some, follows, settings).noticed(~follows) == Scored(*whole).noticed(~whole[1])
-    label = np.arange(60.0)
-    found = rank_correlation(some, label, settings)
-    assert found == rank_correlation(whole[0], label[settings < 3], whole[2])
-    for alone in (Scored(one, follows, settings).area(), rank_correlation(one, label, settings)):
+    values, label = FOLLOWS + NOISE, np.arange(60.0)
+    some, one = (np.where(np.isin(SETTINGS, range(n)), values, np.nan) for n in (3, 1))
+    whole = [x[SETTINGS < 3] for x in (values, FOLLOWS, SETTINGS)]
+    assert Scored(some, FOLLOWS, SETTINGS).area() == Scored(*whole).area()
+    assert Scored(some, FOLLOWS, SETTINGS).noticed(~FOLLOWS) == Scored(*whole).noticed(~whole[1])
+    found = rank_correlation(whole[0], label[SETTINGS < 3], whole[2])
+    assert rank_correlation(some, label, SETTINGS) == found
+    for alone in (Scored(one, FOLLOWS, SETTINGS).area(), rank_correlation(one, label, SETTINGS)):
         assert np.isnan([alone.low, alone.high]).all()
         assert not np.isnan(alone.mean)
 
 
-def test_spearman_is_that_of_scipy() -> None:
+def test_spearman_is_that_of_scipy_as_it_is_and_resampled() -> None:
     random = np.random.default_rng(1)
     label, settings = random.normal(size=50), random.integers(0, 5, 50)
     values = np.round(label + random.normal(size=50))
     values[3] = np.nan
-    found = rank_correlation(values, label, settings, resamples=200)
-    kept = ~np.isnan(values)
+    found, kept = rank_correlation(values, label, settings, resamples=200), ~np.isnan(values)
     assert found.mean == pytest.approx(spearmanr(values[kept], label[kept]).statistic)
     assert found.low < found.mean < found.high
     assert found.defined == 49
-
-
-def test_resampled_spearman_is_that_of_repeated_checkpoints() -> None:
-    """Weights stand for repetitions: one resample, drawn by hand."""
-    random = np.random.default_rng(2)
     label, values, settings = random.normal(size=12), random.normal(size=12), np.arange(12) // 4
-    found = rank_correlation(values, label, settings, resamples=1)
     draw = np.bincount(np.random.default_rng(0).integers(0, 3, size=3), minlength=3)
     rows = np.concatenate([np.flatnonzero(settings == s).repeat(n) for s, n in enumerate(draw)])
+    found = rank_correlation(values, label, settings, resamples=1)
     assert found.low == pytest.approx(spearmanr(values[rows], label[rows]).statistic)
-
-
-SETTINGS, FOLLOWS = table()
-NOISE = np.random.default_rng(0).normal(size=60)
 
 
 @pytest.mark.parametrize(
@@ -125,34 +100,37 @@ def test_a_measure_decides_that_holds_everywhere(
     assert may_decide(*areas) == decides
 
 
-def test_the_rule_of_deciders() -> None:
-    assert may_decide(MeanInterval(0.9, 0.8, 1, 9), MeanInterval(0.85, 0.7, 1, 9))
-    assert not may_decide(MeanInterval(0.9, 0.79, 1, 9), MeanInterval(0.5, 0.4, 1, 9))
-    assert not may_decide(MeanInterval(0.9, 0.85, 1, 9), MeanInterval(0.86, 0.7, 1, 9))
-    assert not may_decide(MeanInterval(np.nan, np.nan, np.nan, 0), MeanInterval(0.5, 0.4, 1, 9))
+@pytest.mark.parametrize(
+    ("mean", "low", "control", "decides"),
+    [
+        (0.9, 0.8, 0.85, True),
+        (0.9, 0.79, 0.5, False),
+        (0.9, 0.85, 0.86, False),
+        (np.nan, np.nan, 0.5, False),
+    ],
+)
+def test_the_rule_of_deciders(mean: float, low: float, control: float, decides: bool) -> None:
+    intervals = MeanInterval(mean, low, 1, 9), MeanInterval(control, 0.4, 1, 9)
+    assert may_decide(*intervals) == decides
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_thresholds_and_what_they_notice_equal_loops(sign: int) -> None:
     random = np.random.default_rng(3)
-    settings, follows = table(each=20)
+    settings, follows = np.repeat(np.arange(6), 20), np.tile(FOLLOWS, 2)
     values = sign * (2.0 * follows + random.normal(size=len(follows)))
     scored, kind = Scored(values, follows, settings), ~follows & (random.random(120) < 0.5)
-    threshold = scored.threshold()
-    assert 0 < np.mean(sign * values[follows] < sign * threshold) <= 0.1
-    hits = total = 0
+    assert 0 < np.mean(sign * values[follows] < sign * scored.threshold()) <= 0.1
+    hits: list[bool] = []
     for setting in range(6):
         others = np.sort(sign * values[follows & (settings != setting)])
-        limit = others[int(0.1 * len(others))]
-        for i in np.flatnonzero(kind & (settings == setting)):
-            hits, total = hits + int(sign * values[i] < limit), total + 1
+        here = values[kind & (settings == setting)]
+        hits += [sign * value < others[int(0.1 * len(others))] for value in here]
     found = scored.noticed(kind)
-    assert found.mean == pytest.approx(hits / total)
-    assert found.defined == total
+    assert (found.mean, found.defined) == (pytest.approx(np.mean(hits)), len(hits))
 
 
 def test_nothing_to_compare() -> None:
-    settings, _ = table()
-    scored = Scored(np.arange(60.0), np.ones(60, dtype=bool), settings)
+    scored = Scored(np.arange(60.0), np.ones(60, dtype=bool), SETTINGS)
     assert np.isnan([scored.area().mean, scored.held_out_area().mean]).all()
     assert np.isnan(scored.noticed(np.zeros(60, dtype=bool)).mean)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.records.parquet import read_table
+from results_page.tables import Row
 
 PLANS = Path(__file__).parents[2] / "configs/studies"
 _SEED = re.compile(r"^seed_everything: (\d+)$", re.MULTILINE)
@@ -30,17 +31,46 @@ _OF_RUN = re.compile(r"^(?:seed_everything|run): .*\n", re.MULTILINE)  # differs
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
 
 
-def planned(study: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name of each condition of a study with what its file gives, the study's base included.
+class Condition(NamedTuple):
+    """A condition of a study.
+
+    Attributes:
+        words: Its words on the page.
+        seeds: How many seeds are planned.
+        options: Its options.
+        size: The number of its training texts, or `all`.
+    """
+
+    words: Row
+    seeds: int
+    options: Mapping[str, Any]
+    size: int | str
+
+
+def conditions(study: str, pattern: str, names: Mapping[str, str]) -> dict[str, Condition]:
+    """The conditions of a study, by the name of the folder of their runs.
 
     Of a grid, what an earlier list gives hides what a later one does.
+
+    Args:
+        study: The study.
+        pattern: What these names match; its groups are columns of their words.
+        names: Words on the page; of others themselves.
     """
     content = yaml.safe_load((PLANS / f"{study}.yaml").read_text(encoding="utf-8"))
-    axes = content.get("grid") or [content["conditions"]]
-    for cell in product(*(axis.items() for axis in axes)):
-        names, parts = zip(*cell, strict=True)
+    found = {}
+    for cell in product(*(axis.items() for axis in content.get("grid") or [content["conditions"]])):
+        keys, parts = zip(*cell, strict=True)
         given = dict(ChainMap(*parts))
-        yield "-".join(names), given | {"base": content.get("base", {}) | given.get("base", {})}
+        base = content.get("base", {}) | given.get("base", {})
+        match = re.fullmatch(pattern, name := f"{study}-{'-'.join(keys)}")
+        assert match is not None, name
+        words = {column: names.get(x, x) for column, x in match.groupdict().items()}
+        options = given.get("options", {})
+        data = options.get("data", {})
+        size = data.get("train_size", data.get("subset", {}).get("train", "all"))
+        found[name] = Condition(words, len(base["seeds"]), options, size)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +173,23 @@ class Experiment:
 
 
 class Archive(dict[str, Experiment]):
-    """Every experiment that has a run below a root, by name, and the published figures."""
+    """The experiments that have a run below a root, by name, and the published figures.
+
+    An experiment is read when it is first asked for.
+    """
 
     def __init__(self, root: Path, published: Mapping[str, Any]) -> None:
         self.root, self.published = root, published
-        for name in sorted({path.parents[1].name for path in root.glob("*/seed*/fit.yaml")}):
-            self[name] = Experiment.read(root, name, published)
+
+    def __contains__(self, name: object) -> bool:
+        return any(self.root.glob(f"{name}/seed*/fit.yaml"))
 
     def __missing__(self, name: str) -> Experiment:
-        return Experiment.read(self.root, name)  # raises: there is no run
+        self[name] = Experiment.read(self.root, name, self.published)
+        return self[name]
+
+    def words(self, name: str, model: Row | Condition) -> Row:
+        """The words of an archived model, of a condition with how many of its seeds are archived."""
+        if not isinstance(model, Condition):
+            return model
+        return model.words | {"seeds": f"{len(self[name].seeds)} of {model.seeds}"}

@@ -17,12 +17,13 @@ from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
-from results_page import importance, minilm, pairs, planted, read_data, saliency, serrano, studies
+from results_page import importance, pairs, planted, read_data, saliency, serrano, studies
+from results_page.predictions import OF_MINILM
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
 KEYS = ("index", "position", "prediction")
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
-OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in minilm.STUDIES)]))
+OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
 # Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
 # digit changes. In all others quantiles, ties or digits do.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
@@ -71,24 +72,12 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
             taus = agreement(read_scores(scored))
             taus = taus[["index", "first", "second", *importance.WITH_ITSELF]]
             table = pa.Table.from_pandas(taus, preserve_index=False)
-            target = records / name / importance.AGREEMENT
-            _write(table.replace_schema_metadata(), target, significant_bits(name, target.stem))
+            _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT, name)
     for path in sorted(runs.glob("*/study.json")):
         name = path.parent.name
-        if not needed(name) or name in minilm.STUDIES:  # of others the bases alone, above
+        if not needed(name) or name in OF_MINILM:  # of others the bases alone, above
             archive_study(path.parent, records / studies.FOLDER / name)
     return left_out
-
-
-def archive_folders(root: Path, target: Path) -> None:
-    """Archive the folders of runs and studies that were unpacked below a root, maybe changed."""
-    for run in sorted(path.parent for path in root.glob("*/seed*/fit.yaml")):
-        archive_run(run, target / run.relative_to(root))
-    for path in sorted(root.glob(f"*/{importance.AGREEMENT}")):
-        bits = significant_bits(path.parent.name, path.stem)
-        _write(read_table(path), target / path.relative_to(root), bits)
-    for path in sorted(root.glob(f"{studies.FOLDER}/*/study.json")):
-        archive_study(path.parent, target / path.parent.relative_to(root))
 
 
 def _lacking(run: Path) -> str:
@@ -132,10 +121,9 @@ def archive_run(run: Path, target: Path) -> None:
         table = read_table(run / place, names)
         texts = (table.schema.metadata or {}).items()
         marks = {key: text.replace(root, b"") for key, text in texts}
-        table = table.replace_schema_metadata(marks or None)
         # Of these studies pages read on which side of it a p-value is; of others they adjust them.
         level = 0.05 if name.startswith("jain_wallace_") else None
-        _write(table, target / place, significant_bits(name, Path(place).stem), level)
+        _write(table.replace_schema_metadata(marks or None), target / place, name, level)
     if OF_STUDY.search(name):
         write_text(target / "status.json", (run / "status.json").read_text(encoding="utf-8"))
 
@@ -152,22 +140,21 @@ def archive_study(study: Path, target: Path) -> None:
         names = studies.CURVES if head["options"] else table.column_names
         names = [name for name in names if name in table.column_names]
         table = table.select(names).replace_schema_metadata()
-    _write(table, target / "study.parquet", significant_bits(study.name, "study"))
+    _write(table, target / "study.parquet", study.name)
     write_text(target / "study.json", text)
 
 
-def _write(table: pa.Table, target: Path, bits: int, level: float | None = None) -> None:
-    """Write a table with each float, or list of them, of so many significant bits, half to even.
+def _write(table: pa.Table, target: Path, name: str, level: float | None = None) -> None:
+    """Write a table of an experiment or study with each float, or list of them, rounded.
 
     With a level, p-values, in columns that begin with `p_`, are rounded as `rounded` does with it.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    columns = [
-        rounded(column.combine_chunks(), bits, level if name.startswith("p_") else None)
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    table = pa.table(columns, table.column_names).replace_schema_metadata(table.schema.metadata)
-    pq.write_table(table, target)
+    bits, columns = significant_bits(name, target.stem), {}
+    for column, values in zip(table.column_names, table.columns, strict=True):
+        of_p = level if column.startswith("p_") else None
+        columns[column] = rounded(values.combine_chunks(), bits, of_p)
+    pq.write_table(pa.table(columns).replace_schema_metadata(table.schema.metadata), target)
 
 
 def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array:

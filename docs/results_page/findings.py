@@ -66,13 +66,10 @@ class Cell:
         """The number with its interval, without the sign of the number."""
         if self.value >= 0:
             return str(self)
-        turned, written = Cell(str(self)), (self.number, *reversed(self.ends), *self.by_seed)
-        signed = (
-            x[1:] if x[0] == "-" else f"-{x}" if re.search("[1-9]", x) else x for x in written
+        turned = re.sub(
+            _NUMBER, lambda x: x[0].lstrip("-") if float(x[0]) <= 0 else f"-{x[0]}", str(self)
         )
-        turned.number, *rest = signed
-        turned.ends, turned.by_seed = tuple(rest[:2]), tuple(rest[2:])
-        return str(turned)
+        return re.sub(r"\[(.+), (.+)\]", r"[\2, \1]", turned)
 
 
 class Tables(dict[str, str]):
@@ -125,11 +122,8 @@ class Tables(dict[str, str]):
     def answer(self, study: str) -> str:
         """The answer of a study's first verdict on attention, or that there are too few seeds."""
         match = re.match(r"\* \*\*.*?\?\*\* ([^:.]*)", self[f"{study}_verdict"])
-        return str(
-            NAMES["findings"]["answers"].get(
-                match[1] if match else "", "without enough seeds to say"
-            )
-        )
+        answers = NAMES["findings"]["answers"]
+        return str(answers.get(match[1] if match else "", "without enough seeds to say"))
 
     def needed(self) -> str:
         """On which corpora of classification attention is needed."""

@@ -6,12 +6,10 @@ scale, and adversarial attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 from attnlight.errors import InputError
 from attnlight.records.parquet import read_table
@@ -24,13 +22,11 @@ from results_page.tables import (
     CLASSES,
     DASH,
     Row,
-    column_mean,
     interval,
     number,
     with_deviation,
 )
 
-_SIGNIFICANT = 0.05
 _NAMES = NAMES["importance"]
 PAIRS: dict[str, list[str]] = _NAMES["pairs"]
 JS = ("worst_js", "worst_share", "search_js")
@@ -46,37 +42,6 @@ MODELS = {
     for end, attention in _NAMES["attentions"].items()
     for e, encoder in _NAMES["encoders"].items()
 }
-
-
-def correlation(archive: Archive) -> Iterator[Row]:
-    """Tau of attention with each importance over all seeds, with the published values."""
-    for name, words in MODELS.items():
-        columns = archive[name].test("importance_correlation", partial=True)
-        seeds, texts = columns["prediction"].shape
-        row: dict[str, object] = {**words, "seeds": seeds, "texts": texts}
-        for pair in ("attention, gradient", "attention, leave-one-out"):
-            (column, key), other = PAIRS[pair], pair.partition(", ")[2]
-            # Without the figures of their spread.
-            published = ((x or DASH).split()[0] for x in archive.published["tau"][name][key])
-            means: Iterable[float] = np.nanmean(columns[column], axis=1)
-            row |= {
-                f"tau with {other}": column_mean(columns, column),
-                f"each seed#{other}": " / ".join(number(mean, 2) for mean in means),
-                f"published#{other}": " / ".join(published),
-                f"significant#{other}": significant(columns[column.replace("tau", "p", 1)]),
-            }
-        yield row | {"tau of the two importances": column_mean(columns, "tau_input_gradient_loo")}
-
-
-def significant(p: NDArray[np.float64]) -> str | None:
-    """Share with p at most 0.05, (S, n), unadjusted and adjusted (Benjamini & Hochberg) by seed.
-
-    None if no p-value is defined.
-    """
-    runs = [defined for run in p if len(defined := run[~np.isnan(run)])]
-    both = runs, [false_discovery_control(run) for run in runs]
-    shares = [np.mean([(run <= _SIGNIFICANT).mean() for run in found]) for found in both if runs]
-    return " / ".join(f"{share:.2f}" for share in shares) or None
 
 
 def adversaries(archive: Archive) -> Iterator[Row]:

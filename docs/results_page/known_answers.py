@@ -46,28 +46,36 @@ def archive(
     Args:
         runs: The folder.
         target: The file; it is left as it is if no run is finished.
-        study: The study.
+        study: The study; empty for runs `<model>/base-s<seed>` of any.
         keys: Columns of the names that make its conditions, and of the seed.
         row_of: The other columns of a run; empty if it lacks a test.
     """
     rows, left_out = [], []
-    for status in sorted(runs.glob(f"{study}-*/base-s*/status.json")):
+    start = f"{study}-" if study else ""
+    for status in sorted(runs.glob(f"{start}*/base-s*/status.json")):
         run, state = status.parent, json.loads(status.read_text(encoding="utf-8"))["state"]
-        row = row_of(run) if state == "finished" and (run / USE).is_file() else {}
-        if not row:
+        if row := row_of(run) if state == "finished" else {}:
+            names = run.parent.name.removeprefix(start).split("-", len(keys) - 2)
+            point = [*names, int(run.name.removeprefix("base-s"))]
+            rows.append(dict(zip(keys, point, strict=True)) | row)
+        else:
             left_out.append(f"{run} is {state}, or lacks a test: not archived.")
-            continue
-        point = [*run.parent.name.split("-")[1:], int(run.name.removeprefix("base-s"))]
-        rows.append(dict(zip(keys, point, strict=True)) | row)
     if rows:
-        frame = pd.DataFrame(rows).sort_values([*keys])
-        frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
-        frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
+        write_rows(rows, keys, target)
     return left_out
 
 
+def write_rows(rows: Sequence[Row], keys: Sequence[str], target: Path) -> None:
+    """Write rows in the order of their keys, numbers with six digits."""
+    frame = pd.DataFrame(rows).sort_values([*keys])
+    frame = frame.map(lambda x: float(f"{x:.6g}") if isinstance(x, float) else x)
+    frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
+
+
 def means_of(run: Path) -> Row:
-    """The mean of each measure of a run over its texts."""
+    """The mean of each measure of a run over its texts; empty if its use was not measured."""
+    if not (run / USE).is_file():
+        return {}
     return {
         f"{record.metadata['test']}/{measure}": float(
             defined_mean(record.columns[measure].astype(np.float64))

@@ -63,9 +63,10 @@ def unsigned(run: Path) -> tuple[float, ...]:
 
 def card_of(run: Path) -> Row:
     """The truths of a run, its card, and its controls; empty if the card was not measured."""
-    card, use = verdict_of(run), read_record(run / USE).columns
-    if card.case_if_licensed == "unmeasured":
+    card = verdict_of(run)
+    if card.case_if_licensed == "unmeasured" or not (run / USE).is_file():
         return {}
+    use = read_record(run / USE).columns
     lines: dict[str, tuple[float | None, ...]] = {"finds_unsigned": unsigned(run)}
     lines |= {line.name: (line.value, line.low, line.high) for line in card.lines}
     labels = read_record(run / USE.replace("measured_use", "predictions")).columns["label"]

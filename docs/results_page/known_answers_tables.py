@@ -60,11 +60,9 @@ def every_measure(points: Checkpoints) -> Iterator[Row]:
         for label, column in LABELS.items():
             first, second = (points.fitted[x].to_numpy(np.float64) for x in (measure, column))
             correlation = rank_correlation(first, second, points.settings)
-            row |= {
-                f"Spearman, {label}": interval(correlation),
-                f"AUC, {label}": interval(points.scored(measure, label).area()),
-                f"held out, {label}": interval(points.held_out[label][measure]),
-            }
+            row[f"Spearman, {label}"] = interval(correlation)
+            row[f"AUC, {label}"] = interval(points.scored(measure, label).area())
+            row[f"held out, {label}"] = interval(points.held_out[label][measure])
         matched = points.scored(measure, "words", matched=True).area()
         yield row | {"AUC, words, as peaked": interval(matched)}
 

@@ -14,6 +14,11 @@ from attnlight.statistics.seed_bootstrap import Resampled
 Values = NDArray[np.floating]
 
 
+def _with_resamples(n: int) -> NDArray[np.uint8]:
+    """How often each of n texts counts: once, then in each resample, (1 + B, n)."""
+    return np.concatenate([np.ones((1, n), np.uint8), resampled_counts(n)])
+
+
 def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
     """Share of pairs of a positive and a negative that each run orders correctly, ties half.
 
@@ -21,9 +26,7 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
         label: 1 for a positive, (n,).
         scores: Scores of each run, (S, n).
     """
-    # Count of each text: 1, then its count in each resample.
-    counts = np.concatenate([np.ones((1, len(label)), np.uint8), resampled_counts(len(label))])
-    areas = []
+    counts, areas = _with_resamples(len(label)), []
     for score in scores:
         order = np.argsort(score)
         starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each group of ties
@@ -43,23 +46,16 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
 
     The level may differ by run, (S,).
     """
-    values, levels = values.astype(np.float64), np.broadcast_to(level, len(values))
-    n, observed, resampled = values.shape[1], [], []
-    for run, share in zip(values, levels, strict=True):
+    counts, quantiles = _with_resamples(n := values.shape[1]), []
+    levels = np.broadcast_to(level, len(values))
+    for run, share in zip(values.astype(np.float64), levels, strict=True):
         place = share * (n - 1)
-        # The count of the k smallest has a deviation of sqrt(k (1 - k / n)): search 8 of these.
-        margin = int(8 * np.sqrt(n * share * (1 - share))) + 8
-        start, stop = max(0, int(place) - margin), int(place) + margin
-        counts = resampled_counts(n)[:, order := np.argsort(run)]
-        before = counts[:, :start].sum(axis=1, dtype=np.int32)[:, None]
-        ends = before + counts[:, start:stop].cumsum(axis=1, dtype=np.int32)
-        low, high = (
-            run[order][start + (ends > rank).argmax(axis=1)]
-            for rank in (np.floor(place), np.ceil(place))
-        )
-        observed.append(np.quantile(run, share))
-        resampled.append(low + (high - low) * (place % 1))
-    return np.array(observed), np.stack(resampled, axis=1)
+        drawn = counts[:, order := np.argsort(run)].cumsum(axis=1, dtype=np.int32)
+        ends = (np.floor(place), np.ceil(place))
+        low, high = (run[order][(drawn > rank).argmax(axis=1)] for rank in ends)
+        quantiles.append(low + (high - low) * (place % 1))
+    observed, *resampled = np.stack(quantiles, axis=1)
+    return observed, np.array(resampled)
 
 
 def resampled_rank_correlations(
@@ -78,19 +74,17 @@ def resampled_rank_correlations(
     Returns:
         For each of `others` the correlations and the partial ones, NaN where a value is constant.
     """
-    n = x.shape[1]
-    counts = np.concatenate([np.ones((1, n), np.uint8), resampled_counts(n)])
+    counts = _with_resamples(x.shape[1])
     results = np.full((len(others), 2, len(x), len(counts)), np.nan)
     for run, (own, fixed) in enumerate(zip(x, given, strict=True)):
-        ranks_by_mask: dict[bytes, tuple[Values, ...]] = {}  # of x and given, many masks are equal
+        ranks_by_mask: dict[bytes, list[Values]] = {}  # of x and given, many masks are equal
         for place, other in enumerate(others):
             defined = ~np.isnan([own, other[run], fixed]).any(axis=0)
             if not defined.any():
                 continue
             weights = counts[:, defined].astype(np.float64)
             if (key := defined.tobytes()) not in ranks_by_mask:
-                both = (normalized_ranks(values[defined], weights) for values in (own, fixed))
-                ranks_by_mask[key] = tuple(both)
+                ranks_by_mask[key] = [normalized_ranks(x[defined], weights) for x in (own, fixed)]
             ranks = (*ranks_by_mask[key], normalized_ranks(other[run, defined], weights))
             fixed_x, xy, fixed_y = (
                 np.einsum("bn,bn,bn->b", weights, ranks[i], ranks[j])
@@ -99,10 +93,7 @@ def resampled_rank_correlations(
             with np.errstate(invalid="ignore", divide="ignore"):
                 scale = np.sqrt((1 - fixed_x**2) * (1 - fixed_y**2))
                 results[place, :, run] = xy, (xy - fixed_x * fixed_y) / scale
-    return [
-        tuple((found[:, 0], found[:, 1:].T) for found in kinds)  # type: ignore[misc]
-        for kinds in results
-    ]
+    return [((a[:, 0], a[:, 1:].T), (b[:, 0], b[:, 1:].T)) for a, b in results]
 
 
 def normalized_ranks(values: Values, weights: Values) -> Values:
@@ -132,9 +123,6 @@ def median_interval(values: Values) -> tuple[float, float]:
     The m-th smallest of a resample of n values is at most the k-th smallest value with the
     probability that at least m of n draws are among the k smallest. For even n the lower of the two
     middle values gives the lower end and the upper one the upper end.
-
-    Args:
-        values: The values (n,), all defined.
     """
     n, ascending = len(values), np.sort(values)
     draws = binom(n, np.arange(1, n + 1) / n)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from math import comb
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.special import comb
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.functional import minimal_flip_set
@@ -27,7 +27,6 @@ PREDICTED: dict[str, tuple[str, ...]] = dict.fromkeys(MODELS, _COLUMNS)
 PREDICTED |= dict.fromkeys(MINIMAL, (*_COLUMNS, "probabilities", "item_logits", "bias"))
 GROUPS = ("all", "not negated", "negated")
 EVIDENCE = {"for or against the label": torch.ne, "for the label": torch.gt}
-_padded = partial(pad_sequence, batch_first=True)  # lists as one tensor, (n, N)
 _NEGATED = r"(?:^| )not\d+ (?:good|bad)\d+(?:$| )"  # a keyword after a negator (`PlantedEvidence`)
 
 
@@ -35,6 +34,14 @@ def groups(tokens: pd.Series) -> dict[str, NDArray[np.bool_]]:
     """Masks of the texts, given as lists of words, in each of `GROUPS`, (n,)."""
     negated = tokens.str.join(" ").str.contains(_NEGATED).to_numpy()
     return dict(zip(GROUPS, (np.ones_like(negated), ~negated, negated), strict=True))
+
+
+def padded(texts: pd.DataFrame) -> tuple[Tensor, Tensor, Tensor]:
+    """Signs of the evidence, mask and attention of texts of one head, (n, N) each."""
+    pad = partial(pad_sequence, batch_first=True)
+    signs = [torch.tensor(each) for each in texts["evidence"]]
+    weights = pad([torch.tensor(x[0], dtype=torch.float64) for x in texts["attention"]])
+    return pad(signs), pad([torch.ones_like(x) for x in signs]) > 0, weights
 
 
 def accuracy(archive: Archive) -> Iterator[Row]:
@@ -54,10 +61,10 @@ def evidence(archive: Archive) -> Iterator[Row]:
     """Average precision of attention with its base rate and that of uniform attention."""
     for name, words in MODELS.items():
         texts, seeds = archive[name].predicted(), len(archive[name].seeds)
-        masks = groups(texts["tokens"][: len(texts) // seeds])
-        found = [torch.tensor(signs) for signs in texts["evidence"]]
-        signs, mask = _padded(found), _padded([torch.ones_like(x) for x in found]) > 0
-        weights = _padded([torch.tensor(x[0], dtype=torch.float64) for x in texts["attention"]])
+        masks, (signs, mask, weights) = (
+            groups(texts["tokens"][: len(texts) // seeds]),
+            padded(texts),
+        )
         for kind, compare in EVIDENCE.items():
             relevant = compare(signs, 0) & mask
             precision = average_precision(weights, relevant, mask).numpy().reshape(seeds, -1)
@@ -77,42 +84,34 @@ def evidence(archive: Archive) -> Iterator[Row]:
                 }
 
 
-def minimal_set_in_evidence(text: Mapping[str, Any]) -> tuple[float, ...]:
-    """Whether the minimal flip set of a text contains only evidence planted for its label.
-
-    Returns:
-        Whether some erasure changes the decision; the size of the minimal set; whether all its
-        items are evidence for the label; whether the same number of items of largest attention are;
-        the probability that the same number of random items are. All are NaN for a misclassified
-        text, all except the first for a text whose decision never flips.
-    """
-    undefined = float("nan")
-    if int(np.argmax(text["probabilities"])) != text["label"]:
-        return (undefined,) * 5
-    names = ("attention", "item_logits", "bias")
-    weights, items, bias = (torch.tensor(text[x], dtype=torch.float64) for x in names)
-    count, members = minimal_flip_set(weights, items, bias, torch.ones_like(weights).bool())
-    if (size := int(count)) < 0:
-        return (0.0, *(undefined,) * 4)
-    evidence = np.array(text["evidence"]) > 0
-    top = weights[0].argsort(descending=True, stable=True)[:size].numpy()
-    chance = comb(int(evidence.sum()), size) / comb(len(evidence), size)
-    return (1.0, size, evidence[members[0].numpy()].all(), evidence[top].all(), chance)
-
-
 def minimal(archive: Archive) -> Iterator[Row]:
-    """The share of minimal sets inside the evidence, with that of attention and of chance."""
+    """The share of minimal flip sets inside the evidence for the label, of texts classified right.
+
+    Beside it the share of as many items of largest attention, and the probability of random ones.
+    """
     for name, words in MINIMAL.items():
-        texts = archive[name].predicted()
-        results = [minimal_set_in_evidence(text) for _, text in texts.iterrows()]
-        runs = np.reshape(results, (len(archive[name].seeds), -1, 5))
-        flips, size, smallest, attention, chance = np.moveaxis(runs, -1, 0)
-        right = map("{:,}".format, (~np.isnan(flips)).sum(axis=1))
+        texts, seeds = archive[name].predicted(), len(archive[name].seeds)
+        signs, mask, weights = padded(texts)
+        items = pad_sequence([torch.tensor(x).squeeze(0) for x in texts["item_logits"]], True)
+        bias = torch.tensor(np.stack([*texts["bias"]])).double().reshape(len(texts), -1)
+        size, members = minimal_flip_set(weights, items.double(), bias, mask)
+        order = weights.masked_fill(~mask, -1).argsort(descending=True, stable=True)
+        top = order.argsort() < size[:, None]
+        smallest, attention = (~(x & (signs <= 0)).any(-1).numpy() for x in (members, top))
+        sizes, length = size.numpy().clip(min=0), mask.sum(-1).numpy()
+        chance = comb((signs > 0).sum(-1).numpy(), sizes) / comb(length, sizes)
+        right = [np.argmax(x) for x in texts["probabilities"]] == texts["label"]
+        flips = right & (size >= 0).numpy()
+        values = (np.where(flips, x, np.nan) for x in (sizes, smallest, attention, chance))
+        values = (x.reshape(seeds, -1) for x in (np.where(right, flips, np.nan), *values))
+        flips, sizes, smallest, attention, chance = values
         yield {
             "corpus and model": words,
-            "texts classified right, by seed": " / ".join(right),
+            "texts classified right, by seed": " / ".join(
+                f"{count:,}" for count in right.to_numpy().reshape(seeds, -1).sum(axis=1)
+            ),
             "share that flips": mean_over_seeds(flips),
-            "size of the minimal set": mean_over_seeds(size, (0, np.inf)),
+            "size of the minimal set": mean_over_seeds(sizes, (0, np.inf)),
             "minimal set inside the evidence": mean_over_seeds(smallest),
             "attention's items inside": mean_over_seeds(attention),
             "difference": mean_over_seeds(smallest - attention, (-1, 1)),

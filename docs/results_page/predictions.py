@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
@@ -21,6 +20,8 @@ MEASURES: dict[str, str] = _NAMES["measures"]
 _EDGES = (0.25, 0.5, 0.75)  # of `BINS`
 TAGGERS: dict[str, list[str]] = _NAMES["taggers"]
 _SHUFFLED = "attention_permutation"
+MINILM: dict[str, Row] = {x: {"model": words} for x, words in NAMES["minilm"]["models"].items()}
+OF_MINILM = ("minilm_pooled", "minilm_last")  # studies of which the bases are archived, too
 
 
 def accuracy(archive: Archive) -> Iterator[Row]:
@@ -67,7 +68,6 @@ def runs(archive: Archive, *, last: bool = False) -> Iterator[Row]:
             yield row
 
 
-epochs = partial(runs, last=True)
 # Models whose attention is shuffled.
 SHUFFLED: dict[str, Row] = {x: {"corpus": words} for x, words in (TEXT | planted.MODELS).items()}
 
@@ -123,3 +123,16 @@ def chunking(archive: Archive) -> Iterator[Row]:
             "token accuracy, test": (columns["prediction"] == columns["label"]).mean(),
             "paper": base if name == "conll2000_study" else None,
         }
+
+
+def ablations(archive: Archive) -> Iterator[Row]:
+    """TVD and flipped decisions when heads of the last layer of MiniLM, or of all, lose attention."""
+    columns = cells.columns(archive["minilm_last"], "head_ablation")
+    for ablation in ("uniform", "shuffled", "off"):
+        row: Row = {"attention becomes": ablation, "texts": len(columns["index"])}
+        for measure, heading in NAMES["minilm"]["moved"].items():
+            for part, where in NAMES["minilm"]["parts"].items():
+                name = f"{measure}_{part}_{ablation}"
+                row[f"{heading}, {where}"] = cells.mean_of(columns, name)
+        less = {"less": columns[f"tvd_all_{ablation}"] - columns[f"tvd_last_{ablation}"]}
+        yield row | {"TVD, all less last": cells.mean_of(less, "less")}

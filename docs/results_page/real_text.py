@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -16,8 +15,8 @@ from attnlight.figures.methods import method_words
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import percentile_interval, resampled_counts
 from attnlight.statistics.seed_bootstrap import SeedInterval
-from results_page import NAMES, pairs, roar
-from results_page.archive import Archive, Experiment
+from results_page import NAMES, roar
+from results_page.archive import Archive, Experiment, conditions
 from results_page.claims import OPEN
 from results_page.tables import DASH, Row, column_mean, interval
 
@@ -25,7 +24,7 @@ Values = NDArray[np.float64]
 Clusters = NDArray[np.int64]
 Methods = dict[str, Values]  # a value of each run and text (S, n), by method
 STUDY = "real_text"
-_NAME = r"(?P<corpus>.+)_(?P<encoder>none|cnn|bilstm)-(?P<training>whole|erased)"
+_NAME = rf"{STUDY}-(?P<corpus>.+)_(?P<encoder>none|cnn|bilstm)-(?P<training>whole|erased)"
 _NAMES = NAMES[STUDY]
 METHODS: list[str] = _NAMES["methods"]  # without random, of which the excess is 0
 # Training of the models, and the measure of faithfulness.
@@ -35,8 +34,7 @@ LESS_GRADIENT = "attention less gradient × input"  # noqa: RUF001
 YES, NO, NOT_RUN = "yes", "no", f"{OPEN}: not run"
 ROAR = "ROAR"
 CHEAP = -0.02  # least difference of accuracy of models that erased training does not harm
-MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
-spent = partial(pairs.spent, models=MODELS)
+MODELS = conditions(STUDY, _NAME, _NAMES["corpora"] | _NAMES["encoders"])
 
 
 def trained(archive: Archive) -> Iterator[tuple[str, Row, dict[str, Experiment]]]:
@@ -261,4 +259,7 @@ def _resampled_taus(faith: Values, auprc: Values, clusters: Clusters) -> Values:
     counts = resampled_counts(cluster.max() + 1)[:, cluster].astype(np.float64)
     known = ~np.isnan(auprc)
     means = (counts @ np.where(known, auprc, 0.0).T) / (counts @ known.T)  # (B, M)
-    return np.array([kendalltau(faith, found).statistic for found in means])
+    first, second = np.triu_indices(len(faith), 1)
+    ours, theirs = (np.sign(x[..., first] - x[..., second]) for x in (faith, means))
+    taus: Values = (ours * theirs).sum(-1) / np.sqrt((ours**2).sum() * (theirs**2).sum(-1))  # tau-b
+    return taus

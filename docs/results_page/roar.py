@@ -21,6 +21,7 @@ from attnlight.report.study import read_study
 from attnlight.report.study.frame import FINISHED
 from attnlight.statistics import seeds_then_instances
 from results_page import NAMES
+from results_page.known_answers import write_rows
 from results_page.tables import DASH, Row, interval
 
 Values = NDArray[np.float64]
@@ -48,8 +49,7 @@ def archive_roar(runs: Path, target: Path = ARCHIVE) -> None:
             row |= {"seed": run["seed"], "correct": correct.loc[name].to_numpy()}
             planted = whole and study.corpus == "planted"
             rows.append(row | (_auprc(path.parent / str(name)) if planted else {}))
-    frame = pd.DataFrame(rows).sort_values(["corpus", "method", "share", "seed"])
-    frame.to_parquet(target, index=False, compression="brotli", compression_level=11)
+    write_rows(rows, ("corpus", "method", "share", "seed"), target)
 
 
 def _auprc(run: Path) -> Row:

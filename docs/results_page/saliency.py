@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 
@@ -16,14 +16,15 @@ from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
 from attnlight.statistics.permutation import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
-from results_page import NAMES, pairs
-from results_page.archive import Archive
+from results_page import NAMES
+from results_page.archive import Archive, conditions
+from results_page.cells import columns as read
 from results_page.tables import Row, column_mean, interval, number
 
 Values = NDArray[np.float64]
 STUDY = "saliency"
 SANITY = "records/test/sanity.parquet"
-_NAME = r"(?P<corpus>.+?)_(?P<encoder>bilstm|cnn|average|none|han)(?:_affine)?"
+_NAME = rf"{STUDY}-(?P<corpus>.+?)_(?P<encoder>bilstm|cnn|average|none|han)(?:_affine)?"
 _NAMES = NAMES["saliency"]
 _EVIDENCE = ("planted", "planted_negation", "babi_1")  # the truth is known and nobody marked it
 METHODS = {label: words for label, words in methods.METHODS.items() if label != "external"}
@@ -32,23 +33,16 @@ _ATTENTION, _RANDOM = "attention", "random"
 _TWICE = "attention_contribution"
 FAITHFUL = {"comprehensiveness": 1, "sufficiency": -1}  # and whether higher or lower is better
 _COMPLETE, _STEPS = "incomplete_integrated_gradients", "steps_integrated_gradients"
-
-
-MODELS = dict(pairs.named_conditions(STUDY, _NAME, _NAMES["corpora"], _NAMES["encoders"]))
+MODELS = conditions(STUDY, _NAME, _NAMES["corpora"] | _NAMES["encoders"])
 _KNOWN = [x for x in MODELS if x.startswith(tuple(f"{STUDY}-{corpus}_" for corpus in _EVIDENCE))]
 PLANTED = [name for name in MODELS if name.startswith(f"{STUDY}-planted")]
 
 
-spent = partial(pairs.spent, models=MODELS)
-
-
-def tested(archive: Archive, test: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+def tested(archive: Archive, test: str) -> Iterator[tuple[str, Row, dict[str, Any]]]:
     """The archived conditions of a test, each with its words and the columns of its records."""
     for name in (name for name in MODELS if name in archive):
-        runs = archive[name]
-        if (runs.folders[0] / f"records/test/{test}.parquet").is_file():
-            seeds = f"{len(runs.seeds)} of {MODELS[name].seeds}"
-            yield name, MODELS[name].words | {"seeds": seeds}, runs.test(test, partial=True)
+        if (archive[name].folders[0] / f"records/test/{test}.parquet").is_file():
+            yield name, archive.words(name, MODELS[name]), read(archive[name], test)
 
 
 def recorded(columns: Mapping[str, Any], measure: str) -> dict[str, Values]:
@@ -92,7 +86,10 @@ def against_best(values: list[Values], clusters: NDArray[np.int64], sign: int) -
 
 
 def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
-    """A measure of each method by corpus and encoder; of AUPRC, against known evidence, also chance."""
+    """A measure of each method by corpus and encoder.
+
+    AUPRC is against known evidence, beside chance; cost is a multiple of the time of a forward pass.
+    """
     cells: dict[str, Row] = {}
     chance: Row = {"method": "chance"}
     for name, row, columns in tested(archive, test):
@@ -111,62 +108,39 @@ def by_method(archive: Archive, test: str, measure: str) -> Iterator[Row]:
     yield from (*cells.values(), *([chance] if measure == "auprc" else []))
 
 
-truth = partial(by_method, test="plausibility", measure="auprc")
-# The time of each method as a multiple of a forward pass.
-cost = partial(by_method, test="attribution_cost", measure="cost")
-
-
 def right_and_faithful(archive: Archive) -> Iterator[Row]:
-    """Rank correlation over methods of faithfulness with AUPRC against the planted evidence."""
-    found: dict[str, list[tuple[str, Values]]] = {measure: [] for measure in FAITHFUL}
-    for name, _, columns in (x for x in tested(archive, "faithfulness") if x[0] in PLANTED):
+    """Rank correlation over a run's methods of faithfulness with AUPRC against the planted evidence.
+
+    Beside it the AUPRC that is lost by choosing the most faithful method.
+    """
+    runs = []
+    for name, row, columns in (x for x in tested(archive, "faithfulness") if x[0] in PLANTED):
         right = recorded(archive[name].test("plausibility", partial=True), "auprc")
         labels = [label for label in right if label not in (_RANDOM, _TWICE)]
-        auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels])
+        auprc = np.stack([np.nanmean(right[label], axis=1) for label in labels], axis=1)
         for measure, sign in FAITHFUL.items():
             values = recorded(columns, f"excess_{measure}")
-            faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels])
-            for run in np.stack([auprc, faith]).transpose(2, 0, 1):
-                found[measure].append((name, agreement_of_run(*run)))
-    encoders = {MODELS[name].words["encoder"] for name, _ in found["sufficiency"]}
-    for measure, runs in found.items():
-        for group in ("all", *dict.fromkeys(name for name, _ in runs)):
-            each = np.stack([x for name, x in runs if group in ("all", name)])
-            corpus, encoder = "all", f"{len(encoders)} encoder{'s' * (len(encoders) != 1)}"
-            places = {"Kendall's tau": 0, "Spearman": 1, "AUPRC lost": 3}
-            # A value of each run: the interval is over runs alone.
-            cells: Row = {
-                x: seeds_then_instances(each[:, [y]], bounds=UNIT if y == 3 else (-1, 1))
-                for x, y in places.items()
-            }
-            if group != "all":  # too few runs for an interval
-                corpus, encoder = map(str, MODELS[group].words.values())
-                numbers = {x: (number(v, 2) for v in each[:, y]) for x, y in places.items()}
-                cells = {x: " / ".join(found) for x, found in numbers.items()}
-            yield {
-                "faithfulness": measure,
-                "corpus": corpus,
-                "encoder": encoder,
-                "runs": len(each),
-                **cells,
-                "the most faithful is the most right": f"{each[:, 2].sum():.0f} of {len(each)}",
-            }
-
-
-def agreement_of_run(auprc: Values, faith: Values) -> Values:
-    """Rank correlations of a run's methods, and the AUPRC lost by choosing the most faithful.
-
-    Args:
-        auprc: AUPRC of each method, (M,).
-        faith: Faithfulness of each, higher is better, (M,).
-
-    Returns:
-        Kendall's tau-b, Spearman's correlation, whether the most faithful method has the highest
-        AUPRC, and by how much its AUPRC is lower than the highest.
-    """
-    tau, rho = kendalltau(auprc, faith).statistic, spearmanr(auprc, faith).statistic
-    lost = auprc.max() - auprc[np.argmax(faith)]
-    return np.array([tau, rho, lost == 0, lost])
+            faith = np.stack([sign * np.nanmean(values[x], axis=1) for x in labels], axis=1)
+            for areas, excess in zip(auprc, faith, strict=True):
+                tau, rho = kendalltau(areas, excess).statistic, spearmanr(areas, excess).statistic
+                found = {"Kendall's tau": tau, "Spearman": rho}
+                found["AUPRC lost"] = areas.max() - areas[np.argmax(excess)]
+                runs.append({"faithfulness": measure, **row, **found})
+    for measure, own in pd.DataFrame(runs).groupby("faithfulness"):
+        count = own["encoder"].nunique()
+        all_runs = (("all", f"{count} encoder{'s' * (count != 1)}"), own)
+        for (corpus, encoder), group in (all_runs, *own.groupby(["corpus", "encoder"], sort=False)):
+            words = {"faithfulness": measure, "corpus": corpus, "encoder": encoder}
+            cells: Row = {"runs": len(group)}
+            for column in found:
+                values = group[column].to_numpy()
+                bounds = UNIT if column == "AUPRC lost" else (-1, 1)
+                # A value of each run: the interval is over runs alone, of one model too few.
+                mean = seeds_then_instances(values[:, None], bounds=bounds)
+                each = " / ".join(number(x, 2) for x in values)
+                cells[column] = mean if group is own else each
+            best = f"{(group['AUPRC lost'] == 0).sum()} of {len(group)}"
+            yield words | cells | {"the most faithful is the most right": best}
 
 
 def plausibility(archive: Archive) -> Iterator[Row]:

@@ -22,6 +22,7 @@ from attnlight.statistics.bootstrap import (
     percentile_interval,
     resampled_counts,
 )
+from results_page.measures import normalized_ranks
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -125,13 +126,10 @@ def rank_correlation(
     defined = ~(np.isnan(values) | np.isnan(labels))
     values, labels, settings = values[defined], labels[defined], settings[defined]
     draws = _draws(np.bincount(settings) > 0, resamples)
-    times = np.concatenate([np.ones((len(values), 1)), draws.T[settings]], axis=1)  # (n, 1 + B)
-    # Each checkpoint's rank less the mean rank, among the drawn ones, twice over; their mean is 0.
-    first, second = (np.sign(x[:, None] - x) @ times for x in (values, labels))
-    product, one, other = (
-        (times * x * y).sum(axis=0) for x, y in ((first, second), (first, first), (second, second))
-    )
-    found = divide(product, np.sqrt(one * other))
+    times = np.concatenate([np.ones((1, len(values))), draws[:, settings]])  # (1 + B, n)
+    with np.errstate(invalid="ignore"):  # of a single setting
+        first, second = (normalized_ranks(x, times) for x in (values, labels))
+        found = (times * first * second).sum(axis=1)
     return MeanInterval(float(found[0]), *percentile_interval(found[1:]), len(values))
 
 

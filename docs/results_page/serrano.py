@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.figures import erasure
@@ -75,53 +73,43 @@ class Case:
             self.estimates[f"{measure} {score} {never}"] = estimate
 
 
-def model_case(name: str, rows: Mapping[str, NDArray[Any]]) -> Case:
-    """A model's test records as a case.
-
-    Args:
-        name: Its experiment, one of `MODELS`.
-        rows: The columns of both tests of erasures, and `removed_fraction_<ranking>`, (n,).
-    """
-    top, other, js = (rows[column] for column in ("flip_top_attention", *_DRAWN))
-    values = {
-        "of one item": np.where(rows["length"] == 1, 1.0, np.nan),
-        "other flips": other,
-        "both": top * other,
-        "top alone": top * (1 - other),
-        "other alone": (1 - top) * other,
-        "neither": (1 - top) * (1 - other),
-        "closer": np.where(np.isnan(js), np.nan, js < 0),
-        "further": np.where(np.isnan(js), np.nan, js > 0),
-        "stands": 1 - top,
-        "excess minimal": np.where(erasure.flipped_by_all(rows), rows["minimal_count"], np.nan),
-    }
-    for score in SCORES:
-        values[f"flips {score}"] = rows[f"flip_top_{score}"]
-        values[f"more flips {score}"] = rows[f"flip_top_{score}"] - top
-    for score in SCORES[1:]:
-        speeds = (f"{word} {score}" for word in ("sooner", "as soon", "later"))
-        values |= zip(speeds, erasure.sooner(rows, score, "attention").T, strict=True)
-    for order in ORDERS:
-        values[f"excess {order}"] = erasure.beyond_minimum(rows, order)
-    for ranking in ALL:
-        values[f"never {ranking}"] = erasure.removed(rows, "never_flips", ranking, "column")
-        values[f"needs all {ranking}"] = erasure.removed(rows, "needs_all", ranking)
-        for never, part in product(NEVER, ("fraction", "mass")):
-            left = erasure.removed(rows, f"removed_{part}", ranking, never)
-            values[f"{part} {ranking} {never}"] = left
-    return Case([*MODELS[name].values()], pd.DataFrame(values, index=rows["index"]))
-
-
 def read_models(archive: Archive) -> dict[str, Case]:
     """The archived models, by experiment."""
     models = {}
     for name in (name for name in MODELS if name in archive):
         columns = archive[name].test("single_erasure") | archive[name].test("decision_flip")
         rows = {x: v if v.ndim == 1 else v[0].astype(float) for x, v in columns.items()}
+        top, other, js = (rows[column] for column in ("flip_top_attention", *_DRAWN))
+        values = {
+            "of one item": np.where(rows["length"] == 1, 1.0, np.nan),
+            "other flips": other,
+            "both": top * other,
+            "top alone": top * (1 - other),
+            "other alone": (1 - top) * other,
+            "neither": (1 - top) * (1 - other),
+            "closer": np.where(np.isnan(js), np.nan, js < 0),
+            "further": np.where(np.isnan(js), np.nan, js > 0),
+            "stands": 1 - top,
+            "excess minimal": np.where(erasure.flipped_by_all(rows), rows["minimal_count"], np.nan),
+        }
+        for score in SCORES:
+            values[f"flips {score}"] = rows[f"flip_top_{score}"]
+            values[f"more flips {score}"] = rows[f"flip_top_{score}"] - top
+        for score in SCORES[1:]:
+            speeds = (f"{word} {score}" for word in ("sooner", "as soon", "later"))
+            values |= zip(speeds, erasure.sooner(rows, score, "attention").T, strict=True)
+        for order in ORDERS:
+            values[f"excess {order}"] = erasure.beyond_minimum(rows, order)
         for ranking in ALL:
             count = "minimal_count" if ranking == "minimal" else f"removed_count_{ranking}"
             rows[f"removed_fraction_{ranking}"] = rows[count] / rows["length"]
-        models[name] = model_case(name, rows)
+            values[f"never {ranking}"] = erasure.removed(rows, "never_flips", ranking, "column")
+            values[f"needs all {ranking}"] = erasure.removed(rows, "needs_all", ranking)
+            for never, part in product(NEVER, ("fraction", "mass")):
+                left = erasure.removed(rows, f"removed_{part}", ranking, never)
+                values[f"{part} {ranking} {never}"] = left
+        frame = pd.DataFrame(values, index=rows["index"])
+        models[name] = Case([*MODELS[name].values()], frame)
     return models
 
 

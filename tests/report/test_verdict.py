@@ -16,7 +16,6 @@ import torch
 import yaml
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Subset
 
 import attnlight
 from attnlight.api.recording import build_tests
@@ -43,11 +42,10 @@ Rows = dict[str, NDArray[Any]]
 def hand_built(
     name: str, batch_size: int = 64, backwards: bool = False, texts: int = 150
 ) -> Verdict:
-    given = models.loader(BY_NAME[name])
-    some = Subset(given.dataset, range(texts))
-    batches = DataLoader(some, batch_size, collate_fn=given.collate_fn)
+    known = BY_NAME[name]
+    batches = models.batches(known, batch_size, texts)
     tests = build_tests("card")[:: -1 if backwards else 1]
-    return attnlight.run(models.KnownTask(BY_NAME[name]), list(batches), tests).verdict()
+    return attnlight.run(models.classifier(known), batches, tests).verdict()
 
 
 @pytest.mark.parametrize(
