@@ -9,6 +9,7 @@ line as SLURM would in an allocation of 2 nodes with 4 tasks each.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -130,7 +131,7 @@ class Reader:
 
     def write_corpora(self) -> None:
         """The reader's reviews, questions and model, and small corpora named as real ones."""
-        from tests.huggingface.folders import write_model
+        from tests.huggingface.folders import write_decoder, write_model
 
         names = ("sentence", "verdict")
         verdicts = [("a joy from start to end", "pos"), ("a bore and a waste", "neg")]
@@ -154,6 +155,13 @@ class Reader:
         write_corpus(self.folder / "questions", train=stories, validation=stories, test=stories)
         own = {0: "negative", 1: "positive"}
         write_model(self.folder / "finetuned", texts=texts, id2label=own)
+        write_decoder(self.folder / "decoder", "gpt2")
+        asked = [
+            {"passage": ["Ann went home.", "Bob sat."], "query": "Where is Ann?", "label": "home"},
+            {"passage": ["Bob sat.", "Eve left."], "query": "Where is Eve?", "label": "out"},
+        ]
+        lines = (json.dumps(question) + "\n" for question in asked * 20)
+        (self.folder / "questions.jsonl").write_text("".join(lines))
         for name, labels in {"sst5": [4, 0, 3, 1], "imdb": [1, 0, 1, 0]}.items():
             rows = {"text": texts, "label": labels * 10}
             splits = dict.fromkeys(("train", "validation", "test"), rows)

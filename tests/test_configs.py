@@ -151,9 +151,13 @@ def pretrained_of(folder: Path, model: Path) -> list[str]:
     if "path" not in net.get("init_args", {}):
         return []
     pytest.importorskip("transformers")
-    from tests.huggingface.folders import write_model
+    from tests.huggingface.folders import write_decoder, write_model
 
-    place = write_model(folder / "pretrained", auto="AutoModel")
+    place = folder / "pretrained"
+    if net["class_path"].endswith("AnswerModel"):
+        write_decoder(place)
+    else:
+        write_model(place, auto="AutoModel")
     return [f"--model.net.path={place}", f"--data.tokenizer={place}"]
 
 

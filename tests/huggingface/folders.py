@@ -68,3 +68,14 @@ def write_model(
     model.save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["vocab_size"] >= size
     return folder
+
+
+def write_decoder(
+    folder: Path, name: str = "gpt2", texts: Iterable[str] = TEXTS, **options: Any
+) -> Path:
+    """A causal model that reads 256 tokens, and its tokenizer."""
+    tokenizer = write_tokenizer(folder, name if name == "gpt2" else "llama", texts)
+    length = {"n_positions" if name == "gpt2" else "max_position_embeddings": 256}
+    size = {"vocab_size": tokenizer.get_vocab_size()}
+    build(name, "AutoModelForCausalLM", **(size | length | options)).save_pretrained(folder)
+    return folder

@@ -19,8 +19,8 @@ from attnlight.huggingface import AnswerModel
 from attnlight.huggingface.prompt_template import fill_chat, split_template, text_tokenizer
 from attnlight.probing.context_ablation import Way
 from tests.commands import CPU, QUIET
-from tests.huggingface.folders import write_model, write_tokenizer
-from tests.huggingface.models import build
+from tests.huggingface import folders
+from tests.huggingface.folders import write_model
 
 STORIES = (
     "Mary moved to the bathroom. John went to the hallway. Mary went to the garden. John sat.",
@@ -29,17 +29,8 @@ STORIES = (
 QUESTIONS = ("Where is Mary?", "Where is John?")
 ANSWERS = ("bathroom", "hallway", "the garden shed")
 WORDS = (*STORIES, *QUESTIONS, *ANSWERS, "Context: Question: Answer: <|im_start|>user")
+write_decoder = partial(folders.write_decoder, texts=WORDS * 5)
 close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
-
-
-def write_decoder(folder: Path, name: str, **options: Any) -> Path:
-    tokenizer = write_tokenizer(folder, name if name == "gpt2" else "llama", WORDS * 5)
-    length = {"n_positions" if name == "gpt2" else "max_position_embeddings": 256}
-    size = tokenizer.get_vocab_size()
-    build(name, "AutoModelForCausalLM", vocab_size=size, **(length | options)).save_pretrained(
-        folder
-    )
-    return folder
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen3", "gpt2", "gemma3"])
