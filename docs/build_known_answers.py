@@ -60,10 +60,12 @@ TESTS = (  # all tests of a single model
 )
 OF_METHODS = ("faithfulness", "plausibility")  # tests of attribution methods
 # There is no file of scores, and the models have no layers of attention.
+# There is no file of scores or heads; the models have no layers of attention, no contexts and no answers.
+_NEED_MORE = ("external", "rollout", "learned_heads", "answer_attention", "context_cite")
 METHODS = [  # of the package, not those that a program has defined beside them
     name
     for name, kind in ATTRIBUTIONS.items()
-    if kind.__module__.startswith("attnlight.") and name not in ("external", "rollout")
+    if kind.__module__.startswith("attnlight.") and name not in _NEED_MORE
 ]
 MEASURES: dict[str, str] = NAMES["known_answers_tables"]["measures"]  # of attribution methods
 EFFECT = 0.9  # minimum area under the ROC curve over texts for a measure to tell D from F

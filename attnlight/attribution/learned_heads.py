@@ -157,7 +157,7 @@ def learn_weights(
         size = kept.norm(dim=-1) * own.norm(dim=-1)
         loss = -((kept * own).sum(-1) / size.clamp(min=1e-12)).mean()
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_([weights], 1.0)
         optimizer.step()
         schedule.step()

@@ -125,7 +125,10 @@ def test_single_precision_gives_the_same_within_its_rounding() -> None:
     ("spec", "message"),
     [
         ("gradiant", "unknown attribution method 'gradiant' (did you mean 'gradient'?); expected"),
-        ({"tolerance": 1.0}, "unknown attribution method None; expected one of: answer_attention, "),
+        (
+            {"tolerance": 1.0},
+            "unknown attribution method None; expected one of: answer_attention, ",
+        ),
         (
             {"name": IG, "tolerence": 1.0},
             f"{IG} has no option 'tolerence' (did you mean 'tolerance'?",
