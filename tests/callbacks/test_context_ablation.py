@@ -18,6 +18,7 @@ from attnlight.data.collate import collate_ids
 from attnlight.errors import InputError
 from attnlight.models import FlatClassifier
 from attnlight.probing.context_ablation import random_subsets
+from attnlight.report.verdict.rows import rows_of
 
 LENGTHS = (5, 3, 1, 8)
 
@@ -186,6 +187,7 @@ def test_the_card_says_what_to_cite_by(model: Any, batch: TextBatch) -> None:
     test = ContextAblation(methods=["attention", "random"], subsets=8)
     results = attnlight.run(model, [copies], [test])
     line, rows = results.verdict()["cites"], results.table("context_ablation")
+    assert rows_of(results.verdict().lines, "sentences")[0].line == line
     assert line.value == pytest.approx(rows["somers_d_attention"].mean())
     assert line.answer == ("no" if line.high is not None and line.high < 0.5 else "not shown")
     means = {label: rows[f"lds_{label}"].mean() for label in ("attention", "random")}

@@ -37,6 +37,8 @@ class Row(NamedTuple):
 def rows_of(card: Sequence[Line], items: str) -> list[Row]:
     """Five rows: the last is of the largest divergence or, where only that is known, smallest sets.
 
+    Where items of a context were left out, the row of that comes first.
+
     Args:
         card: All lines of the card.
         items: What items are called.
@@ -45,8 +47,8 @@ def rows_of(card: Sequence[Line], items: str) -> list[Row]:
     last = lines["uniqueness"]
     if last.value is None:
         last = lines.get("smallest_set", last)
-    rows = []
-    for line in (*(lines[name] for name in _ROWS), last):
+    first, rows = [lines["cites"]] if "cites" in lines else [], []
+    for line in (*first, *(lines[name] for name in _ROWS), last):
         words = {
             name: text.format(items=items, **rules()[line.name])
             for name, text in rules()["rows"][line.name].items()
