@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 from typing_extensions import override
@@ -11,8 +10,7 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, HasAnswerAttention, TextBatch
 from attnlight.errors import InputError
-
-Reading = Literal["attention", "value_norm", "rollout"]
+from attnlight.probing.context_ablation import Reading
 
 
 @dataclass

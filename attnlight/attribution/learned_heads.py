@@ -70,10 +70,9 @@ class LearnedHeads(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
         digest, weights = self._stored
-        rows = answering(self.name, model).answer_attention(batch, "attention")
-        if weights.shape != rows.shape[1:3] or digest != weights_digest(
-            answering(self.name, model).transformer
-        ):
+        reader = answering(self.name, model)
+        rows = reader.answer_attention(batch, "attention")
+        if weights.shape != rows.shape[1:3] or digest != weights_digest(reader.transformer):
             raise InputError(
                 f"the heads in {self.file} are of another model: fit them for this one."
             )
@@ -129,7 +128,7 @@ def learn_weights(
     batch_size: int = 32,
     seed: int = 0,
 ) -> Tensor:
-    """Weights (F,) of features of items, by which sums over the items that stay follow the log odds.
+    """Weights (F,) of features, fitted so that sums over the kept items correlate with the log odds.
 
     As published: all begin at 1 / F, Adam with a cosine schedule lowers minus the mean over texts of
     Pearson's correlation of the sums and the log odds over a text's ablations, gradients are clipped at

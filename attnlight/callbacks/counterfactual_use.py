@@ -132,7 +132,7 @@ class CounterfactualUse(InterpretabilityTest):
             found["correct"] = (after == edit.batch.labels).double()
         columns |= {name: undefined.index_put((pairs,), x) for name, x in found.items()}
         if turns.any():
-            # Not selected by their index: several edits may have one original.
+            # Selected by place, not by index: several edits may share one original.
             chosen = originals.select(turns), outputs.select(turns, turns)
             original, edit = readout_of(*chosen, model), edit.select(turns)
             one, other, edited = aligned_blocks(original.batch, edit.batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +11,9 @@ from transformers import DynamicCache
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
 from attnlight.huggingface.last_layer import cut_cache
-from attnlight.probing.context_ablation import Way
+from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
-
-Reading = Literal["attention", "value_norm", "rollout"]
 
 
 @torch.no_grad()

@@ -17,7 +17,6 @@ from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.errors import InputError
 from attnlight.huggingface.ablation import (
-    Reading,
     ablated_logits,
     answer_attention,
     later_tokens,
@@ -36,7 +35,7 @@ from attnlight.huggingface.prompt_template import (
     split_template,
     text_tokenizer,
 )
-from attnlight.probing.context_ablation import Way
+from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.flat_texts import SHARE
 from attnlight.problems import Pairs
 

@@ -188,7 +188,7 @@ def encode_part(tokenizer: str, text: str) -> Tensor:
 
 
 def encode_answers(tokenizer: str, classes: Sequence[str]) -> Tensor:
-    """Ids of each answer, (C, A), -1 after its last, by a tokenizer's JSON.
+    """Token ids of each answer, (C, A), padded with -1, from a tokenizer's JSON.
 
     Raises:
         InputError: An answer has no token, or two have the same tokens.

@@ -11,6 +11,8 @@ from attnlight.functional.random import draw_keys
 from attnlight.probing.subsets import subset_logits
 
 Way = Literal["removed", "masked", "hidden"]
+# What a token takes from items: its weights, the norms of what they weigh, or its row of the rollout.
+Reading = Literal["attention", "value_norm", "rollout"]
 
 
 def random_subsets(items: Tensor, index: Tensor, draws: int, seed: int) -> Tensor:
