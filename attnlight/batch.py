@@ -12,7 +12,9 @@ from torch import Tensor, nn
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]")
 NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with; finite, probability 0
-MARKED = "marked"  # key of `TextBatch.extras`: tokens that are rows of a tagger, unless all are
+# Keys of `TextBatch.extras`: tokens that are rows of a tagger, unless all are; and, of a passage and a
+# query that are one text, 1 from the first token of the query on.
+MARKED, SEGMENT = "marked", "segment"
 
 
 @dataclass
@@ -46,8 +48,8 @@ class TextBatch(_Tensors):
         query_mask: Tokens that the query encoder reads, (B, M), or None.
         allowed_classes: Classes that each text may be answered with, (B, C) bool; None: all.
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
-            `impermissible`, `rationale` and the like; 0 on padding and boundary tokens. `marked` is
-            1 on tokens that are rows of a tagger, which may include a boundary token.
+            `impermissible`, `rationale` and the like; 0 on padding and boundary tokens, which only
+            `marked`, the tokens that are rows of a tagger, and `segment` may include.
     """
 
     index: Tensor

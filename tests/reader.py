@@ -155,6 +155,16 @@ class Reader:
         write_corpus(self.folder / "questions", train=stories, validation=stories, test=stories)
         own = {0: "negative", 1: "positive"}
         write_model(self.folder / "finetuned", texts=texts, id2label=own)
+        relations = ["entailment", "contradiction"]
+        write_model(self.folder / "nli", texts=texts, id2label=dict(enumerate(relations)))
+        pairs = [
+            {"premise": f"{x} {n}", "hypothesis": y, "label": relations[x == y]}
+            for n in range(20)
+            for x in texts[:2]
+            for y in texts[:2]
+        ]
+        lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
+        (self.folder / "inference.jsonl").write_text(lines)
         write_decoder(self.folder / "decoder", "gpt2")
         asked = [
             {"passage": ["Ann went home.", "Bob sat."], "query": "Where is Ann?", "label": "home"},

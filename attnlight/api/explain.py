@@ -132,7 +132,9 @@ def _explanations(
     found = []
     for number, text in enumerate(texts_of_rows(output.rows).tolist()):
         at = places[text]
-        surface = reader.raw.surface(rows[text]["text"], items=True)
+        query = rows[text].get("query")
+        surface = reader.raw.surface(rows[text]["text"], query, items=True)
+        apart = query is None or not reader.raw.reads_joined([query])
         # A text without a token is one item.
         forms = surface.forms if surface.text else [rows[text]["text"]] * len(surface.forms)
         tokens = (at - (real[text].sum() - len(forms))).tolist()
@@ -145,8 +147,8 @@ def _explanations(
 
         found.append(
             Explanation(
-                text=rows[text]["text"],
-                query=rows[text].get("query"),
+                text=rows[text]["text"] if apart else surface.text,
+                query=query if apart else None,
                 items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]
                 if reader.problem.tags and (at == position).any()

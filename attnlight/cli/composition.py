@@ -7,7 +7,8 @@ all other options last.
 * `data`: a section that names a class or a file replaces the previous one completely; any other
   changes single options. The file may be a table or a folder of them, the `path` of a
   `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
-  `ChunkingDataModule`. A model of `pairs` reads it by `PairDataModule`.
+  `ChunkingDataModule`. A model of `pairs` reads it by `PairDataModule`, and so does any other where
+  `--data.passage` or `--data.query` is given.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -50,6 +51,9 @@ _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their fo
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
 _OF_TEXTS, _OF_TAGS, _OF_PAIRS = (
     f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking", "Pair")
+)
+_PAIR_OPTIONS = tuple(
+    f"--data.{group}{n}" for group in ("", "init_args.") for n in ("passage", "query")
 )
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
@@ -131,7 +135,9 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
                 f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
                 "`--model tagger_bilstm`"
             )
-        elif (config["model"].get("init_args") or {}).get("problem") == "pairs":
+        elif (config["model"].get("init_args") or {}).get("problem") == "pairs" or any(
+            option.startswith(_PAIR_OPTIONS) for option in options
+        ):
             data["class_path"] = _OF_PAIRS
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})

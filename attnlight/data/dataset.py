@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from attnlight.batch import BOS, SPECIAL_TOKENS, TextBatch
+from attnlight.batch import BOS, SEGMENT, SPECIAL_TOKENS, TextBatch
 from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
 from attnlight.data.columns import READ_ROWS
 from attnlight.data.raw_text import RawText
@@ -232,13 +232,17 @@ class TokenDataset(Dataset[TextBatch]):
             spans = [(x - len(word) - 1, x - 1) for word, x in zip(words, stops, strict=True)]
             forms = [SPECIAL_TOKENS[BOS]] * before + words
             return Surface(" ".join(words), [(0, 0)] * before + spans, forms)
-        parts: list[tuple[str, int | None]] = []
+        parts: list[tuple[str | tuple[str, str], int | None]] = []
         if "words" in names:
             parts = [(" ".join(self.table["words"][position].as_py()), None)]
         elif "text" in names:
             text = self.table["text"][position].as_py()
-            kept = [None] if isinstance(text, str) else self._sentences[position].tolist()
-            parts = list(zip([text] if isinstance(text, str) else text, kept, strict=True))
+            if SEGMENT in self.extras:
+                parts = [((text, self.table["query_text"][position].as_py()), None)]
+            elif isinstance(text, str):
+                parts = [(text, None)]
+            else:
+                parts = list(zip(text, self._sentences[position].tolist(), strict=True))
         sizes = self._sizes(position).tolist() if self.whole_words else None
         return surface_of(self._encoder.parsed_tokenizer, ids, parts, sizes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.batch import BOS, PAD
+from attnlight.batch import BOS, PAD, SEGMENT
 from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TAGS, split_writer
 from attnlight.data.documents import DocumentReader, Documents
 from attnlight.data.features import CHARACTERS, TokenFeatures
-from attnlight.data.pairs import EVIDENCE, encode_queries
+from attnlight.data.pairs import EVIDENCE, encode_joined, encode_queries
 from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
 from attnlight.data.tagged import TaggedReader
@@ -35,6 +35,7 @@ def write_split(
     part: Part[DocumentReader],
     tokenizer: Tokenizer,
     sentences: SentenceRules | None = None,
+    joined: bool = False,
 ) -> dict[str, int]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
@@ -44,6 +45,7 @@ def write_split(
         tokenizer: Tokenizer of the corpus.
         sentences: How texts are split into sentences; None: they are not. If they are, the column
             `sentences` holds the number of ids of each, and `text` is a list of sentences.
+        joined: Whether a passage and its query are one text, with the column `segment`.
 
     Returns:
         Number of documents without a token, which are stored as one unknown token (`empty`), what
@@ -52,7 +54,7 @@ def write_split(
         pieces, the number of texts that were cut (`truncated`).
 
     Raises:
-        InputError: A query has no token.
+        InputError: A query has no token or, joined, leaves its passage no place.
     """
     import pyarrow
 
@@ -67,7 +69,8 @@ def write_split(
         ready = part.reader.source.tokens is not None and part.queries is None
         kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
     if part.queries is not None:
-        kinds |= {"query": numbers, "query_text": pyarrow.string()}
+        own = {SEGMENT: pyarrow.list_(pyarrow.int8())} if joined else {"query": numbers}
+        kinds |= own | {"query_text": pyarrow.string()}
     if part.allowed is not None:
         kinds |= {"allowed": pyarrow.list_(pyarrow.int16())}
     counts = Counter(empty=0)
@@ -77,22 +80,31 @@ def write_split(
             columns: dict[str, Any] = {"index": rows, "label": part.labels[rows]}
             if part.edit_of is not None:
                 columns["edit_of"] = part.edit_of[rows]
-            encoded = encode_sentences(tokenizer, documents.texts, sentences)
+            inputs: list[Any] = documents.texts
+            if part.queries is not None:
+                queries = list(chain.from_iterable(part.queries.texts(rows)))
+                columns["query_text"] = queries
+            if joined:
+                inputs = list(zip(documents.texts, queries, strict=True))
+                encoded, columns[SEGMENT] = encode_joined(
+                    *(tokenizer, documents.texts, queries, rows, part.reader.source)
+                )
+            else:
+                encoded = encode_sentences(tokenizer, documents.texts, sentences)
+                inputs = list(chain.from_iterable(encoded.texts))
             counts.update(encoded.cut, empty=int(encoded.empty.sum()))
             columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}
             if sentences is None:
                 columns |= {"text": documents.texts, "words": documents.words}
                 lengths = map(len, encoded.ids)
-                if (cut_texts := count_cut(tokenizer, documents.texts, lengths)) is not None:
+                if (cut_texts := count_cut(tokenizer, inputs, lengths)) is not None:
                     counts.update(truncated=cut_texts)
-            aligned, cut = _follow_tokens(documents, tokenizer, encoded)
+            aligned, cut = _follow_tokens(documents, tokenizer, encoded, inputs)
             columns |= aligned
             if part.queries is not None and EVIDENCE in cut:
                 counts.update(evidence_cut=cut[EVIDENCE])
-            if part.queries is not None:
-                queries = list(chain.from_iterable(part.queries.texts(rows)))
-                found = encode_queries(tokenizer, queries, rows, part.reader.source)
-                columns |= {"query": found, "query_text": queries}
+            if part.queries is not None and not joined:
+                columns["query"] = encode_queries(tokenizer, queries, rows, part.reader.source)
             if part.allowed is not None:
                 columns["allowed"] = part.allowed.take(pyarrow.array(rows))
             columns["length"] = [len(row) for row in columns["tokens"]]
@@ -101,18 +113,19 @@ def write_split(
 
 
 def _follow_tokens(
-    documents: Documents, tokenizer: Tokenizer, encoded: SentenceIds
+    documents: Documents, tokenizer: Tokenizer, encoded: SentenceIds, inputs: Sequence[Any]
 ) -> tuple[dict[str, Any], Counter[str]]:
     """The per-token columns, and of each the number of documents cut before a value that is not 0.
 
-    A token has the value of the word it begins in, boundary tokens and empty texts have 0.
+    A token has the value of the word it begins in; boundary tokens, empty texts and the query of an
+    input that is a pair have 0. Inputs are what was encoded, sentences or texts.
     """
     extras: dict[str, list[NDArray[np.float64]]] = {name: [] for name in documents.extras}
     cut = Counter(dict.fromkeys(extras, 0))
     if not extras:
         return {}, cut
     with rust_threads():
-        encodings = iter(tokenizer.encode_batch(list(chain.from_iterable(encoded.texts))))
+        encodings = iter(tokenizer.encode_batch(inputs))
     parts = zip(documents.words or (), encoded.texts, encoded.sizes, strict=True)
     for document, (words, texts, sizes) in enumerate(parts):
         starts = np.cumsum([0] + [len(word) + 1 for word in words])[:-1]
@@ -124,7 +137,7 @@ def _follow_tokens(
             encoding = next(encodings)
             for piece in (encoding, *encoding.overflowing):
                 offsets = np.array(piece.offsets, np.int64).reshape(-1, 2)[:, 0]
-                real = np.flatnonzero(np.array(piece.special_tokens_mask) == 0)
+                real = np.flatnonzero([part == 0 for part in piece.sequence_ids])
                 found.append((real, np.searchsorted(starts, at + offsets[real], side="right") - 1))
             (real, origin), *overflowing = found
             places.append(place + real[:kept])

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlight.batch import MARKED
+from attnlight.batch import MARKED, SEGMENT
 from attnlight.data.dataset import COLUMNS, TAGS, TokenDataset, rewrite_split
 from attnlight.errors import InputError, did_you_mean
 
-_RESERVED = (*COLUMNS, TAGS, MARKED)
+_RESERVED = (*COLUMNS, TAGS, MARKED, SEGMENT)
 
 
 def check_columns(option: str, columns: Iterable[str], taken: Sequence[str] = ()) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlight.batch import UNK
 from attnlight.data.columns import is_text, list_element
 from attnlight.data.labels import feature_names, some
+from attnlight.data.sentences import SentenceIds
 from attnlight.data.sources import Source
-from attnlight.data.tokenization import encode_texts
+from attnlight.data.tokenization import encode_texts, rust_threads
 from attnlight.errors import InputError, did_you_mean
 from attnlight.records import list_column
 
@@ -142,6 +144,50 @@ def encode_queries(
                 "or give it a query"
             )
     return ids
+
+
+def encode_joined(
+    tokenizer: Tokenizer,
+    passages: Sequence[str],
+    queries: Sequence[str],
+    rows: Iterable[int],
+    source: object,
+) -> tuple[SentenceIds, list[list[int]]]:
+    """Ids of passages with a query each as one text, and the `segment` of each of these.
+
+    The tokenizer puts its special tokens between and around them. Where both are longer than it allows,
+    the end of the passage is cut; a passage without a token becomes one unknown token.
+
+    Raises:
+        InputError: A query has no token, or leaves no place for a token of its passage.
+    """
+    length, alone = tokenizer.truncation, tokenizer.num_special_tokens_to_add(is_pair=False)
+    most, rows = None, list(rows)
+    if length:
+        most = length["max_length"] - tokenizer.num_special_tokens_to_add(is_pair=True)
+        tokenizer.enable_truncation(length["max_length"], strategy="only_first")
+    counts = map(len, encode_queries(tokenizer, queries, rows, source))
+    for row, count in zip(rows, counts, strict=True):
+        if most is not None and count - alone >= most:
+            raise InputError(
+                f"row {row} of {source} has a query of {count - alone} or more tokens, which leaves none "
+                f"of the {most} that the model reads to its passage: shorten it or remove the row"
+            )
+    with rust_threads():
+        encodings = tokenizer.encode_batch(list(zip(passages, queries, strict=True)))
+    empty = np.zeros(len(encodings), np.bool_)
+    ids: list[list[int]] = []
+    segments: list[list[int]] = []
+    for number, encoding in enumerate(encodings):
+        place, own = encoding.sequence_ids.index(1), list(encoding.ids)
+        empty[number] = 0 not in encoding.sequence_ids[:place]
+        if empty[number]:
+            start = int(encoding.special_tokens_mask[0])
+            own, place = [*own[:start], UNK, *own[start:]], place + 1
+        ids.append(own)
+        segments.append([0] * place + [1] * (len(own) - place))
+    parts = [[passage] for passage in passages]
+    return SentenceIds(ids, [[len(own)] for own in ids], parts, empty, {}), segments
 
 
 def _ragged(rows: Dataset, column: str) -> tuple[NDArray[np.int64], pyarrow.Array]:

@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+import numpy as np
 import torch
 
-from attnlight.batch import TextBatch
-from attnlight.data.collate import allow_classes, collate_ids, with_queries
+from attnlight.batch import SEGMENT, TextBatch
+from attnlight.data.collate import allow_classes, collate_ids, pad_ragged, with_queries
 from attnlight.data.features import TokenFeatures
-from attnlight.data.pairs import encode_queries
+from attnlight.data.pairs import encode_joined, encode_queries
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
 from attnlight.data.tokenization import Surface, surface_of
 from attnlight.data.whole_words import WholeWords
@@ -43,6 +45,8 @@ class RawText:
             have a dimension of sentences, (B, S, N). None: texts were not split into sentences.
         features: `TokenFeatures.as_dict` of the corpus; None: tokens have no features.
         whole_words: Whether batches have a dimension of words, (B, W, N), see `TokenDataset`.
+        joined: Whether a text is a passage and its query, with `segment` in the extras of batches.
+        joins: Whether texts with queries are read so, and others alone; not stored.
         paired: Whether texts are passages with a query each; not stored.
     """
 
@@ -52,7 +56,8 @@ class RawText:
     sentences: dict[str, Any] | None = None
     features: dict[str, Any] | None = None
     whole_words: bool = False
-    paired = False
+    joined: bool = False
+    joins, paired = False, False
 
     @classmethod
     def of_corpus(cls, datamodule: Any) -> Self:  # noqa: ANN401
@@ -66,6 +71,7 @@ class RawText:
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
             None if features is None else features.as_dict(),
             datamodule.whole_words,
+            datamodule.joined,
         )
 
     @classmethod
@@ -126,7 +132,7 @@ class RawText:
             candidates: Names of the classes that each text may be answered with; None: all.
 
         Raises:
-            InputError: `texts` or `queries` is not a list of strings; `pos` is required and does not
+            InputError: `texts` or `queries` is not a list of strings, or queries are missing; `pos` is required and does not
                 have one tag per token; `queries` or `candidates` does not have B entries; a query
                 has no token; or a text has no candidates, or one that is not a class.
         """
@@ -143,7 +149,12 @@ class RawText:
                 raise InputError(
                     f"{len(texts)} texts have {len(column)} {name}; expected one for each."
                 )
-        tokenizer, encoded = self.parsed_tokenizer, self._encode_sentences(texts)
+        tokenizer, joined = self.parsed_tokenizer, self.reads_joined(queries)
+        if joined:
+            given = texts, queries or (), range(len(texts)), "the given texts"
+            encoded, segments = encode_joined(tokenizer, *given)
+        else:
+            encoded = self._encode_sentences(texts)
         sizes = encoded.sizes if self.sentences and self.sentences["nested"] else None
         if self.whole_words:
             sizes = [self.word_boundaries.sizes(ids).tolist() for ids in encoded.ids]
@@ -156,7 +167,10 @@ class RawText:
                 columns = features.encode(words, None if pos is None else pos[number])
                 for name, values in columns.items():
                     batch.extras[name][number, : len(words)] = torch.from_numpy(values)
-        if queries is not None:
+        if joined:
+            flat = np.fromiter(chain.from_iterable(segments), np.int8)
+            batch.extras[SEGMENT] = pad_ragged(flat, batch.mask.sum(-1).numpy())
+        elif queries is not None:
             ids = encode_queries(tokenizer, queries, range(len(queries)), "the given texts")
             batch = with_queries(batch, ids)
         if candidates is not None:
@@ -172,15 +186,34 @@ class RawText:
             batch = allow_classes(batch, allowed, len(numbers))
         return batch
 
-    def surface(self, text: str, items: bool = False) -> Surface:
-        """Surface of the tokens or whole words of `encode([text])`; of its sentences if they are `items`."""
-        encoded, sizes = self._encode_sentences([text]), None
-        (ids,), parts = encoded.ids, list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
+    def surface(self, text: str, query: str | None = None, items: bool = False) -> Surface:
+        """Surface of the tokens or whole words of a text; of its sentences if they are `items`.
+
+        Of a passage and a query that are one text, it is that of both.
+        """
+        parts: list[tuple[str | tuple[str, str], int | None]]
+        if query is not None and self.reads_joined([query]):
+            encoded, _ = encode_joined(
+                self.parsed_tokenizer, [text], [query], [0], "the given texts"
+            )
+            parts = [((text, query), None)]
+        else:
+            encoded = self._encode_sentences([text])
+            parts = list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
+        (ids,), sizes = encoded.ids, None
         if self.whole_words:
             sizes = self.word_boundaries.sizes(ids).tolist()
         elif items and self.sentences and self.sentences["nested"]:
             sizes = encoded.sizes[0]
         return surface_of(self.parsed_tokenizer, ids, parts, sizes)
+
+    def reads_joined(self, queries: Sequence[str] | None) -> bool:
+        """Whether these queries are part of their texts; raises `InputError` if they are missing."""
+        if self.joined and queries is None:
+            raise InputError(
+                "the model reads a text and a query together: give a query for each text."
+            )
+        return queries is not None and (self.joined or self.joins)
 
     def _encode_sentences(self, texts: Sequence[str]) -> SentenceIds:
         rules = SentenceRules.from_identity(self.sentences) if self.sentences else None

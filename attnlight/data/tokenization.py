@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Splitting = Literal["whitespace", "punctuation", "words"]
 
+BETWEEN = " | "  # a passage and its query, where both are shown as one text
 _THREADS = "TOKENIZERS_PARALLELISM"
 _TAG = r"</?[A-Za-z][^<>]*>"
 _BRACKET = r"-[LRlr][RCSrcs][Bb]-"  # the Penn Treebank writes "(" as "-LRB-"
@@ -140,12 +141,14 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
     return np.concatenate(counts)
 
 
-def count_cut(tokenizer: Tokenizer, texts: Sequence[str], lengths: Iterable[int]) -> int | None:
+def count_cut(
+    tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], lengths: Iterable[int]
+) -> int | None:
     """Number of texts of which a pretrained model's tokenizer has cut a part; None: it is no such one.
 
     Args:
         tokenizer: The tokenizer.
-        texts: The texts.
+        texts: The texts, or pairs that are one text.
         lengths: Number of ids of each; only those of the tokenizer's length may be cut.
     """
     if type(tokenizer.model).__name__ == "WordLevel":
@@ -160,7 +163,7 @@ class Surface(NamedTuple):
     """The tokens of a text, or its words, as they stand in its source.
 
     Attributes:
-        text: The source; "" if it is not known.
+        text: The source, of pairs that are one text both with `BETWEEN`; "" if it is not known.
         spans: [start, end) of each token in `text`; empty of one that is not in the source.
         forms: What each token stands for in the source; the token of the vocabulary where that is
             nothing.
@@ -182,7 +185,7 @@ class HasSurface(Protocol):
 def surface_of(
     tokenizer: Tokenizer,
     ids: Sequence[int],
-    parts: Sequence[tuple[str, int | None]],
+    parts: Sequence[tuple[str | tuple[str, str], int | None]],
     sizes: Iterable[int] | None = None,
 ) -> Surface:
     """The surface of the ids of a text.
@@ -190,18 +193,23 @@ def surface_of(
     Args:
         tokenizer: The tokenizer.
         ids: Ids of the text.
-        parts: The strings that were encoded separately, in order, and the number of ids kept of
-            each; None: all.
+        parts: The strings, or pairs of strings, that were encoded separately, in order, and the number
+            of ids kept of each; None: all.
         sizes: Number of ids of each word or sentence, to name these; None: ids are named.
     """
     ids_of_source: list[int] = []
     places: list[tuple[int, int]] = []
     text = ""
     for part, size in parts:
-        encoding = tokenizer.encode(part)
+        strings = (part,) if isinstance(part, str) else part
+        encoding = tokenizer.encode(*strings)
         ids_of_source += encoding.ids[:size]
-        places += [(len(text) + x, len(text) + y) for x, y in encoding.offsets[:size]]
-        text += f"{part} "
+        starts = len(text), len(text) + len(strings[0]) + len(BETWEEN)
+        for number, (x, y) in zip(
+            encoding.sequence_ids[:size], encoding.offsets[:size], strict=True
+        ):
+            places.append((starts[number or 0] + x, starts[number or 0] + y))
+        text += f"{BETWEEN.join(strings)} "
     text = text[:-1]
     forms = [str(tokenizer.id_to_token(number)) for number in ids]
     if ids_of_source != list(ids):  # an empty text (one unknown token), or one without its source

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from typing_extensions import override
 
@@ -149,7 +149,7 @@ class BabiStories(CorpusDataModule):
         names = ("passage", "query", "label", "evidence")
         self._pairs = PairDataModule(
             path=type(self).__name__,
-            **dict(zip(names, COLUMNS, strict=True)),
+            **cast("dict[str, Any]", dict(zip(names, COLUMNS, strict=True))),
             **splits,
             lowercase=False,
             splitting="punctuation",

@@ -117,6 +117,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         whole_words: Whether batches keep words that the tokenizer divides separate, (B, W, N); the
             model of the Trainer says so (`whole_words`).
         paired: Whether texts are passages with a query each.
+        joined: Whether each text is a passage and its query.
         target: What a tagger predicts, where a corpus has a choice.
         encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
@@ -129,6 +130,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     nested: bool = False
     whole_words: bool = False
     paired: bool = False
+    joined: bool = False
     target: TargetName = "tokens"
     encoding: RawText | None = None
     recorded_as: str | None = None
@@ -230,11 +232,15 @@ class CorpusDataModule(LightningDataModule, ABC):
             InputError: The class names differ, this corpus cannot be encoded in this way, or only
                 one of the two has queries.
         """
-        if encoding.paired != self.paired:
+        if self.paired or self.joined:
+            self.joined = encoding.joined or encoding.joins
+            self.paired = not self.joined
+        expected = encoding.paired or encoding.joined or (encoding.joins and self.joined)
+        if expected != (self.paired or self.joined):
             kinds = ["single texts", "passages with queries"]
             raise InputError(
-                f"the model was trained on {kinds[encoding.paired]}, but {self.corpus_name} "
-                f"holds {kinds[self.paired]}: give `data` of the same kind."
+                f"the model was trained on {kinds[expected]}, but {self.corpus_name} "
+                f"holds {kinds[not expected]}: give `data` of the same kind."
             )
         self.encoding, self.recorded_as = encoding, name
         sentences = encoding.sentences

@@ -49,6 +49,9 @@ class PairDataModule(TextDataModule):
         evidence: Column of lists of the positions, from 0, of supporting sentences.
         sentences: `nested`: batches keep the sentences of a passage separate, (B, S, N), for models whose
             items they are; see `TextDataModule`.
+        joined: Whether passage and query are one text, as classifiers of transformers read pairs: the
+            query follows the passage, `segment` in the extras is 1 on it, only the passage is cut at
+            `truncate`, and batches have no query. Null: where `tokenizer` is set, which it needs.
         **kwargs: Arguments of `TextDataModule`, except `text`.
 
     Raises:
@@ -65,10 +68,19 @@ class PairDataModule(TextDataModule):
         candidates: str | None = None,
         evidence: str | None = None,
         sentences: Sentences = "none",
+        joined: bool | None = None,
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(path=path, text=passage, sentences=sentences, **kwargs)
-        self.query = query
+        self.query, self.joined = (
+            query,
+            self.tokenizer_path is not None if joined is None else joined,
+        )
+        self.paired = not self.joined
+        if self.joined and self.tokenizer_path is None:
+            raise InputError(
+                "joined is for the texts of a model of transformers: set `tokenizer` to its folder or hub id"
+            )
         self.candidates = candidates
         self.evidence = evidence
         queries = [query] if isinstance(query, str) else query
@@ -83,7 +95,8 @@ class PairDataModule(TextDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
-        return super().recipe() | {"pairs": [self.query, self.candidates, self.evidence]}
+        joined = {"joined": True} if self.joined else {}
+        return super().recipe() | {"pairs": [self.query, self.candidates, self.evidence]} | joined
 
     @override
     def open_split(

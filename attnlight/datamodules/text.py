@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from attnlight.batch import SEGMENT
 from attnlight.data.columns import TokenColumns
 from attnlight.data.dataset import COLUMNS
 from attnlight.data.documents import DocumentReader
@@ -114,7 +115,8 @@ class TextDataModule(CorpusDataModule):
         sources = {"train": main} | named_sources(main, splits, self.selection)
         pre_split = [bool(source.tokens) for source in sources.values()]
         marked = {RATIONALE, ANNOTATORS} & set(self.extras) if self.columns.rationale else ()
-        has_sentences, reserved = self.sentence_rules is not None, set(self.extras) & set(COLUMNS)
+        has_sentences = self.sentence_rules is not None
+        reserved = set(self.extras) & {*COLUMNS, SEGMENT}
         makes_tokens = self.rules.digits or self.vocabulary != VocabularyLimits() or has_sentences
         taken = ", ".join(reserved or marked)
         refused = {
@@ -246,7 +248,7 @@ class TextDataModule(CorpusDataModule):
             counts: dict[str, dict[str, Any]] = {}
             for split, part in parts.items():
                 limits = rules if split == "test" else capped
-                written = write_split(folder / split, part, tokenizer, limits)
+                written = write_split(folder / split, part, tokenizer, limits, self.joined)
                 counts[split] = part.counts() | written | shared[split]
                 name = str(part.reader.source.split)
                 counts[split] |= {} if name in (split, "train") else {"split": name}
@@ -262,7 +264,8 @@ class TextDataModule(CorpusDataModule):
         tokenizer, _ = read_tokenizer(self.tokenizer_path)
         lengths = [longest_text(config)]
         if self.rules.truncate is not None:
-            lengths.append(self.rules.truncate + tokenizer.num_special_tokens_to_add(False))
+            special = tokenizer.num_special_tokens_to_add(self.joined)
+            lengths.append(self.rules.truncate + special)
         length = min((length for length in lengths if length is not None), default=None)
         if length is not None:
             tokenizer.enable_truncation(length)

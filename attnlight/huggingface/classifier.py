@@ -11,12 +11,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import SEGMENT, AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import open_model, require_head, stored_options
+from attnlight.huggingface.positions import segments
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
 from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
 from attnlight.probing.flat_texts import SHARE
@@ -24,6 +25,7 @@ from attnlight.probing.leave_one_out import last_places
 
 SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]
+ItemsOf = Literal["both", "passage", "query"]
 # In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
 # (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); the weight that all
 # items have together, (B, H, 1); and, where items are words, `SHARE` and the item of each token, (B, N).
@@ -51,6 +53,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
         items: `pieces`: tokens are items; `words`: the pieces of a word are one. Its weight is the
             sum of theirs, and what it is given is shared among them in proportion to their original
             weights, equally if these are 0. Batches then are (B, W, P), see `TokenDataset`.
+        items_of: Of a passage and a query that are one text, the part whose tokens are items; the weights
+            of the other part are fixed.
         layers: Whether outputs have the attention of all `layers`.
         uniform_heads: Heads of the last layer with uniform attention.
         freeze: Whether only the last layer and what follows it are trained.
@@ -87,6 +91,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
         items: Items = "pieces",
+        items_of: ItemsOf = "both",
         layers: bool = False,
         uniform_heads: Sequence[int] = (),
         freeze: bool = False,
@@ -107,7 +112,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         self.last_layer = LastLayer(source.model)
         self.attention_layers = self.last_layer.attentions
         self.special_tokens = special_tokens
-        self.whole_words = items == "words"
+        self.whole_words, self.items_of = items == "words", items_of
         self.layers = layers
         self.new = source.new
         self.path = path if isinstance(path, str) else None
@@ -185,13 +190,17 @@ class HuggingFaceClassifier(TrainedElsewhere):
             training, `bias` is NaN.
 
         Raises:
-            InputError: The batch has other items or queries, or a text is longer than the model reads;
-                or the model's weights are missing.
+            InputError: The batch has other items, or queries beside the texts; it has no segments, of one
+                of which `items_of` is; a text is longer than the model reads; or the model's weights are
+                missing.
         """
         flat = require_readable(self, batch)
         embeddings = flat.tokens(self.embed(batch) if embeddings is None else embeddings)
         batch, mask = flat.batch, flat.batch.mask
-        states, found = self.last_layer.read(self.transformer, embeddings, mask, every=self.layers)
+        types = segments(self.transformer, batch)
+        states, found = self.last_layer.read(
+            self.transformer, embeddings, mask, every=self.layers, **types
+        )
         last = found[len(self.attention_layers) - 1]
         texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
         # Under autocast attention and logits are in half precision; tests need the full one.
@@ -253,10 +262,15 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def _items(self, batch: TextBatch) -> Tensor:
         """Tokens that are items, (B, N) bool."""
-        if self.special_tokens == "attended":
-            return batch.mask
-        items = batch.attendable()
-        if self.last_layer.causal:
+        items = batch.mask if self.special_tokens == "attended" else batch.attendable()
+        if self.special_tokens == "fixed" and self.last_layer.causal:
             rest = items & (batch.mask.cumsum(-1) > 1)
             items = torch.where(rest.any(-1, keepdim=True), rest, items)
-        return items
+        if self.items_of == "both":
+            return items
+        if SEGMENT not in batch.extras:
+            raise InputError(
+                f"items are of the {self.items_of}, but the texts are no pairs: set `items_of` to both, or "
+                "`joined: true` in `data`."
+            )
+        return items & (batch.extras[SEGMENT] == (self.items_of == "query"))

@@ -93,7 +93,7 @@ def _check_plain(options: Mapping[str, Any]) -> None:
 
 
 def require_single_label(config: PretrainedConfig, names: Sequence[str], where: object) -> None:
-    """Check that a model was trained for nothing but to assign one of several classes to a single text.
+    """Check that a model was trained for nothing but to assign one of several classes to a text or pair.
 
     `names` are those of its classes in transformers; `where` is its folder or class, for messages.
 
@@ -115,13 +115,13 @@ def require_single_label(config: PretrainedConfig, names: Sequence[str], where: 
             f"{where} {_OTHER_PROBLEMS[problem]} (problem_type {config.problem_type}, num_labels "
             f"{config.num_labels}); expected a model that assigns one of several classes."
         )
+
+
+def trained_on_pairs(config: PretrainedConfig) -> bool:
+    """Whether a model says that it was trained on pairs of texts, of its task or by names of classes."""
     labels = {str(name).casefold() for name in config.id2label.values()}
     task = str(config.to_dict().get("finetuning_task")).lower()
-    if task in _PAIR_TASKS or labels & _OF_PAIRS:
-        raise InputError(
-            f"{where} was trained on pairs of texts ({', '.join(config.id2label.values())}): what it says of "
-            "a single text has no meaning, and pairs are not read by models of transformers."
-        )
+    return task in _PAIR_TASKS or bool(labels & _OF_PAIRS)
 
 
 def has_head(names: Sequence[str]) -> bool:

@@ -104,6 +104,7 @@ class LastLayer:
         embeddings: Tensor,
         mask: Tensor,
         every: bool = False,
+        **inputs: Tensor,
     ) -> tuple[Tensor, dict[int, LayerAttention]]:
         """Input (B, N, D) of the last layer, and the recorded attention of it or of `every` layer.
 
@@ -112,13 +113,15 @@ class LastLayer:
             embeddings: Of tokens, (B, N, E).
             mask: Real tokens, (B, N) bool; what is beyond the model's longest text is padding.
             every: Whether all layers are recorded.
+            inputs: Other inputs of the model, (B, N), such as `token_type_ids`.
         """
         last, extra = len(self.attentions) - 1, 0
         if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
             embeddings, mask = embeddings[:, : self.longest], mask[:, : self.longest]
-        places = positions(model.base_model, mask)
+            inputs = {name: values[:, : self.longest] for name, values in inputs.items()}
+        inputs |= positions(model.base_model, mask)
         with intercept("all" if every else [last]) as found, until_recorded(found, last):
-            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **places)
+            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **inputs)
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
         if extra:  # padding for which the model has no positions

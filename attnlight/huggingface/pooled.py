@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from attnlight.batch import PAD, TextBatch
+from attnlight.batch import PAD, SEGMENT, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.pieces import longest_text
 from attnlight.huggingface.attention import attention_layers
@@ -21,7 +21,7 @@ from attnlight.huggingface.positions import positions
 from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
 from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
-from attnlight.models.context import ContextClassifier
+from attnlight.models.context import ContextClassifier, Items
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
 from attnlight.models.weights_digest import weights_digest
@@ -160,6 +160,20 @@ class HuggingFacePooledClassifier(ContextClassifier):
                 parameter.copy_(drawn[name])
 
     @override
+    def _items(self, batch: TextBatch, embeddings: Tensor | None = None) -> Items:
+        items, seen, mask, places, layers = super()._items(batch, embeddings)
+        return self._in_segments(batch, items), seen, mask, places, layers
+
+    def _in_segments(self, batch: TextBatch, embeddings: Tensor) -> Tensor:
+        """Embeddings (B, N, E) with what the model adds to those of queries, beyond what it adds to all."""
+        base = self.encoder.model if isinstance(self.encoder, TransformerEncoder) else None
+        types: Any = getattr(getattr(base, "embeddings", None), "token_type_embeddings", None)
+        if SEGMENT not in batch.extras or types is None or types.num_embeddings < 2:
+            return embeddings
+        difference: Tensor = types.weight[1] - types.weight[0]
+        return embeddings + batch.extras[SEGMENT].unsqueeze(-1).to(embeddings) * difference
+
+    @override
     def _memory(self, batch: TextBatch) -> dict[str, Tensor]:
         require_readable(self, batch)
         return {}
@@ -178,7 +192,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         def encode(texts: TextBatch) -> Tensor:
             texts = texts.to(device)
             require_readable(self, texts)
-            states: Tensor = self.encoder(self.embed(texts), texts.mask)
+            states: Tensor = self.encoder(self._in_segments(texts, self.embed(texts)), texts.mask)
             return states
 
         read = (kept.read(batch, digest, self.encoder.output_size, encode) for kept in self._kept)

@@ -1,4 +1,4 @@
-"""The positions of texts that are padded on the left."""
+"""The positions of texts that are padded on the left, and the segments of pairs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from inspect import signature
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from attnlight.batch import SEGMENT, TextBatch
 from attnlight.errors import InputError
 
 
@@ -30,3 +31,13 @@ def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
     paddings = (table.padding_idx for table in tables if isinstance(table, nn.Embedding))
     first = next((padding + 1 for padding in paddings if padding is not None), 0)  # RoBERTa's
     return {"position_ids": (mask.cumsum(-1) - 1).clamp(min=0) + first}
+
+
+def segments(model: PreTrainedModel, batch: TextBatch) -> dict[str, Tensor]:
+    """`token_type_ids` (B, N) of pairs, 1 on queries; empty where a model has one type, or texts no `segment`."""
+    types = getattr(model.config.get_text_config(), "type_vocab_size", 0) or 0
+    return (
+        {"token_type_ids": batch.extras[SEGMENT].long()}
+        if types > 1 and SEGMENT in batch.extras
+        else {}
+    )

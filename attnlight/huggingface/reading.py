@@ -27,7 +27,7 @@ def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN4
     """
     if network.missing is not None:
         raise InputError(f"the model has no weights: {network.missing}")
-    refuse_queries(batch)
+    refuse_queries(batch, "`joined: true` in `data`")
     if network.whole_words and batch.tokens.ndim != 3:
         raise InputError(
             "the model reads words (items: words), but the batch has tokens (B, N): encode texts by "

@@ -16,6 +16,7 @@ from attnlight.huggingface.configuration import (
     class_names,
     configuration,
     require_single_label,
+    trained_on_pairs,
     unnamed,
 )
 from attnlight.huggingface.folder import model_folder
@@ -60,7 +61,7 @@ class TrainedElsewhere(nn.Module):
         require_single_label(config, config.architectures or (), path)
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(str(folder), longest_text(settings))
-        return RawText(tokenizer.to_str(), class_names(config, classes), path)
+        return _raw(tokenizer.to_str(), config, class_names(config, classes), corpus=path)
 
     @property
     def raw(self) -> RawText:
@@ -75,12 +76,12 @@ class TrainedElsewhere(nn.Module):
                 "a model in memory has no tokenizer: give it to `run` as `tokenizer`, or build "
                 "`HuggingFaceClassifier(model, tokenizer)`."
             )
-        classes = class_names(self.transformer.config)
-        return RawText(self.tokenizer, classes, whole_words=self.whole_words)
+        config = self.transformer.config
+        return _raw(self.tokenizer, config, class_names(config), whole_words=self.whole_words)
 
-    def encode(self, texts: Sequence[str]) -> TextBatch:
-        """An unlabelled batch of raw texts, see `RawText.encode`."""
-        return self.raw.encode(texts)
+    def encode(self, texts: Sequence[str], queries: Sequence[str] | None = None) -> TextBatch:
+        """An unlabelled batch of raw texts, each with a query or none, see `RawText.encode`."""
+        return self.raw.encode(texts, queries=queries)
 
     @property
     def problem(self) -> Classification:
@@ -121,3 +122,10 @@ class TrainedElsewhere(nn.Module):
                 f"names into `id2label` of {self.path}/config.json",
                 file=sys.stderr,
             )
+
+
+def _raw(tokenizer: str, config: Any, classes: list[str], **options: Any) -> RawText:  # noqa: ANN401
+    """The encoder of texts, and of pairs, without which it encodes nothing if the model was trained on them."""
+    encoder = RawText(tokenizer, classes, joined=trained_on_pairs(config), **options)
+    encoder.joins = True
+    return encoder

@@ -29,12 +29,14 @@ PARTS = ("encoder", "attention")
 QUERY, ALLOWED_CLASSES, PROJECTED = "query", "allowed_classes", "projected"
 
 
-def refuse_queries(batch: TextBatch) -> None:
-    """Raise `InputError` if a batch has queries: the model reads single texts."""
+def refuse_queries(
+    batch: TextBatch, remedy: str = "`problem: pairs` in `model` (AttentionTask has it)"
+) -> None:
+    """Raise `InputError`, which names a remedy, if a batch has queries: the model reads single texts."""
     if batch.query is not None:
         raise InputError(
             "the model reads single texts, but the corpus gives pairs of a passage and a query: set "
-            "`problem: pairs` in `model` (AttentionTask has it), or give a corpus of single texts."
+            f"{remedy}, or give a corpus of single texts."
         )
 
 

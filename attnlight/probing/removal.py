@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attnlight.batch import MARKED, PAD, UNK, AttentionModel, TextBatch
+from attnlight.batch import MARKED, PAD, SEGMENT, UNK, AttentionModel, TextBatch
 from attnlight.functional.ranking import item_places
 
 Token = Literal["unk", "pad"]
@@ -77,7 +77,7 @@ def replace_items(batch: TextBatch, items: Tensor, token: Token | Tensor) -> Tex
 
     It stays in the mask: the model reads and attends to it. It has no features of the replaced word,
     such as its part of speech, characters or evidence: `extras` are 0, except that a tagger's
-    `marked` tokens stay its rows.
+    `marked` tokens stay its rows, and that it stays in its `segment`.
 
     Args:
         batch: B texts of N items: tokens, or sentences of tokens.
@@ -87,7 +87,7 @@ def replace_items(batch: TextBatch, items: Tensor, token: Token | Tensor) -> Tex
     """
     words = batch.attendable() & items.view(*items.shape, *[1] * (batch.tokens.ndim - items.ndim))
     extras = {
-        name: values if name == MARKED else values.masked_fill(words, 0)
+        name: values if name in (MARKED, SEGMENT) else values.masked_fill(words, 0)
         for name, values in batch.extras.items()
     }
     tokens = torch.where(words, _TOKENS[token] if isinstance(token, str) else token, batch.tokens)

@@ -52,8 +52,11 @@ class GivenTexts:
         """Number of texts that were cut at the most tokens that a pretrained model reads."""
         if self._reader is None:
             return 0
+        queries, raw = [row.get("query") for row in self._rows], self._reader.raw
         texts = [row["text"] for row in self._rows]
-        return count_cut(self._reader.raw.parsed_tokenizer, texts, self.lengths.tolist()) or 0
+        if None not in queries and raw.reads_joined(queries):
+            texts = list(zip(texts, queries, strict=True))
+        return count_cut(raw.parsed_tokenizer, texts, self.lengths.tolist()) or 0
 
     def token_counts(self, size: int) -> NDArray[np.int64]:
         """How often each of `size` ids occurs, boundary tokens included."""
@@ -75,7 +78,8 @@ class GivenTexts:
         number, row = divmod(position, len(self._batches[0]))
         mask = self._batches[number].mask[row]
         count = int((mask.any(-1) if self.whole_words else mask).sum())
-        text, spans, forms = self._reader.raw.surface(self._rows[position]["text"])
+        given = self._rows[position]
+        text, spans, forms = self._reader.raw.surface(given["text"], given.get("query"))
         before = count - len(forms)
         return Surface(text, [(0, 0)] * before + spans, [SPECIAL_TOKENS[BOS]] * before + forms)
 

@@ -192,8 +192,8 @@ class TrainedModel:
             InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
                 refuses the texts.
         """
-        expected = bool(self.problem.spec.get("query"))
-        if expected != (queries is not None):
+        expected = bool(self.problem.spec.get("query")) or self.raw.joined
+        if expected != (queries is not None) and not (self.raw.joins and queries is not None):
             reads = "passages with queries: give one for each in" if expected else "texts without"
             raise InputError(f"the model reads {reads} `queries`.")
         return self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))

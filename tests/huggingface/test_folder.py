@@ -157,8 +157,8 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "multi-label": (lambda f: edit(f, problem_type="multi_label_classification"), ("may assign several classes", "multi_label_classification")),
     "tokens": (token_tagger, ("was trained to tag tokens (BertForTokenClassification)",)),
     "tokens-same-names": (lambda f: token_tagger(f, "modernbert"), ("was trained to tag tokens (ModernBertForTokenClassification)",)),
-    "pairs": (lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None), ("trained on pairs of texts",)),
-    "pairs-by-task": (lambda f: edit(f, finetuning_task="mrpc"), ("trained on pairs of texts",)),
+    "pairs": (lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None), ("reads passages with queries",)),
+    "pairs-by-task": (lambda f: edit(f, finetuning_task="mrpc"), ("reads passages with queries",)),
     "one-name": (lambda f: edit(f, id2label={"0": "a", "1": "A"}), ("several classes one name: a, A",)),
 }  # fmt: skip
 
@@ -178,8 +178,6 @@ IN_MEMORY: list[tuple[dict[str, Any], str]] = [
     ({"problem_type": "regression"}, "is a regression model"),
     ({"num_labels": 1}, "is a regression model"),
     ({"problem_type": "multi_label_classification"}, "may assign several classes"),
-    ({"id2label": {0: "entailment", 1: "neutral"}}, "trained on pairs"),
-    ({"id2label": {0: "not_equivalent", 1: "equivalent"}}, "trained on pairs"),
     ({"auto": "AutoModelForTokenClassification"}, r"tag tokens \(BertForTokenClassification\)"),
 ]
 
