@@ -354,8 +354,8 @@ class HasStoredOptions(Protocol):
 class HasEncoding(Protocol):
     """A class of networks that read their weights when they are built, and their own tokens."""
 
-    @staticmethod
-    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> object:
+    @classmethod
+    def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> object:
         """The `RawText` that encodes its texts."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.batch import BOS, PAD, SEGMENT
+from attnlight.batch import BOS, MARKED, PAD, SEGMENT
 from attnlight.data.bio import check_tags
 from attnlight.data.dataset import TAGS, split_writer
 from attnlight.data.documents import DocumentReader, Documents
@@ -19,9 +19,9 @@ from attnlight.data.features import CHARACTERS, TokenFeatures
 from attnlight.data.pairs import EVIDENCE, encode_joined, encode_queries
 from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
-from attnlight.data.tagged import TaggedReader
+from attnlight.data.tagged import Tagged, TaggedReader
 from attnlight.data.targets import IGNORED, Target
-from attnlight.data.tokenization import count_cut, encode_texts, rust_threads
+from attnlight.data.tokenization import count_cut, encode_texts, rust_threads, words_of_pieces
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,11 +161,13 @@ def write_tagged(
     numbers: Mapping[str, int],
     target: Target,
     strict: bool,
+    divided: bool = False,
 ) -> None:
     """Write a split of sentences with a tag for each token, as `write_split` writes texts.
 
     Columns: `index`, `length`, `tokens`, `tags` (labels by `numbers`), the target's, the features',
-    the reader's marks, and `words`, of which the tokenizer makes one token each.
+    the reader's marks, and `words`, of which the tokenizer makes one token each. One that has `divided`
+    them makes several, of which the first has the tag and is `marked`.
 
     Raises:
         InputError: A tag is unknown or breaks the scheme, or a word is not one token.
@@ -174,7 +176,8 @@ def write_tagged(
 
     kinds = {"index": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
-    kinds |= {name: pyarrow.list_(pyarrow.int8()) for name in target.columns}
+    marked = [MARKED] if divided else target.columns
+    kinds |= {name: pyarrow.list_(pyarrow.int8()) for name in marked}
     for name in features.rules.columns:
         packed = name.startswith(CHARACTERS)
         kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
@@ -184,6 +187,9 @@ def write_tagged(
     boundary_features, sentences = [PAD] * len(boundary), part.reader(part.rows)
     with split_writer(folder, kinds) as write:
         while chunk := list(islice(sentences, _SENTENCES)):
+            if divided:
+                write(_divided(chunk, tokenizer, numbers, target, strict))
+                continue
             ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in chunk])
             for sentence, tokens in zip(chunk, ids, strict=True):
                 check_tags(sentence.place, sentence.tags, numbers, strict)
@@ -205,3 +211,35 @@ def write_tagged(
             columns |= {"length": [len(row) for row in labels], TAGS: labels}
             columns |= {"tokens": [boundary + tokens for tokens in ids]}
             write(columns | {"words": [sentence.words for sentence in chunk]})
+
+
+def _divided(
+    sentences: Sequence[Tagged],
+    tokenizer: Tokenizer,
+    numbers: Mapping[str, int],
+    target: Target,
+    strict: bool,
+) -> dict[str, Any]:
+    """The columns of `write_tagged` where a tokenizer divides words."""
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for sentence in sentences:
+        check_tags(sentence.place, sentence.tags, numbers, strict)
+        starts = np.cumsum([0, *(len(word) + 1 for word in sentence.words)])[:-1]
+        try:
+            ids, words = words_of_pieces(tokenizer, " ".join(sentence.words), starts.tolist())
+        except InputError as error:
+            raise InputError(f"{sentence.place}: {error}") from error
+        labels = np.full(len(ids), IGNORED)
+        labels[np.unique(words, return_index=True)[1][-len(starts) :]] = target.labels(
+            *(sentence.tags, numbers, sentence.row)
+        )
+        columns["tokens"].append(ids)
+        columns[TAGS].append(labels)
+        columns[MARKED].append(labels != IGNORED)
+        for name, values in sentence.marks.items():
+            columns[name].append(np.where(words < 0, 0, np.asarray(values)[words]))
+    return columns | {
+        "index": [sentence.row for sentence in sentences],
+        "length": list(map(len, columns["tokens"])),
+        "words": [sentence.words for sentence in sentences],
+    }

@@ -120,6 +120,20 @@ def read_tokenizer(
         ) from error
 
 
+def corpus_tokenizer(path: str, truncate: int | None = None, joined: bool = False) -> Tokenizer:
+    """The tokenizer of a model, cut at what the model reads or at `truncate` tokens beside special ones.
+
+    `joined` says whether special tokens are those of pairs. Raises as `read_tokenizer`.
+    """
+    tokenizer, _ = read_tokenizer(path)
+    lengths = [longest_text(read_json(find_file(path, "config.json")))]
+    if truncate is not None:
+        lengths.append(truncate + tokenizer.num_special_tokens_to_add(joined))
+    if known := [length for length in lengths if length is not None]:
+        tokenizer.enable_truncation(min(known))
+    return tokenizer
+
+
 def _description(given: Any) -> dict[str, Any]:  # noqa: ANN401
     """What `tokenizer.json` says of a tokenizer, or would."""
     from tokenizers import Tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import numpy as np
 import torch
 
-from attnlight.batch import SEGMENT, TextBatch
+from attnlight.batch import MARKED, SEGMENT, TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, pad_ragged, with_queries
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_joined, encode_queries
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
-from attnlight.data.tokenization import Surface, surface_of
+from attnlight.data.tokenization import Surface, surface_of, words_of_pieces
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
 
@@ -45,6 +46,7 @@ class RawText:
             have a dimension of sentences, (B, S, N). None: texts were not split into sentences.
         features: `TokenFeatures.as_dict` of the corpus; None: tokens have no features.
         whole_words: Whether batches have a dimension of words, (B, W, N), see `TokenDataset`.
+        first_pieces: Whether the first token of each word is a row of a tagger, `marked` in the extras.
         joined: Whether a text is a passage and its query, with `segment` in the extras of batches.
         joins: Whether texts with queries are read so, and others alone; not stored.
         paired: Whether texts are passages with a query each; not stored.
@@ -56,6 +58,7 @@ class RawText:
     sentences: dict[str, Any] | None = None
     features: dict[str, Any] | None = None
     whole_words: bool = False
+    first_pieces: bool = False
     joined: bool = False
     joins, paired = False, False
 
@@ -71,6 +74,7 @@ class RawText:
             None if rules is None else rules.identity() | {"nested": datamodule.nested},
             None if features is None else features.as_dict(),
             datamodule.whole_words,
+            datamodule.first_pieces,
             datamodule.joined,
         )
 
@@ -159,6 +163,13 @@ class RawText:
         if self.whole_words:
             sizes = [self.word_boundaries.sizes(ids).tolist() for ids in encoded.ids]
         batch = collate_ids(encoded.ids, sizes)
+        if self.first_pieces:
+            marked = torch.zeros_like(batch.mask)
+            for number, text in enumerate(texts):
+                starts = [word.start() for word in re.finditer(r"\S+", text)]
+                _, of_pieces = words_of_pieces(tokenizer, text, starts)
+                marked[number, np.unique(of_pieces, return_index=True)[1][-len(starts) :]] = True
+            batch.extras[MARKED] = marked.to(torch.int8)
         if self.features is not None:
             features = TokenFeatures.from_dict(self.features)
             batch.extras = {name: torch.zeros_like(batch.tokens) for name in features.rules.columns}

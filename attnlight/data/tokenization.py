@@ -159,6 +159,37 @@ def count_cut(
         return sum(bool(row.overflowing) for row in tokenizer.encode_batch(full))
 
 
+def words_of_pieces(
+    tokenizer: Tokenizer, text: str, starts: Sequence[int]
+) -> tuple[list[int], NDArray[np.int64]]:
+    """Ids of a text that a pretrained model's tokenizer divides, and the word of each, (N,), -1 of special ones.
+
+    Args:
+        tokenizer: The tokenizer.
+        text: The text.
+        starts: Where each word begins, (T,).
+
+    Raises:
+        InputError: A word has no token, or lies beyond what the model reads.
+    """
+    encoding = tokenizer.encode(text)
+    # A token may begin with the space before its word.
+    ends = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 1]
+    words = np.searchsorted(np.asarray(starts), ends - 1, side="right") - 1
+    words[[part is None for part in encoding.sequence_ids]] = -1
+    if len(missing := np.setdiff1d(np.arange(len(starts)), words)):
+        word = text[starts[missing[0]] :].split(maxsplit=1)[0]
+        reason = (
+            "lies beyond the tokens that the model reads"
+            if encoding.overflowing
+            else "has no token"
+        )
+        raise InputError(
+            f"the word {word!r}, of which a tag is predicted, {reason}: remove its sentence"
+        )
+    return encoding.ids, words
+
+
 class Surface(NamedTuple):
     """The tokens of a text, or its words, as they stand in its source.
 

@@ -118,6 +118,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             model of the Trainer says so (`whole_words`).
         paired: Whether texts are passages with a query each.
         joined: Whether each text is a passage and its query.
+        first_pieces: Whether the first token of each word is a row of a tagger.
         target: What a tagger predicts, where a corpus has a choice.
         encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
@@ -131,6 +132,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     whole_words: bool = False
     paired: bool = False
     joined: bool = False
+    first_pieces: bool = False
     target: TargetName = "tokens"
     encoding: RawText | None = None
     recorded_as: str | None = None

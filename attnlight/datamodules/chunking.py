@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from attnlight.batch import MARKED
 from attnlight.data.conll import SUFFIXES
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.encode import write_tagged
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.find_columns import find_columns
 from attnlight.data.parts import open_sentences, select_splits
+from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source
@@ -28,6 +32,9 @@ from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,11 @@ class WordRules(TextRules):
 
     Args:
         lowercase: Lower-case words; features use the original word.
+        tokenizer: Folder or hub id of a pretrained model, whose tokenizer divides words; the first token of
+            each has its tag. Null: a word is a token.
     """
+
+    tokenizer: str | None = None
 
     splitting: Splitting = field(default="whitespace", init=False)
     markup: bool = field(default=False, init=False)
@@ -151,13 +162,23 @@ class ChunkingDataModule(CorpusDataModule):
         self.chunks, self.strict = chunks, strict
         self.vocabulary, self.rules, self.feature_rules = vocabulary, rules, features
         self.target, self.target_spec = target_spec.target, target_spec
+        self.first_pieces = rules.tokenizer is not None
+        others = features != FeatureRules() or vocabulary != VocabularyLimits()
+        if self.first_pieces and (others or self.target == "sentence"):
+            raise InputError(
+                "tokenizer makes other tokens: leave out features, limits of the vocabulary and target "
+                "sentence."
+            )
 
     @override
     def evaluate_as(self, encoding: RawText, name: str) -> None:
-        raise InputError(
-            f"{self.corpus_name} is not the corpus that the tagger was trained on; taggers are "
-            "only evaluated on their training corpus: give the `data` of its fit.yaml."
-        )
+        if not encoding.first_pieces or self.target == "sentence":
+            raise InputError(
+                f"{self.corpus_name} is not the corpus that the tagger was trained on; taggers of whole "
+                "words are only evaluated on their training corpus: give the `data` of its fit.yaml."
+            )
+        super().evaluate_as(encoding, name)
+        self.first_pieces = True
 
     @override
     def resolve(self, verb: str | None = None) -> dict[str, Any]:
@@ -188,16 +209,27 @@ class ChunkingDataModule(CorpusDataModule):
             "selection": self.selection.identity(),
             "tags": [self.chunks, self.strict],
             "vocabulary": list(vars(self.vocabulary).values()),
-            "rules": asdict(self.rules),
+            "rules": {
+                name: value for name, value in asdict(self.rules).items() if name != "tokenizer"
+            },
             "features": asdict(self.feature_rules),
         }
         target = self.target_spec
         if self.target != "tokens":  # so that fingerprints for `tokens` do not change
             parameter = {"marked": target.mark_seed, "sentence": target.sentence_chunk}
             recipe["target"] = [self.target, parameter[self.target]]
+        if self.first_pieces and self.encoding is None:
+            text = self._model_tokenizer.to_str()
+            recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         if self.mark_columns:
             recipe["mark_columns"] = self.mark_columns
         return recipe
+
+    @cached_property
+    def _model_tokenizer(self) -> Tokenizer:
+        """The pretrained model's tokenizer."""
+        assert self.rules.tokenizer is not None
+        return corpus_tokenizer(self.rules.tokenizer)
 
     @override
     def build(self, folder: Path) -> None:
@@ -208,10 +240,16 @@ class ChunkingDataModule(CorpusDataModule):
             }
             # Tags of all training sentences, before some of them are split off.
             tags = corpus_tags(parts["train"].reader, parts["train"].rows, self.chunks)
+            tags = tags if self.encoding is None else self.encoding.classes
             parts, shared = select_splits(parts, self.selection)
             train, classes = parts["train"], self.target_spec.classes(tags)
-            words = learn_vocabulary(self.rules, train.texts, self.vocabulary)
-            tokenizer = make_tokenizer(self.rules, words)
+            if self.encoding is not None:
+                tokenizer = self.encoding.parsed_tokenizer
+            elif self.first_pieces:
+                tokenizer = self._model_tokenizer
+            else:
+                words = learn_vocabulary(self.rules, train.texts, self.vocabulary)
+                tokenizer = make_tokenizer(self.rules, words)
             words_and_pos = (
                 (sentence.words, sentence.pos) for sentence in train.reader(train.rows)
             )
@@ -220,7 +258,7 @@ class ChunkingDataModule(CorpusDataModule):
             numbers = {tag: number for number, tag in enumerate(tags)}
             rules = (features, numbers, self.target_spec, self.strict)
             for split, part in parts.items():
-                write_tagged(folder / split, part, tokenizer, *rules)
+                write_tagged(folder / split, part, tokenizer, *rules, self.first_pieces)
                 if self.target != "sentence":
                     continue
                 without_chunk, with_chunk = TokenDataset(folder / split).label_counts(2)
@@ -231,11 +269,12 @@ class ChunkingDataModule(CorpusDataModule):
                         f"{self.target_spec.sentence_chunk}; target sentence needs both kinds "
                         "(sentence_chunk sets the type)."
                     )
+        marked = [MARKED] if self.first_pieces else self.target_spec.columns
         describe_splits(
             folder,
             tokenizer.to_str(pretty=True),
             classes=classes,
             splits={split: part.counts() | shared[split] for split, part in parts.items()},
-            extras=[*self.target_spec.columns, *self.feature_rules.columns, *self.mark_columns],
+            extras=[*marked, *self.feature_rules.columns, *self.mark_columns],
             features=features.as_dict(),
         )

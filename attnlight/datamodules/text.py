@@ -21,7 +21,7 @@ from attnlight.data.encode import write_split
 from attnlight.data.find_columns import find_columns
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
-from attnlight.data.pieces import find_file, longest_text, read_tokenizer
+from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
@@ -34,7 +34,6 @@ from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError
-from attnlight.storage.files import read_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -260,16 +259,7 @@ class TextDataModule(CorpusDataModule):
     def _model_tokenizer(self) -> Tokenizer:
         """The pretrained model's tokenizer, with the truncation of this corpus."""
         assert self.tokenizer_path is not None
-        config = read_json(find_file(self.tokenizer_path, "config.json"))
-        tokenizer, _ = read_tokenizer(self.tokenizer_path)
-        lengths = [longest_text(config)]
-        if self.rules.truncate is not None:
-            special = tokenizer.num_special_tokens_to_add(self.joined)
-            lengths.append(self.rules.truncate + special)
-        length = min((length for length in lengths if length is not None), default=None)
-        if length is not None:
-            tokenizer.enable_truncation(length)
-        return tokenizer
+        return corpus_tokenizer(self.tokenizer_path, self.rules.truncate, self.joined)
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None

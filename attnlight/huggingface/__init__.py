@@ -10,5 +10,11 @@ if find_spec("transformers") is None:
 from attnlight.huggingface.answers import AnswerModel
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.pooled import HuggingFacePooledClassifier
+from attnlight.huggingface.tagger import HuggingFaceTagger
 
-__all__ = ["AnswerModel", "HuggingFaceClassifier", "HuggingFacePooledClassifier"]
+__all__ = [
+    "AnswerModel",
+    "HuggingFaceClassifier",
+    "HuggingFacePooledClassifier",
+    "HuggingFaceTagger",
+]

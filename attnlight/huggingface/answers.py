@@ -74,7 +74,7 @@ class AnswerModel(HuggingFaceClassifier):
     scope: ClassVar[str] = (
         "Its attention is of the last layer only, of the token that predicts the answer's first token."
     )
-    causal = True
+    head = "next"
     answers: Tensor
 
     def __init__(
@@ -131,9 +131,9 @@ class AnswerModel(HuggingFaceClassifier):
         elif tokenizer is not None:
             super().require_tokenizer(tokenizer)
 
-    @staticmethod
+    @classmethod
     @override
-    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
+    def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
         """The encoding of passages and queries of a model that was trained elsewhere.
 
         Raises:

@@ -77,7 +77,6 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     scope: ClassVar[str] = "Its attention is of the last layer only."
     pairwise: ClassVar[bool] = True
-    causal: ClassVar[bool] = False  # whether the model predicts the next token
     stored_options = staticmethod(stored_options)
     require_tokenizer = require_tokenizer
     uniform: Tensor
@@ -103,10 +102,10 @@ class HuggingFaceClassifier(TrainedElsewhere):
         source = open_model(
             *(path, num_classes, vocab_size, config, fingerprint),
             tokenizer=tokenizer,
-            causal=self.causal,
+            head=self.head,
         )
-        if not self.causal:
-            require_head(source.model, num_classes)
+        if self.head != "next":
+            require_head(source.model, num_classes, self.head)
         settings = source.model.config.get_text_config()
         self.transformer = source.model
         self.last_layer = LastLayer(source.model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
@@ -13,11 +13,23 @@ from attnlight.errors import InputError, one_line
 from attnlight.huggingface.folder import CONFIG
 from attnlight.storage.files import read_json
 
-HEAD = "ForSequenceClassification"
+# What a model's head does, and what its class is called in transformers.
+Head = Literal["texts", "tokens", "next"]
+_ENDINGS: dict[Head, str] = {
+    "texts": "ForSequenceClassification",
+    "tokens": "ForTokenClassification",
+    "next": "ForCausalLM",
+}
+HEADS: dict[Head, str] = {
+    "texts": f"classifies texts ({_ENDINGS['texts']})",
+    "tokens": f"tags tokens ({_ENDINGS['tokens']})",
+    "next": "predicts the next token",
+}
 # Keys by which transformers would run other code, or read other files than the model's own.
 _NOT_OBEYED = ("auto_map", "_name_or_path", "transformers_weights", "fusion_config")
 _OTHER_HEADS = {
-    "ForTokenClassification": "to tag tokens",
+    _ENDINGS["texts"]: "to classify texts",
+    _ENDINGS["tokens"]: "to tag tokens",
     "ForQuestionAnswering": "to find answers in texts",
     "ForMultipleChoice": "to choose among several texts",
     "ForNextSentencePrediction": "to tell whether one sentence follows another",
@@ -92,22 +104,24 @@ def _check_plain(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is {count}, expected at most {_LARGEST_COUNT:,}")
 
 
-def require_single_label(config: PretrainedConfig, names: Sequence[str], where: object) -> None:
-    """Check that a model was trained for nothing but to assign one of several classes to a text or pair.
+def require_single_label(
+    config: PretrainedConfig, names: Sequence[str], where: object, head: Head = "texts"
+) -> None:
+    """Check that a model was trained for nothing but to assign one of several classes.
 
-    `names` are those of its classes in transformers; `where` is its folder or class, for messages.
+    `names` are those of its classes in transformers; `where` is its folder or class, for messages. The
+    classes are of texts, or of pairs, or of tokens.
 
     Raises:
         InputError: It has a head for something else.
     """
     for name in names:
         for ending, use in _OTHER_HEADS.items():
-            if name.endswith(ending):
+            if name.endswith(ending) and ending != _ENDINGS[head]:
                 raise InputError(
-                    f"{where} was trained {use} ({name}); expected a model that classifies texts "
-                    f"({HEAD})."
+                    f"{where} was trained {use} ({name}); expected a model that {HEADS[head]}."
                 )
-    if not has_head(names):
+    if not has_head(names, head):
         return
     problem = "regression" if config.num_labels == 1 else config.problem_type
     if problem in _OTHER_PROBLEMS:
@@ -124,9 +138,9 @@ def trained_on_pairs(config: PretrainedConfig) -> bool:
     return task in _PAIR_TASKS or bool(labels & _OF_PAIRS)
 
 
-def has_head(names: Sequence[str]) -> bool:
-    """Whether classes of transformers have a head that classifies texts."""
-    return any(HEAD in name for name in names)
+def has_head(names: Sequence[str], head: Head = "texts") -> bool:
+    """Whether classes of transformers have this head."""
+    return any(_ENDINGS[head] in name for name in names)
 
 
 def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:

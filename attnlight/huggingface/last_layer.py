@@ -165,18 +165,24 @@ class LastLayer:
         return torch.cat(parts, dim=1), found, cache
 
     def logits(
-        self, model: PreTrainedModel, states: Tensor, weights: Tensor, values: Tensor
+        self,
+        model: PreTrainedModel,
+        states: Tensor,
+        weights: Tensor,
+        values: Tensor,
+        text: Tensor | None = None,
     ) -> Tensor:
-        """Logits (B, K, C) where the query of each text has K candidate weights in the last layer.
+        """Logits (R, K, C) where each query has K candidate weights in the last layer.
 
-        `states` (B, D) are the layer's input at the query, `weights` (B, H, K, N) are over `values`
-        (B, H, N, D / H).
+        `states` (R, D) are the layer's input at the query, `weights` (R, H, K, N) are over the `values`
+        (B, H, N, D / H) of the `text` (R,) of each; None: it is the only one of its text.
         """
         short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
         parts = []
         for block in torch.split(torch.arange(len(states)), max(1, most // weights.shape[2])):
             each = torch.split(weights[block], most, dim=2)
-            row = [self._candidates(short, states[block], part, values[block]) for part in each]
+            own = values[block if text is None else text[block]]
+            row = [self._candidates(short, states[block], part, own) for part in each]
             parts.append(torch.cat(row, dim=1))
         return torch.cat(parts)
 

@@ -13,22 +13,27 @@ from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
     MODEL_FOR_PRETRAINING_MAPPING,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     PretrainedConfig,
     PreTrainedModel,
 )
 from transformers.utils import logging
 
 from attnlight.errors import InputError, one_line
-from attnlight.huggingface.configuration import HEAD
+from attnlight.huggingface.configuration import HEADS, Head
 from attnlight.huggingface.folder import read_weights
 from attnlight.huggingface.head import LinearForSequenceClassification
 
-_CLASSIFIERS: Any = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING  # of texts, by configuration
-_DECODERS: Any = MODEL_FOR_CAUSAL_LM_MAPPING
-_CLASSIFIES = f"classifies texts ({HEAD})"
+# By head: the classes of each configuration, and the function that chooses one of them.
+_MODELS: dict[Head, tuple[Any, Any]] = {
+    "texts": (MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification),
+    "tokens": (MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, AutoModelForTokenClassification),
+    "next": (MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM),
+}
 _PRETRAINING = (
     MODEL_MAPPING,
     MODEL_FOR_PRETRAINING_MAPPING,
@@ -38,22 +43,20 @@ _PRETRAINING = (
 
 
 def load_model(
-    path: str, folder: Path, config: PretrainedConfig, causal: bool = False
+    path: str, folder: Path, config: PretrainedConfig, head: Head = "texts"
 ) -> tuple[PreTrainedModel, set[str]]:
-    """The classifier in a folder, which the user calls `path`, and its head's new parameters by name.
-
-    If it is `causal`, the model that predicts the next token.
+    """The model in a folder, which the user calls `path`, and its head's new parameters by name.
 
     Raises:
         InputError: Its weights cannot be read, are of other sizes than the configuration, are not all of
             the model's, or are more than those of the model and of heads for pretraining.
     """
-    mapping = _DECODERS if causal else _CLASSIFIERS
+    mapping, _ = _MODELS[head]
     known = type(config) in mapping
-    if causal and not known:
-        raise InputError(f"{path} has no model that predicts the next token ({config.model_type}).")
+    if head != "texts" and not known:
+        raise InputError(f"{path} has no model that {HEADS[head]} ({config.model_type}).")
     state = read_weights(folder)
-    with _one_sentence(path, "predicts the next token" if causal else _CLASSIFIES):
+    with _one_sentence(path, HEADS[head]):
         (kind, *_) = _listed((mapping if known else MODEL_MAPPING)[type(config)])
         text = config.get_text_config()
         # Given its content, transformers opens no file of the folder.
@@ -82,7 +85,7 @@ def load_model(
         )
     base, new = f"{model.base_model_prefix}." if known else "", set(found["missing_keys"])
     # A pooler is part of the head of those that classify.
-    parts = new if causal else (name for name in new if name.startswith(base))
+    parts = new if head == "next" else (name for name in new if name.startswith(base))
     lacking = [name for name in parts if "pooler." not in name]
     if lacking:
         raise InputError(f"{path} lacks weights of its model, {_some(lacking)}.")
@@ -92,15 +95,15 @@ def load_model(
     return model, new
 
 
-def draw_model(path: str, config: PretrainedConfig, causal: bool = False) -> PreTrainedModel:
-    """The classifier, or the model that predicts the next token, of a configuration, with random weights.
+def draw_model(path: str, config: PretrainedConfig, head: Head = "texts") -> PreTrainedModel:
+    """The model of a configuration, with random weights.
 
     Raises:
         InputError: It describes none.
     """
-    kind: Any = AutoModelForCausalLM if causal else AutoModelForSequenceClassification
-    with _one_sentence(path, "predicts the next token" if causal else _CLASSIFIES):
-        if causal or type(config) in _CLASSIFIERS:
+    mapping, kind = _MODELS[head]
+    with _one_sentence(path, HEADS[head]):
+        if head != "texts" or type(config) in mapping:
             return kind.from_config(config, dtype=torch.float32, trust_remote_code=False)
         return LinearForSequenceClassification(config).float()
 

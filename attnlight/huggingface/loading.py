@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
+    Head,
     build_configuration,
     configuration,
     has_head,
@@ -64,8 +65,7 @@ def open_model(
     fingerprint: str | None = None,
     *,
     tokenizer: Any = None,  # noqa: ANN401
-    head: bool = True,
-    causal: bool = False,
+    head: Head | None = "texts",
 ) -> Source:
     """Read a model, in single precision.
 
@@ -77,8 +77,7 @@ def open_model(
         config: Its configuration as a checkpoint stores it; None: that of `path`.
         fingerprint: Fingerprint of the weights as a checkpoint stores it; None: any.
         tokenizer: The tokenizer of a model that is given, as for `read_tokenizer`; None: there is none.
-        head: Whether its head is used, that of a classifier.
-        causal: Whether the model predicts the next token in place of classifying.
+        head: What its head classifies, or whether it predicts the next token; None: it is not used.
 
     Raises:
         InputError: There is no such model, it is damaged, it does not classify texts though its head is
@@ -100,9 +99,7 @@ def open_model(
             read, own = read_tokenizer(tokenizer, longest)
             source = Source(path, _numbers(path, own, "the tokenizer"), tokenizer=read.to_str())
     else:
-        source = _read(
-            path, num_classes, vocab_size, config, fingerprint, head and not causal, causal
-        )
+        source = _read(path, num_classes, vocab_size, config, fingerprint, head)
     if source.model.config.is_encoder_decoder:
         raise InputError(
             f"{type(source.model).__name__} is an encoder with a decoder: expected one of the two, which "
@@ -115,17 +112,18 @@ def open_model(
     return source
 
 
-def require_head(model: PreTrainedModel, num_classes: int | None) -> None:
-    """Check that a model decides by one token of a text, and among as many classes as the corpus has.
+def require_head(model: PreTrainedModel, num_classes: int | None, head: Head = "texts") -> None:
+    """Check that a model decides by one token, and among as many classes as the corpus has.
 
     Raises:
         InputError: It gives no classes, several at once or another number of them, or it reads several
             tokens.
     """
     name, labels = type(model).__name__, model.config.num_labels
-    require_single_label(model.config, [name], name)
-    if not has_head([name]):
-        raise InputError(f"{name} gives no classes: load it by AutoModelForSequenceClassification.")
+    require_single_label(model.config, [name], name, head)
+    if not has_head([name], head):
+        kind = {"texts": "Sequence", "tokens": "Token"}[head]
+        raise InputError(f"{name} gives no classes: load it by AutoModelFor{kind}Classification.")
     if num_classes is not None and labels != num_classes:
         raise InputError(
             f"the model was trained to give {labels} classes, but the corpus in `data` has "
@@ -145,12 +143,11 @@ def _read(
     vocab_size: int | None,
     stored: Mapping[str, Any] | None,
     fingerprint: str | None,
-    head: bool,
-    causal: bool,
+    head: Head | None,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
     if path is None:
-        return _from_scratch(num_classes, vocab_size, stored, causal)
+        return _from_scratch(num_classes, vocab_size, stored, head or "texts")
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
@@ -163,15 +160,15 @@ def _read(
         config = build_configuration(stored, "the checkpoint")
         if num_classes is not None and config.num_labels != num_classes:
             config.num_labels = num_classes
-        model = draw_model(path, config, causal)
+        model = draw_model(path, config, head or "texts")
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     names = config.architectures or ()
-    if head:
-        require_single_label(config, names, path)
-    if not has_head(names):
+    if head in ("texts", "tokens"):
+        require_single_label(config, names, path, head)
+    if not has_head(names, head or "texts"):
         config.problem_type = None
         config.num_labels = config.num_labels if num_classes is None else num_classes
-    model, new = load_model(path, folder, config, causal)
+    model, new = load_model(path, folder, config, head or "texts")
     numbers = _numbers(model, own, f"the tokenizer.json in {path}")
     return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=read.to_str())
 
@@ -191,7 +188,7 @@ def _from_scratch(
     num_classes: int | None,
     vocab_size: int | None,
     given: Mapping[str, Any] | None,
-    causal: bool,
+    head: Head,
 ) -> Source:
     """A model of a configuration, which reads the token ids of a corpus, with random parameters.
 
@@ -205,4 +202,4 @@ def _from_scratch(
         )
     config = build_configuration(given, "`config`")
     config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
-    return Source(draw_model("`config`", config, causal).eval(), torch.arange(vocab_size))
+    return Source(draw_model("`config`", config, head).eval(), torch.arange(vocab_size))

@@ -109,7 +109,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         config: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        source = open_model(path, None, vocab_size, config, fingerprint, head=False)
+        source = open_model(path, None, vocab_size, config, fingerprint, head=None)
         base: Any = source.model.base_model
         with torch.no_grad():
             vectors = base.get_input_embeddings()(source.numbers)

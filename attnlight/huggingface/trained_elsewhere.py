@@ -13,6 +13,7 @@ from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
+    Head,
     class_names,
     configuration,
     require_single_label,
@@ -32,6 +33,7 @@ class TrainedElsewhere(nn.Module):
         transformer: The model of transformers.
         numbers: The model's own number of each token id, (V,) long.
         whole_words: Whether items are words.
+        head: What the model's head does.
         new: Names of the parameters that were drawn at random.
     """
 
@@ -41,10 +43,11 @@ class TrainedElsewhere(nn.Module):
     numbers: Tensor
     whole_words: bool
     new: tuple[str, ...]
+    head: ClassVar[Head] = "texts"
     hparams: ClassVar[Mapping[str, Any]] = {}  # there is no task
 
-    @staticmethod
-    def encoding_of(options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
+    @classmethod
+    def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
         """The encoding of texts of a model that was trained elsewhere, with a corpus's classes.
 
         Raises:
@@ -58,10 +61,12 @@ class TrainedElsewhere(nn.Module):
         path = str(options["path"])
         folder = model_folder(path)
         config = configuration(folder)
-        require_single_label(config, config.architectures or (), path)
+        require_single_label(config, config.architectures or (), path, cls.head)
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(str(folder), longest_text(settings))
-        return _raw(tokenizer.to_str(), config, class_names(config, classes), corpus=path)
+        encoder = _raw(tokenizer.to_str(), config, class_names(config, classes), corpus=path)
+        encoder.first_pieces = cls.head == "tokens"
+        return encoder
 
     @property
     def raw(self) -> RawText:

@@ -20,7 +20,13 @@ from attnlight.errors import InputError
 from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
-from attnlight.storage.model_folder import is_model, read_tested, require_run
+from attnlight.storage.model_folder import (
+    architectures,
+    is_model,
+    read_tested,
+    require_run,
+    tags_tokens,
+)
 from attnlight.storage.shipped import find_trained
 
 
@@ -78,11 +84,16 @@ def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
         InputError: The model cannot be read.
     """
     if is_model(path):
-        from attnlight.huggingface import HuggingFaceClassifier
-
-        return HuggingFaceClassifier(path).eval()
+        return _kind(architectures(path))(path).eval()
     found = pretrained_network(read_tested(path).get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
+
+
+def _kind(names: Sequence[str]) -> Any:  # noqa: ANN401
+    """The network for a model that has one of these classes in transformers."""
+    from attnlight.huggingface import HuggingFaceClassifier, HuggingFaceTagger
+
+    return HuggingFaceTagger if tags_tokens(names) else HuggingFaceClassifier
 
 
 def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
@@ -99,11 +110,9 @@ def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
     if isinstance(model, _Pipeline) and not isinstance(model, kind):
         given, own = model.model, model.tokenizer
     if isinstance(given, kind):
-        from attnlight.huggingface import HuggingFaceClassifier
-
         shared = {id(values): values for values in chain(given.parameters(), given.buffers())}
         tokenizer = own if tokenizer is None else tokenizer
-        return HuggingFaceClassifier(deepcopy(given, shared), tokenizer).eval()
+        return _kind([type(given).__name__])(deepcopy(given, shared), tokenizer).eval()
     if tokenizer is not None:
         name = model if isinstance(model, str | Path) else type(model).__name__
         raise InputError(

@@ -4,11 +4,12 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.storage.files import read_yaml, suggest_file
+from attnlight.storage.files import read_json, read_yaml, suggest_file
 from attnlight.storage.foreign_classes import require_trusted
 from attnlight.storage.shipped import CONFIGS, find_config
 
@@ -27,6 +28,18 @@ def is_model(path: Path) -> bool:
         return True
     known = (path.parent, CONFIGS / path.parent)
     return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
+
+
+def architectures(path: Path) -> list[str]:
+    """The classes of transformers of a model's folder; of an id on the hub they are not known here."""
+    file = path / "config.json"
+    names = read_json(file).get("architectures") if file.is_file() else None
+    return list(map(str, names)) if isinstance(names, list) else []
+
+
+def tags_tokens(names: Iterable[str]) -> bool:
+    """Whether classes of transformers tag tokens."""
+    return any(name.endswith("ForTokenClassification") for name in names)
 
 
 def require_run(run: Path) -> None:
@@ -75,7 +88,9 @@ def command_options(path: Path) -> list[str] | None:
     """
     if is_model(path):
         named = os.path.abspath(path) if path.is_dir() else path
-        return [f"--model={find_config('huggingface_last', 'models')}", f"--model.net.path={named}"]
+        kind = "huggingface_tagger" if tags_tokens(architectures(path)) else "huggingface_last"
+        model = find_config(kind, "models")
+        return [f"--model={model}", f"--model.net.path={named}"]
     config, place = read_tested(path), Path(os.path.abspath(path))
     if not config:
         return None
