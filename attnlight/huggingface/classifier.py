@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from attnlight.batch import SEGMENT, AttentionOutput, TextBatch
+from attnlight.batch import IMPERMISSIBLE, SEGMENT, AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import build_configuration
@@ -22,10 +22,12 @@ from attnlight.huggingface.reading import require_readable, require_tokenizer, w
 from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
 from attnlight.probing.flat_texts import SHARE
 from attnlight.probing.leave_one_out import last_places
+from attnlight.probing.patches import Patch, among
 
 SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]
 ItemsOf = Literal["both", "passage", "query"]
+InformationFlow = Literal["free", "restricted"]
 # In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
 # (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); the weight that all
 # items have together, (B, H, 1); and, where items are words, `SHARE` and the item of each token, (B, N).
@@ -55,8 +57,10 @@ class HuggingFaceClassifier(TrainedElsewhere):
             weights, equally if these are 0. Batches then are (B, W, P), see `TokenDataset`.
         items_of: Of a passage and a query that are one text, the part whose tokens are items; the weights
             of the other part are fixed.
-        layers: Whether outputs have the attention of all `layers`.
         uniform_heads: Heads of the last layer with uniform attention.
+        information_flow: `restricted`: in all layers a token attends only to tokens of its kind, to
+            `impermissible` ones or to the others, and none but the token that the head reads attends to
+            that or to both kinds (Pruthi et al. 2020); so nothing flows round the row that is tested.
         freeze: Whether only the last layer and what follows it are trained.
         config: The model's configuration, which checkpoints store; None: that of `path`.
         fingerprint: Fingerprint of the weights of `path`, which checkpoints store.
@@ -91,8 +95,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
         special_tokens: SpecialTokens = "fixed",
         items: Items = "pieces",
         items_of: ItemsOf = "both",
-        layers: bool = False,
         uniform_heads: Sequence[int] = (),
+        information_flow: InformationFlow = "free",
         freeze: bool = False,
         config: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
@@ -112,7 +116,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         self.attention_layers = self.last_layer.attentions
         self.special_tokens = special_tokens
         self.whole_words, self.items_of = items == "words", items_of
-        self.layers = layers
+        self.information_flow = information_flow
         self.new = source.new
         self.path = path if isinstance(path, str) else None
         self.tokenizer = source.tokenizer
@@ -155,6 +159,14 @@ class HuggingFaceClassifier(TrainedElsewhere):
         chosen = range(heads) if head is None else [*net.get("uniform_heads", ()), head]
         return net | {"uniform_heads": list(chosen)}
 
+    @staticmethod
+    def guided_net(net: dict[str, Any], **options: object) -> dict[str, Any]:
+        """Refuse the variant by `InputError`: the last layer has no attention above its states."""
+        raise InputError(
+            "attention of the last layer cannot be a guide's: train the base and its guided variant by "
+            "`--model huggingface_pooled`, whose attention is above the states."
+        )
+
     @torch.no_grad()
     def draw_parameters(self) -> None:
         """Draw all parameters as the model's architecture draws them before any training."""
@@ -196,9 +208,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
         flat = require_readable(self, batch)
         embeddings = flat.tokens(self.embed(batch) if embeddings is None else embeddings)
         batch, mask = flat.batch, flat.batch.mask
-        types = segments(self.transformer, batch)
+        flow, inputs = self._flow(batch), segments(self.transformer, batch)
         states, found = self.last_layer.read(
-            self.transformer, embeddings, mask, every=self.layers, **types
+            self.transformer, embeddings, mask, patch=flow, inputs=inputs
         )
         last = found[len(self.attention_layers) - 1]
         texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
@@ -224,7 +236,6 @@ class HuggingFaceClassifier(TrainedElsewhere):
             bias=row,
             mask=mask,
             states=states,
-            layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
             memory=memory,
         )
         if weights is None and not self.uniform.any():
@@ -236,6 +247,20 @@ class HuggingFaceClassifier(TrainedElsewhere):
         if not self.training:
             output.bias = self.readout(output, empty).squeeze(1)
         return output
+
+    def _flow(self, batch: TextBatch) -> Patch | None:
+        """What restricts the flow of information between tokens; None: it is free."""
+        if self.information_flow == "free":
+            return None
+        if IMPERMISSIBLE not in batch.extras:
+            raise InputError(
+                f"information_flow is restricted, but the corpus has no column {IMPERMISSIBLE} along the "
+                "tokens: give it as `marks` or `extras` of `data`."
+            )
+        kind = batch.extras[IMPERMISSIBLE] > 0
+        read = torch.zeros_like(batch.mask).scatter(1, self.read_tokens(batch)[:, None], True)
+        alike = (kind.unsqueeze(2) == kind.unsqueeze(1)) & ~read.unsqueeze(1)
+        return among((alike | read.unsqueeze(2)).unsqueeze(1))
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
         """Logits (R, K, C) of K candidate attentions (R, H, K, N) over the states of `output`.

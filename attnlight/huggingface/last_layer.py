@@ -7,7 +7,7 @@ that K candidate weights of a query are K copies of its token: no other layer is
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from attnlight.huggingface.attention import (
 )
 from attnlight.huggingface.positions import positions
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
+from attnlight.probing.patches import Patch
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
 _BLOCK = 1 << 21
@@ -104,7 +105,8 @@ class LastLayer:
         embeddings: Tensor,
         mask: Tensor,
         every: bool = False,
-        **inputs: Tensor,
+        patch: Patch | None = None,
+        inputs: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, dict[int, LayerAttention]]:
         """Input (B, N, D) of the last layer, and the recorded attention of it or of `every` layer.
 
@@ -113,15 +115,17 @@ class LastLayer:
             embeddings: Of tokens, (B, N, E).
             mask: Real tokens, (B, N) bool; what is beyond the model's longest text is padding.
             every: Whether all layers are recorded.
+            patch: What replaces the weights of all layers.
             inputs: Other inputs of the model, (B, N), such as `token_type_ids`.
         """
         last, extra = len(self.attentions) - 1, 0
         if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
             embeddings, mask = embeddings[:, : self.longest], mask[:, : self.longest]
-            inputs = {name: values[:, : self.longest] for name, values in inputs.items()}
-        inputs |= positions(model.base_model, mask)
-        with intercept("all" if every else [last]) as found, until_recorded(found, last):
-            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **inputs)
+        others = {name: values[:, : mask.shape[1]] for name, values in (inputs or {}).items()}
+        others |= positions(model.base_model, mask)
+        patches = {} if patch is None else dict.fromkeys(range(last + 1), patch)
+        with intercept("all" if every else [last], patches) as found, until_recorded(found, last):
+            model.base_model(inputs_embeds=embeddings, attention_mask=mask.long(), **others)
         states, _THREAD.found = _THREAD.found, None
         assert states is not None
         if extra:  # padding for which the model has no positions

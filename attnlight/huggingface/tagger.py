@@ -35,7 +35,7 @@ class HuggingFaceTagger(HuggingFaceClassifier):
         tokenizer: The fast tokenizer of a model of transformers, as for `HuggingFaceClassifier`.
         num_classes: Number of tags C; None: the model's.
         vocab_size: Number of token ids V of the corpus; None: the model's.
-        special_tokens, layers, uniform_heads, freeze, config, fingerprint: As for
+        special_tokens, uniform_heads, freeze, config, fingerprint: As for
             `HuggingFaceClassifier`.
 
     Raises:
@@ -52,13 +52,12 @@ class HuggingFaceTagger(HuggingFaceClassifier):
         num_classes: int | None = None,
         vocab_size: int | None = None,
         special_tokens: SpecialTokens = "fixed",
-        layers: bool = False,
         uniform_heads: Sequence[int] = (),
         freeze: bool = False,
         config: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        options = {"layers": layers, "uniform_heads": uniform_heads, "freeze": freeze}
+        options = {"uniform_heads": uniform_heads, "freeze": freeze}
         options |= {"config": config, "fingerprint": fingerprint, "special_tokens": special_tokens}
         super().__init__(path, tokenizer, num_classes, vocab_size, **options)  # type: ignore[arg-type]
 
@@ -81,10 +80,8 @@ class HuggingFaceTagger(HuggingFaceClassifier):
         """Read a batch of sentences, see `HuggingFaceClassifier`: one row per token of `TextBatch.instances`."""
         flat = require_readable(self, batch)
         given = self.embed(batch) if embeddings is None else embeddings
-        types = segments(self.transformer, flat.batch)
-        states, found = self.last_layer.read(
-            self.transformer, given, batch.mask, every=self.layers, **types
-        )
+        inputs = segments(self.transformer, flat.batch)
+        states, found = self.last_layer.read(self.transformer, given, batch.mask, inputs=inputs)
         last = found[len(self.attention_layers) - 1]
         text, position = batch.instances().nonzero().unbind(-1)
         mask = self._items(batch)[text] & last.allowed[text, 0, position]
@@ -104,7 +101,6 @@ class HuggingFaceTagger(HuggingFaceClassifier):
             bias=row,
             mask=mask,
             states=states,
-            layers=tuple(found[n].weights for n in sorted(found)) if self.layers else None,
             memory={_VALUES: values, _GRID: grid},
         )
         if weights is None and not self.uniform.any():

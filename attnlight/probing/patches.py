@@ -1,8 +1,8 @@
 """What attention weights are replaced by.
 
 A patch is a function of a layer's weights and of what each query may reach, both (B, H, Q, N), to
-the weights that are used: `uniform`, `shuffled`, `off`, or any other; `restrict` makes it one of
-chosen heads.
+the weights that are used: `uniform`, `shuffled`, `among`, `off`, or any other; `restrict` makes it one
+of chosen heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,6 +60,23 @@ def shuffled(index: Tensor, seed: int) -> Patch:
         order = keys.masked_fill(~allowed, last).argsort(dim=-1, stable=True)
         places = (~allowed).byte().argsort(dim=-1, stable=True)
         return torch.zeros_like(weights).scatter(-1, places, weights.gather(-1, order))
+
+    return patch
+
+
+def among(reached: Tensor) -> Patch:
+    """Patch: the weights on what each query reaches, renormalised: the softmax of the other scores alone.
+
+    Args:
+        reached: What each query keeps, (B, 1, Q, N) bool. A query whose weights on these are 0 has equal
+            ones on those that it may reach.
+    """
+
+    def patch(weights: Tensor, allowed: Tensor) -> Tensor:
+        kept = weights * reached
+        total = kept.sum(-1, keepdim=True)
+        equal = uniform(weights, allowed & reached)
+        return torch.where(total > 0, kept / total.clamp(min=torch.finfo(kept.dtype).tiny), equal)
 
     return patch
 

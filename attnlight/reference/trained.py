@@ -21,7 +21,7 @@ from attnlight.models.build import pretrained_network
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
 from attnlight.storage.model_folder import (
-    architectures,
+    TAGGER,
     is_model,
     read_tested,
     require_run,
@@ -84,16 +84,16 @@ def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
         InputError: The model cannot be read.
     """
     if is_model(path):
-        return _kind(architectures(path))(path).eval()
+        return _kind(tags_tokens(path))(path).eval()
     found = pretrained_network(read_tested(path).get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
 
 
-def _kind(names: Sequence[str]) -> Any:  # noqa: ANN401
-    """The network for a model that has one of these classes in transformers."""
+def _kind(tags: bool) -> Any:  # noqa: ANN401
+    """The class of the network of a model that tags tokens, or of one that classifies texts."""
     from attnlight.huggingface import HuggingFaceClassifier, HuggingFaceTagger
 
-    return HuggingFaceTagger if tags_tokens(names) else HuggingFaceClassifier
+    return HuggingFaceTagger if tags else HuggingFaceClassifier
 
 
 def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
@@ -112,7 +112,8 @@ def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
     if isinstance(given, kind):
         shared = {id(values): values for values in chain(given.parameters(), given.buffers())}
         tokenizer = own if tokenizer is None else tokenizer
-        return _kind([type(given).__name__])(deepcopy(given, shared), tokenizer).eval()
+        kind = _kind(type(given).__name__.endswith(TAGGER))
+        return kind(deepcopy(given, shared), tokenizer).eval()
     if tokenizer is not None:
         name = model if isinstance(model, str | Path) else type(model).__name__
         raise InputError(

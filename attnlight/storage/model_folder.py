@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from attnlight.storage.shipped import CONFIGS, find_config
 
 # Any of these is in the folder of a model, or of what is taken for one and refused by its name.
 _MODEL_FILES = ("config.json", "adapter_config.json", "checkpoint-*/config.json")
+TAGGER = "ForTokenClassification"  # the end of the name of its class in transformers
 _VERBS = ("test", "validate", "predict")
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+(?<!\.ckpt)(?<!\.yaml)")
 
@@ -30,16 +30,11 @@ def is_model(path: Path) -> bool:
     return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
 
 
-def architectures(path: Path) -> list[str]:
-    """The classes of transformers of a model's folder; of an id on the hub they are not known here."""
+def tags_tokens(path: Path) -> bool:
+    """Whether a model's folder is of one that tags tokens; of an id on the hub that is not known here."""
     file = path / "config.json"
     names = read_json(file).get("architectures") if file.is_file() else None
-    return list(map(str, names)) if isinstance(names, list) else []
-
-
-def tags_tokens(names: Iterable[str]) -> bool:
-    """Whether classes of transformers tag tokens."""
-    return any(name.endswith("ForTokenClassification") for name in names)
+    return isinstance(names, list) and any(str(name).endswith(TAGGER) for name in names)
 
 
 def require_run(run: Path) -> None:
@@ -88,7 +83,7 @@ def command_options(path: Path) -> list[str] | None:
     """
     if is_model(path):
         named = os.path.abspath(path) if path.is_dir() else path
-        kind = "huggingface_tagger" if tags_tokens(architectures(path)) else "huggingface_last"
+        kind = "huggingface_tagger" if tags_tokens(path) else "huggingface_last"
         model = find_config(kind, "models")
         return [f"--model={model}", f"--model.net.path={named}"]
     config, place = read_tested(path), Path(os.path.abspath(path))

@@ -88,17 +88,19 @@ def test_mass_of_a_text_is_the_mean_over_its_tokens() -> None:
     pytest.importorskip("transformers")
     from tests.huggingface.test_classifier import classifier, texts
 
-    model: Any = classifier("bert", special_tokens="attended", layers=True)
+    model: Any = classifier("bert", special_tokens="attended")
     batch = texts()
     columns = AttentionSinks().measure(batch, model(batch), model)
-    layers = model(batch).layers
+    with intercept(record="all") as found:
+        model(batch)
+    layers = [found[number].weights for number in sorted(found)]
     for text, length in enumerate(batch.mask.sum(-1).tolist()):
         for number in range(8):
             weights = layers[number // 4][text, number % 4]
             for sink, tokens in (("special", [0, length - 1]), ("first", [0])):
                 mean = sum(float(weights[query, tokens].sum()) for query in range(length)) / length
-                found = columns[f"mass_{sink}_by_head"][text, number]
-                assert float(found) == pytest.approx(mean, abs=1e-6)
+                own = columns[f"mass_{sink}_by_head"][text, number]
+                assert float(own) == pytest.approx(mean, abs=1e-6)
     assert "mass_punctuation" not in columns
 
 

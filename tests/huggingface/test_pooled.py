@@ -60,7 +60,7 @@ def test_frozen_models_have_no_dropout() -> None:
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_beyond_the_longest_text(name: str, pooled: bool) -> None:
     """Models with a table of positions have none for it."""
-    model: Any = pooled_classifier(name) if pooled else classifier(name, layers=True)
+    model: Any = pooled_classifier(name) if pooled else classifier(name)
     batch, beyond = texts(), (0, LENGTH)
     wide = TextBatch(batch.index, pad(batch.tokens, beyond), pad(batch.mask, beyond))
     assert attnlight.check(model, wide) == []
