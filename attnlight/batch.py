@@ -210,6 +210,13 @@ class HasScope(Protocol):
 
 
 @runtime_checkable
+class HasItems(Protocol):
+    """A model that says what its items are called on pages, such as `sentences`."""
+
+    items: str
+
+
+@runtime_checkable
 class HasReach(Protocol):
     """A model or encoder whose states depend on `reach` items on either side; None: on all."""
 
@@ -314,6 +321,10 @@ class HasAnswerAttention(Protocol):
         self, batch: TextBatch, of: Literal["attention", "value_norm", "rollout"]
     ) -> Tensor:
         """What the token that answers takes from each item by layer and head, (B, L, H, N)."""
+        ...
+
+    def copied_answers(self, batch: TextBatch, answer: Tensor) -> Tensor:
+        """Whether the largest weight of each head is on the answer (B,) in the context, (B, L, H)."""
         ...
 
 

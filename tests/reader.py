@@ -171,7 +171,8 @@ class Reader:
             {"passage": ["Bob sat.", "Eve left."], "query": "Where is Eve?", "label": "out"},
         ]
         lines = (json.dumps(question) + "\n" for question in asked * 20)
-        (self.folder / "questions.jsonl").write_text("".join(lines))
+        for name in ("questions", "earlier"):
+            (self.folder / f"{name}.jsonl").write_text("".join(lines))
         for name, labels in {"sst5": [4, 0, 3, 1], "imdb": [1, 0, 1, 0]}.items():
             rows = {"text": texts, "label": labels * 10}
             splits = dict.fromkeys(("train", "validation", "test"), rows)

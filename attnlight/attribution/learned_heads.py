@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +15,82 @@ from typing_extensions import override
 
 from attnlight.attribution.answer_attention import answering
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import (
+    PAD,
+    AttentionModel,
+    AttentionOutput,
+    HasAnswerAttention,
+    TextBatch,
+)
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.correlation import somers_d
 from attnlight.models.weights_digest import weights_digest
-from attnlight.probing.context_ablation import Way, ablated, random_subsets
+from attnlight.probing.context_ablation import Way, ablated, random_subsets, single_subsets
 from attnlight.storage.files import read_json, write_text
 
 # Attention of the answer's token on each item by head (S, L H), sets (K, S) and log odds (K,) of a text.
 Ablations = tuple[Tensor, Tensor, Tensor]
 
 
+class Heads(NamedTuple):
+    """What a file says of the heads of a model of L layers of H heads.
+
+    Attributes:
+        model: Digest of the weights of the model.
+        texts: Digests of the texts that the heads were learned from.
+        weights: Learned weights, (L, H).
+        somers_d: Somers' D of the weights of each head and of the effects of items, mean of the texts
+            that the heads were learned from, (L, H).
+        copies: Share of those texts whose answer stands in the context at which the largest weight of
+            a head is on it, (L, H): Wu et al.'s (2024) retrieval heads; NaN where no text is such.
+    """
+
+    model: str
+    texts: frozenset[str]
+    weights: Tensor
+    somers_d: Tensor
+    copies: Tensor
+
+    @classmethod
+    def read(cls, file: str | Path) -> Heads:
+        """The content of a file that a `HeadLearner` wrote.
+
+        Raises:
+            InputError: There is no such file or it is none of these.
+        """
+        content = read_json(Path(file))
+        try:
+            kinds = content["weights"], content["somers_d"], content["copies"]
+            parts = [torch.tensor(kind, dtype=torch.float64) for kind in kinds if kind is not None]
+            if len(parts) < 2 or parts[0].ndim != 2 or not torch.stack(parts).isfinite().all():
+                raise ValueError
+            unknown = torch.full_like(parts[0], torch.nan)
+            return cls(str(content["model"]), frozenset(content["texts"]), *[*parts, unknown][:3])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{file} has no `weights`, `somers_d` and `copies` by layer and head, `model` and `texts`: "
+                "expected a file that `fit_heads` wrote."
+            ) from error
+
+    def table(self, count: int = 5) -> list[list[float]]:
+        """The heads of largest learned weight: layer, head, weight, Somers' D and share of copies."""
+        order = self.weights.flatten().argsort(descending=True)[:count].tolist()
+        width = self.weights.shape[1]
+        parts = [part.flatten() for part in self[2:]]
+        return [[*divmod(place, width), *(float(part[place]) for part in parts)] for place in order]
+
+
 @dataclass
 class LearnedHeads(Attribution):
     """Attention of the token that predicts an answer, summed over layers and heads by learned weights.
 
-    The weights are those of a file that `fit_heads` wrote for this model, from other texts.
+    The weights are those of a file that `fit_heads` wrote for this model. Texts that they were learned
+    from have no scores.
 
     Args:
         file: The file.
+        best: Take the attention of the single head alone whose Somers' D is largest there.
 
     Raises:
         InputError: There is no such file or it is none of these; and, in use, it is of another model.
@@ -44,39 +101,108 @@ class LearnedHeads(Attribution):
     passes = 1
 
     file: str = ""
+    best: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.file:
             raise InputError("learned_heads needs the option file, which `fit_heads` writes.")
-        self._stored  # noqa: B018
-
-    @cached_property
-    def _stored(self) -> tuple[str, Tensor]:
-        """Digest of the weights of the model, and the weights of its heads, (L, H)."""
-        content = read_json(Path(self.file))
-        try:
-            weights = torch.tensor(content["weights"], dtype=torch.float64)
-            if weights.ndim != 2 or not weights.isfinite().all():
-                raise ValueError
-            return str(content["model"]), weights
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{self.file} has no `weights` by layer and head, and `model`."
-            ) from error
+        self._heads = Heads.read(self.file)
 
     @override
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        digest, weights = self._stored
+        digest, texts, weights, agreement, _ = self._heads
         reader = answering(self.name, model)
         rows = reader.answer_attention(batch, "attention")
         if weights.shape != rows.shape[1:3] or digest != weights_digest(reader.transformer):
             raise InputError(
                 f"the heads in {self.file} are of another model: fit them for this one."
             )
-        return torch.einsum("blhn,lh->bn", rows, weights.to(rows)), {}
+        if self.best:
+            weights = torch.zeros_like(weights).flatten()
+            weights = weights.index_fill(0, agreement.argmax(), 1.0).view_as(agreement)
+        scores = torch.einsum("blhn,lh->bn", rows, weights.to(rows))
+        learned = torch.tensor([text in texts for text in _digests(batch)], device=rows.device)
+        return scores.masked_fill(learned[:, None], torch.nan), {}
+
+
+class HeadLearner:
+    """Learns from ablations of texts which heads of a model predict them.
+
+    Args:
+        model: An `AnswerModel`, in evaluation mode.
+
+    Raises:
+        InputError: The model does not answer by one token of each text.
+    """
+
+    def __init__(self, model: AttentionModel) -> None:
+        self._model: HasAnswerAttention = answering("learned_heads", model)
+        self._texts: list[Ablations] = []
+        self._digests: set[str] = set()
+        self._agreement: list[Tensor] = []
+        self._copies: list[Tensor] = []
+
+    def add(
+        self, batch: TextBatch, output: AttentionOutput, sets: Tensor, odds: Tensor, effects: Tensor
+    ) -> None:
+        """Take the ablations of a batch.
+
+        Args:
+            batch: B texts of N items; those of one item are left out.
+            output: The model's output for them, whose largest logits are the answers.
+            sets: Random sets of items that stay, (B, K, N) bool.
+            odds: Log odds of the answers where only these stay, (B, K).
+            effects: Decrease of the log odds without each item, (B, N).
+        """
+        rows = self._model.answer_attention(batch, "attention")
+        copies = self._model.copied_answers(batch, output.logits.argmax(-1))
+        self._shape = rows.shape[1:3]
+        self._digests |= {*_digests(batch)}
+        for text in (output.mask.sum(-1) > 1).nonzero().flatten().tolist():
+            items = output.mask[text]
+            weights = rows[text].flatten(0, 1)[:, items]
+            self._texts.append((weights.mT, sets[text][:, items].double(), odds[text]))
+            every = torch.ones_like(weights, dtype=torch.bool)
+            truth = effects[text][items].abs().expand_as(weights)
+            self._agreement.append(somers_d(weights, truth, every, 0.1))
+            self._copies.append(copies[text].flatten())
+
+    def write(self, file: str | Path, **options: Any) -> Tensor:  # noqa: ANN401
+        """Write the file of `Heads`, and return the learned weights, (L, H).
+
+        Args:
+            file: The JSON file.
+            options: Those of `learn_weights`.
+
+        Raises:
+            InputError: No text has two items.
+        """
+        if not self._texts:
+            raise InputError("no text has two items, from whose ablations heads are learned.")
+        weights = learn_weights(self._texts, **options)
+        agreement = torch.stack(self._agreement).nanmean(0).nan_to_num(-1.0)
+        copies = torch.stack(self._copies).nanmean(0)
+        content = {"model": weights_digest(self._model.transformer), "texts": sorted(self._digests)}
+        parts = {"weights": weights, "somers_d": agreement, "copies": copies}
+        lists: dict[str, Any] = {
+            name: part.view(self._shape).tolist() for name, part in parts.items()
+        }
+        lists["copies"] = lists["copies"] if copies.isfinite().all() else None
+        write_text(Path(file), json.dumps(content | lists))
+        return weights.view(self._shape)
+
+
+def _digests(batch: TextBatch) -> list[str]:
+    """A digest of each text with its query, 16 hexadecimal digits."""
+    texts = batch.tokens.flatten(1)
+    queries = texts[:, :0] if batch.query is None else batch.query
+    pairs = (
+        [part[part > PAD].tolist() for part in pair] for pair in zip(texts, queries, strict=True)
+    )
+    return [hashlib.sha256(repr(pair).encode()).hexdigest()[:16] for pair in pairs]
 
 
 def fit_heads(
@@ -89,6 +215,8 @@ def fit_heads(
 ) -> Tensor:
     """Weights (L, H) of the heads of a model, fitted on texts by `learn_weights` and written to a file.
 
+    The file also says which single head agrees best with the effects of leaving out each item.
+
     Args:
         model: An `AnswerModel`, in evaluation mode.
         batches: Texts to fit them on, others than those that are tested.
@@ -97,30 +225,19 @@ def fit_heads(
         way: How items are left out, as of `ContextAblation`.
         options: Those of `learn_weights`.
     """
-    texts: list[Ablations] = []
-    reader = answering("learned_heads", model)
+    learner = HeadLearner(model)
     for batch in batches:
         with torch.no_grad():
             output = model(batch)
-            rows = reader.answer_attention(batch, "attention")
             sets = random_subsets(output.mask, batch.index, ablations, 0)
-            logits, _ = ablated(model, batch, output, sets, way)
-        odds = log_odds(logits, output.logits.argmax(-1))
-        shape, features = rows.shape[1:3], rows.flatten(1, 2).mT
-        texts += [
-            (features[text][items], sets[text][:, items].double(), odds[text])
-            for text, items in enumerate(output.mask)
-            if int(items.sum()) > 1
-        ]
-    if not texts:
-        raise InputError("no text has two items, from whose ablations heads are learned.")
-    weights = learn_weights(texts, **options).view(shape)
-    digest = weights_digest(reader.transformer)
-    content = {"model": digest, "weights": weights.tolist()}
-    write_text(Path(file), json.dumps(content))
-    return weights
+            every = [output.mask.unsqueeze(1), single_subsets(output.mask), sets]
+            logits, _ = ablated(model, batch, output, torch.cat(every, dim=1), way)
+        odds, size = log_odds(logits, output.logits.argmax(-1)), 1 + output.mask.shape[1]
+        learner.add(batch, output, sets, odds[:, size:], odds[:, :1] - odds[:, 1:size])
+    return learner.write(file, **options)
 
 
+@torch.enable_grad()
 def learn_weights(
     texts: Sequence[Ablations],
     steps: int = 1000,

@@ -21,7 +21,7 @@ from torch import Tensor
 from torchmetrics import SumMetric
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, HasScope, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, HasItems, HasScope, TextBatch
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
 from attnlight.callbacks.hooks.shared_readout import shared_readout
@@ -322,12 +322,14 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
 
 def _model(around: Surroundings) -> dict[str, Any]:
-    """The problem of a task, the options and the `scope` of its network; empty if it has none."""
+    """The problem of a task, the options, `scope` and `items` of its network, where it has them."""
     found: dict[str, Any] = {
         name: around.hparams[name] for name in ("problem", "net") if name in around.hparams
     }
     if isinstance(around.model, HasScope) and around.model.scope:
         found["scope"] = around.model.scope
+    if isinstance(around.model, HasItems):
+        found["items"] = around.model.items
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 

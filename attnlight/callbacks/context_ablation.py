@@ -1,15 +1,22 @@
 """Does attention cite the sentences that an answer needs? (Cohen-Wang et al. 2024, 2025)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution import AnswerAttention, LearnedHeads, build_attributions
+from attnlight.attribution import (
+    AnswerAttention,
+    LearnedHeads,
+    build_attributions,
+)
+from attnlight.attribution.learned_heads import HeadLearner, Heads
 from attnlight.batch import AttentionOutput, HasAnswerAttention, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import RATIONALE
 from attnlight.errors import InputError
@@ -19,12 +26,45 @@ from attnlight.functional.correlation import somers_d, spearman_rho
 from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import marked_items, rows_are_texts
 from attnlight.models.readout import Readout
-from attnlight.probing.context_ablation import Way, ablated, random_subsets
+from attnlight.probing.context_ablation import Way, ablated, random_subsets, single_subsets
 
 LEAVE_ONE_OUT = "leave_one_out"
-METHODS = ("attention", "answer_attention", "input_gradient", "context_cite", "random")
-_MEASURES = ("somers_d", "lds", "necessary", "sufficient")
+METHODS: tuple[str | dict[str, Any], ...] = (
+    "attention",
+    "answer_attention",
+    {"name": "answer_attention", "of": "value_norm", "label": "answer_value_norm"},
+    {"name": "answer_attention", "of": "rollout", "label": "answer_rollout"},
+    "input_gradient",
+    "context_cite",
+    "random",
+)
 _MARKED = ("auprc", "finds")
+_OF_METHODS = ("somers_d", "lds", "necessary", "sufficient", *_MARKED, "passes")
+_OTHERS = ("chance_auprc", "chance_finds", "correct", "log_odds", "largest_effect", "prompts")
+
+
+class _LeftOut(NamedTuple):
+    """What leaving items out does to the answers of R contexts of N items.
+
+    Attributes:
+        items: The items, (R, N) bool.
+        answer: The class that is the answer, (R,).
+        odds: Its log odds, (R,).
+        effects: Their decrease without each item, (R, N).
+        turned: Whether another answer is likelier without each item, (R, N) float64.
+        sets: Random sets of items that stay, (R, K, N) bool.
+        random: The log odds where only these stay, (R, K).
+        cost: Tokens computed, as a multiple of the complete prompt's, (R,).
+    """
+
+    items: Tensor
+    answer: Tensor
+    odds: Tensor
+    effects: Tensor
+    turned: Tensor
+    sets: Tensor
+    random: Tensor
+    cost: Tensor
 
 
 class ContextAblation(InterpretabilityTest):
@@ -41,9 +81,11 @@ class ContextAblation(InterpretabilityTest):
     * `drop_<k>_<method>`: decrease of the log odds without the k items of highest score, where more than
       k are there.
     * `necessary_<method>`: whether the answer is another one without the item of highest score, which
-      the method would cite; `sufficient_<method>`: whether it is the same with that item alone.
+      the method would cite; `sufficient_<method>`: whether it is the same with that item alone. The
+      column `cited_<method>` has the place of that item.
     * `auprc_<method>` and `finds_<method>`, where supporting items are marked (`evidence` or
       `rationale`): average precision of the scores against them, and whether the highest is one.
+    * `passes_<method>`: forward passes of a text that the scores cost, a backward pass counted as two.
 
     Beside them are `chance_auprc`, the exact expectation for a random order, `chance_finds`, the share of
     marked items, `correct`, `log_odds` of the answer, `largest_effect`, and `prompts`: the tokens that
@@ -58,6 +100,9 @@ class ContextAblation(InterpretabilityTest):
         subsets: Number of random sets, each of which keeps an item with probability 1/2 and at least one.
         top: Numbers k of items to drop.
         least: Difference of effects, as a share of the largest, from which Somers' D counts a pair.
+        heads: File of heads that were learned from other texts; the methods `best_head` and
+            `learned_heads` are added.
+        learn: File of heads to write, learned from the texts of this test (one process only).
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -71,6 +116,8 @@ class ContextAblation(InterpretabilityTest):
         subsets: int = 32,
         top: Sequence[int] = (1, 3, 5),
         least: float = 0.1,
+        heads: str | None = None,
+        learn: str | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -79,29 +126,45 @@ class ContextAblation(InterpretabilityTest):
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
         self.way, self.subsets, self.top = way, subsets, sorted({*top})
-        self.least = least
-        self.methods = build_attributions(methods, self.name)
+        self.least, self.learn = least, learn
+        self._learner: HeadLearner | None = None
+        learned = {"name": "learned_heads", "file": heads}
+        best = learned | {"best": True, "label": "best_head"}
+        self.methods = build_attributions(
+            [*methods, *([best, learned] if heads else [])], self.name
+        )
         if LEAVE_ONE_OUT in self.methods:
             raise InputError(
                 f"{self.name} has {LEAVE_ONE_OUT} itself: give the method another `label`."
             )
-        drops = [f"drop_{count}" for count in self.top]
-        of_methods = (
-            f"{measure}_{label}"
-            for measure in (*_MEASURES, *drops, *_MARKED)
-            for label in (*self.methods, LEAVE_ONE_OUT)
-        )
-        others = (
-            "chance_auprc",
-            "chance_finds",
-            "correct",
-            "log_odds",
-            "largest_effect",
-            "prompts",
-        )
-        self.measures = (*of_methods, *others)
+        names = (*_OF_METHODS, *(f"drop_{count}" for count in self.top))
+        labels = (*self.methods, LEAVE_ONE_OUT)
+        self.measures = (*(f"{name}_{label}" for name in names for label in labels), *_OTHERS)
         described = {label: method.metadata for label, method in self.methods.items()}
-        self.metadata = {"methods": described, "way": way, "least": least, "tie": TIE}
+        self.metadata: dict[str, Any] = {
+            "methods": described,
+            "way": way,
+            "least": least,
+            "tie": TIE,
+        }
+        self.metadata["heads"] = Heads.read(heads).table() if heads else None
+
+    @override
+    def begin(self, around: Surroundings) -> None:
+        if self.learn and around.place[1] > 1:
+            raise InputError(
+                f"{self.name} learns heads in one process, not {around.place[1]}: set "
+                "trainer.devices to 1."
+            )
+        super().begin(around)
+        self._learner = HeadLearner(around.model) if self.learn else None
+
+    @override
+    def finish(self, tests: Sequence[InterpretabilityTest]) -> EpochRecorder | None:
+        recorder = super().finish(tests)
+        if recorder is not None and self._learner is not None and self.learn is not None:
+            self._learner.write(self.learn)
+        return recorder
 
     @override
     def measure(
@@ -111,94 +174,107 @@ class ContextAblation(InterpretabilityTest):
             raise InputError(
                 f"{self.name} needs a model with one row for each text, not for each token."
             )
-        items, target, model = output.mask, output.logits.argmax(-1), readout.model
-        count, size = items.sum(-1), items.shape[1]
+        answer, count = output.logits.argmax(-1), output.mask.sum(-1)
+        # Methods that read layers of a model that has none are undefined.
+        layered, of_layers = (
+            isinstance(readout.model, HasAnswerAttention),
+            (AnswerAttention, LearnedHeads),
+        )
         scores = {
-            label: method(model, batch, output, target)
-            if isinstance(model, HasAnswerAttention)
-            or not isinstance(method, AnswerAttention | LearnedHeads)
-            else torch.full(items.shape, torch.nan, dtype=torch.float64, device=items.device)
+            label: method(readout.model, batch, output, answer)
+            if layered or not isinstance(method, of_layers)
+            else torch.full_like(output.mask, torch.nan, dtype=torch.float64)
             for label, method in self.methods.items()
         }
         with torch.no_grad():
-            single = items.unsqueeze(1) & ~torch.eye(size, dtype=torch.bool, device=items.device)
-            random = random_subsets(items, batch.index, self.subsets, self.seed)
-            sets = [items.unsqueeze(1), single, random]
-            logits, cost = self._ablated(readout, sets)
-            odds = [log_odds(part, target) for part in logits]
-            effects = (odds[0] - odds[1]).masked_fill(~items, 0.0)
-            scores[LEAVE_ONE_OUT] = effects
-            tops = [
-                first_items(ranking(x.nan_to_num(), items), count.new_tensor(1)) & items
-                for x in scores.values()
-            ]
-            dropped = [
-                items & ~first_items(ranking(x.nan_to_num(), items), count.new_tensor(k))
-                for x in scores.values()
-                for k in self.top
-            ]
-            # A set of which nothing stays is not read; its measures are undefined.
-            dropped = [torch.where(kept.any(-1, keepdim=True), kept, items) for kept in dropped]
-            found, more = self._ablated(readout, [torch.stack(tops, 1), torch.stack(dropped, 1)])
-        alone, without = found
-        falls = odds[0] - log_odds(without, target)
-        turned = (logits[1].argmax(-1) != target[:, None]).double()
-        everything = torch.ones_like(random[:, :, 0])
-        columns: dict[str, Tensor] = {}
-        for number, (label, values) in enumerate(scores.items()):
-            top, unknown = tops[number], (values.isnan() & items).any(-1)
-            columns[f"somers_d_{label}"] = somers_d(values.abs(), effects.abs(), items, self.least)
-            sums = (random * values.masked_fill(~items, 0.0).unsqueeze(1)).sum(-1)
-            columns[f"lds_{label}"] = spearman_rho(sums, odds[2], everything)
-            kept = (alone[:, number].argmax(-1) == target).double()
-            columns[f"necessary_{label}"] = (turned * top).sum(-1).masked_fill(unknown, torch.nan)
-            columns[f"sufficient_{label}"] = kept.masked_fill(unknown, torch.nan)
-            for place, k in enumerate(self.top):
-                fall = falls[:, number * len(self.top) + place]
-                columns[f"drop_{k}_{label}"] = fall.masked_fill((count <= k) | unknown, torch.nan)
-        columns |= self._marked(batch, output, scores, tops)
-        columns |= {"log_odds": odds[0].squeeze(1), "largest_effect": effects.abs().amax(-1)}
-        cost[:, 1 : 1 + size].masked_fill_(~items, 0.0)  # of padding
-        columns["prompts"] = 1 + cost[:, 1:].sum(-1) + more.sum(-1)
-        columns["correct"] = torch.full_like(columns["prompts"], torch.nan)
-        if batch.labels is not None:
-            columns["correct"] = (target == batch.labels).double()
-        undefined = [name for name in columns if name not in ("correct", "log_odds")]
-        few = fill_undefined({name: columns[name] for name in undefined}, count < 2)
-        return columns | few | {"length": count}
-
-    def _ablated(self, readout: Readout, sets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Logits (R, K, C) of each of several groups of sets (R, K, N), and the cost of each set."""
-        texts = readout.model, readout.batch, readout.output
-        logits, cost = ablated(*texts, torch.cat(list(sets), dim=1), self.way, self.budget)
-        sizes = [part.shape[1] for part in sets]
-        return list(torch.split(logits.double(), sizes, dim=1)), cost
-
-    def _marked(
-        self,
-        batch: TextBatch,
-        output: AttentionOutput,
-        scores: Mapping[str, Tensor],
-        tops: Sequence[Tensor],
-    ) -> dict[str, Tensor]:
-        """Agreement of scores with the items that the corpus marks; NaN where it marks none."""
-        items, column = (
-            output.mask,
-            next((n for n in (EVIDENCE, RATIONALE) if n in batch.extras), ""),
-        )
-        marked = torch.zeros_like(items)
-        if column:
+            left = self._leave_out(readout, answer)
+            scores[LEAVE_ONE_OUT] = left.effects
+            cited, logits, cost = self._cite(readout, scores)
+        if self._learner is not None:
+            self._learner.add(batch, output, left.sets, left.random, left.effects)
+        # Supporting items; none where the corpus marks none.
+        marked = torch.zeros_like(output.mask)
+        for column in [name for name in (EVIDENCE, RATIONALE) if name in batch.extras][:1]:
             marked = marked_items(batch.extras[column] > 0, batch, output)
-        count, size = marked.sum(-1), items.sum(-1)
+        supporting = marked.sum(-1)
         columns = {
-            "chance_auprc": expected_average_precision(count, size),
-            "chance_finds": count / size.double(),
+            "chance_auprc": expected_average_precision(supporting, count),
+            "chance_finds": supporting / count.double(),
         }
-        for (label, values), top in zip(scores.items(), tops, strict=True):
-            unknown = (values.isnan() & items).any(-1)
-            found = {
-                f"auprc_{label}": average_precision(values.nan_to_num(), marked, items),
-                f"finds_{label}": (top & marked).any(-1).double(),
-            }
-            columns |= fill_undefined(found, unknown)
-        return fill_undefined(columns, count == 0)
+        for number, (label, values) in enumerate(scores.items()):
+            found = self._judge(values, left, marked, cited[:, number], logits[:, number])
+            unknown = (values.isnan() & left.items).any(-1)
+            named = {f"{name}_{label}": column for name, column in found.items()}
+            columns |= fill_undefined(named, unknown)
+            method = self.methods.get(label)
+            passes = 1 if method is None else method.passes
+            each = count if method is None or method.replacement else torch.ones_like(count)
+            columns[f"passes_{label}"] = passes * each.double()
+        unmarked = [name for name in columns if name.startswith(("chance", *_MARKED))]
+        columns |= fill_undefined({n: columns[n] for n in unmarked}, supporting == 0)
+        columns |= {"largest_effect": left.effects.abs().amax(-1), "prompts": left.cost + cost}
+        columns = fill_undefined(columns, count < 2)
+        correct = torch.full_like(left.odds, torch.nan)
+        if batch.labels is not None:
+            correct = (answer == batch.labels).double()
+        return columns | {"correct": correct, "log_odds": left.odds, "length": count}
+
+    def _leave_out(self, readout: Readout, answer: Tensor) -> _LeftOut:
+        """The effects of leaving out each item, and random sets of items."""
+        items, texts = readout.output.mask, (readout.model, readout.batch, readout.output)
+        sets = random_subsets(items, readout.batch.index, self.subsets, self.seed)
+        every = [items.unsqueeze(1), single_subsets(items), sets]
+        logits, cost = ablated(*texts, torch.cat(every, dim=1), self.way, self.budget)
+        whole, single, random = torch.split(logits, [part.shape[1] for part in every], dim=1)
+        odds = log_odds(whole, answer)
+        effects = (odds - log_odds(single, answer)).masked_fill(~items, 0.0)
+        turned = ((single.argmax(-1) != answer.unsqueeze(1)) & items).double()
+        cost[:, 1 : 1 + items.shape[1]].masked_fill_(~items, 0.0)  # of padding
+        total = 1 + cost[:, 1:].sum(-1)
+        return _LeftOut(
+            items, answer, odds.squeeze(1), effects, turned, sets, log_odds(random, answer), total
+        )
+
+    def _cite(
+        self, readout: Readout, scores: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The item that each of M methods cites, what is left of the answer, and the cost.
+
+        Returns:
+            The items of highest score (R, M, N) bool; logits (R, M, 1 + K, C) with that item alone and
+            without the first k; the cost of all these sets, (R,).
+        """
+        items, texts = readout.output.mask, (readout.model, readout.batch, readout.output)
+        cited, sets = [], []
+        for values in scores.values():
+            order = ranking(values.nan_to_num(), items)
+            firsts = [first_items(order, order.new_tensor(k)) & items for k in (1, *self.top)]
+            cited.append(firsts[0])
+            # A set of which nothing stays is not read; its measures are undefined.
+            rest = [items & ~first for first in firsts[1:]]
+            rest = [torch.where(kept.any(-1, keepdim=True), kept, items) for kept in rest]
+            sets += [firsts[0], *rest]
+        logits, cost = ablated(*texts, torch.stack(sets, dim=1), self.way, self.budget)
+        parted = logits.reshape(len(logits), len(scores), -1, logits.shape[-1])
+        return torch.stack(cited, dim=1), parted, cost.sum(-1)
+
+    def _judge(
+        self, values: Tensor, left: _LeftOut, marked: Tensor, cited: Tensor, logits: Tensor
+    ) -> dict[str, Tensor]:
+        """Measures (R,) of scores (R, N); `cited` (R, N) and logits (R, 1 + K, C) are of `_cite`."""
+        items, count = left.items, left.items.sum(-1)
+        sums = (left.sets * values.masked_fill(~items, 0.0).unsqueeze(1)).sum(-1)
+        every = torch.ones_like(sums, dtype=torch.bool)
+        falls = left.odds.unsqueeze(1) - log_odds(logits[:, 1:], left.answer)
+        return {
+            "somers_d": somers_d(values.abs(), left.effects.abs(), items, self.least),
+            "lds": spearman_rho(sums, left.random, every),
+            "necessary": (left.turned * cited).sum(-1),
+            "sufficient": (logits[:, 0].argmax(-1) == left.answer).double(),
+            "cited": cited.double().argmax(-1).double(),
+            "auprc": average_precision(values.nan_to_num(), marked, items),
+            "finds": (cited & marked).any(-1).double(),
+        } | {
+            f"drop_{k}": falls[:, place].masked_fill(count <= k, torch.nan)
+            for place, k in enumerate(self.top)
+        }

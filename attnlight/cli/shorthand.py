@@ -7,6 +7,9 @@
     attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
                                               --model.net.path=FOLDER --data=FILE
     attnlight fit --model FOLDER --data FILE  the same, and --data.tokenizer=FOLDER
+    attnlight test RUN --heads FILE           attnlight test RUN with the test `ContextAblation` of
+                                              tests/context.yaml and its option `heads`; of
+                                              validate: with `learn`
 
 `-c`, `--data` and `--model` also take names of shipped files. Both forms give the same run folder;
 Lightning starts the other ranks with the long one.
@@ -20,6 +23,7 @@ from typing import Any
 import yaml
 
 from attnlight.errors import InputError
+from attnlight.storage.files import read_yaml
 from attnlight.storage.model_folder import command_options, is_model, require_run
 from attnlight.storage.shipped import find_config
 
@@ -31,6 +35,7 @@ _FOLDERS = {
     "--data": "data",
     "--model": "models",
 }
+_HEADS = {"validate": "learn", "test": "heads"}  # what `--heads` is of ContextAblation, by verb
 SANITY = ("methods", "max_instances", "seed")  # options of `attnlight sanity` that are the test's
 _FLAGS = ("--overwrite", "--print_config")  # all others take a value
 
@@ -61,6 +66,9 @@ def expand(arguments: Sequence[str]) -> list[str]:
             equals, value = "=", words.pop(0)
         if verb == "sanity" and option[2:] in SANITY:
             test[option[2:]] = plain_value(option, value)
+            continue
+        if option == "--heads" and verb in _HEADS:
+            options.append(f"--trainer.callbacks+={json.dumps([_context_test(verb, value)])}")
             continue
         folder = _FOLDERS.get(option)
         if folder is None:
@@ -114,6 +122,21 @@ def expand(arguments: Sequence[str]) -> list[str]:
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]
     return [verb, f"--config={run / 'fit.yaml'}", best, *options]
+
+
+def _context_test(verb: str, heads: str) -> dict[str, Any]:
+    """The test of `tests/context.yaml` that learns heads and writes their file, or that reads it.
+
+    Raises:
+        InputError: No file is named.
+    """
+    if not heads:
+        raise InputError("--heads needs a value")
+    tests = read_yaml(Path(find_config("context", "tests")))["trainer"]["callbacks+"]
+    test: dict[str, Any] = next(
+        one for one in tests if one["class_path"].endswith("ContextAblation")
+    )
+    return test | {"init_args": test["init_args"] | {_HEADS[verb]: heads}}
 
 
 def plain_value(option: str, text: str) -> Any:  # noqa: ANN401

@@ -7,7 +7,8 @@ METHODS = {
     "attention": "attention",
     "gradient_x_attention": "gradient × attention",  # noqa: RUF001
     "attention_contribution": "attention × contribution",  # noqa: RUF001
-    "answer_attention": "attention, all layers",
+    "answer_attention": "mean attention of all layers",
+    "best_head": "the best single head",
     "answer_value_norm": "attention × value norm, all layers",  # noqa: RUF001
     "answer_rollout": "rollout of attention",
     "learned_heads": "learned heads",

@@ -155,3 +155,18 @@ def answer_attention(network: Any, batch: TextBatch, of: Reading) -> Tensor:  # 
         rows = torch.stack([value_norms(*pair) for pair in zip(layers, maps, strict=True)], dim=1)
     found_sums: Tensor = flat.sums(rows * real)
     return found_sums
+
+
+@torch.no_grad()
+def copied_answers(network: Any, batch: TextBatch, answer: Tensor) -> Tensor:  # noqa: ANN401
+    """Whether the largest weight of the last token is on the answer in the context, (B, L, H) float64.
+
+    This is of the first token of the answer, a class (B,), by layer and head; NaN where no item has it.
+    """
+    flat, vectors, mask = network.prompts(batch)
+    _, found, _ = network.last_layer.read_last(network.transformer, vectors, mask, every=True)
+    largest = torch.stack([found[layer].weights[:, :, 0].argmax(-1) for layer in sorted(found)], 1)
+    copied = (flat.batch.tokens == network.answers[answer, :1]) & flat.batch.mask
+    hits = copied[torch.arange(len(batch), device=answer.device)[:, None, None], largest].double()
+    shares: Tensor = hits.masked_fill(~copied.any(-1)[:, None, None], torch.nan)
+    return shares

@@ -16,11 +16,7 @@ from attnlight.data.pieces import read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.errors import InputError
-from attnlight.huggingface.ablation import (
-    ablated_logits,
-    answer_attention,
-    later_tokens,
-)
+from attnlight.huggingface import ablation
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.folder import model_folder
 from attnlight.huggingface.prompt_template import (
@@ -35,7 +31,6 @@ from attnlight.huggingface.prompt_template import (
     split_template,
     text_tokenizer,
 )
-from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.flat_texts import SHARE
 from attnlight.problems import Pairs
 
@@ -202,7 +197,9 @@ class AnswerModel(HuggingFaceClassifier):
         own = torch.where(mass > 0, own, equal.unsqueeze(1).to(own))
         memory = {"query": states[:, -1], "values": values, "mass": mass, "fixed": row - chosen}
         memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
-        memory[_REST] = later_tokens(self, cache, mask, mask.sum(-1), batch.allowed_classes)
+        memory[_REST] = ablation.later_tokens(
+            self, cache, mask, mask.sum(-1), batch.allowed_classes
+        )
         rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
         used = own if weights is None else weights
         states = flat.means(states)
@@ -231,15 +228,9 @@ class AnswerModel(HuggingFaceClassifier):
         found = first[..., self.numbers[self.answers[:, 0]]] + rest
         return torch.where(rest <= NOT_ALLOWED, NOT_ALLOWED, found)
 
-    def answer_attention(self, batch: TextBatch, of: Reading) -> Tensor:
-        """`huggingface.ablation.answer_attention`."""
-        return answer_attention(self, batch, of)
-
-    def ablated_logits(
-        self, batch: TextBatch, kept: Tensor, way: Way, budget: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """`huggingface.ablation.ablated_logits`."""
-        return ablated_logits(self, batch, kept, way, budget)
+    answer_attention = ablation.answer_attention
+    copied_answers = ablation.copied_answers
+    ablated_logits = ablation.ablated_logits
 
 
 def _resize(network: AnswerModel, state: Mapping[str, Any], prefix: str, *_: object) -> None:

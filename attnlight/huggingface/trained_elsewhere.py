@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -44,7 +44,11 @@ class TrainedElsewhere(nn.Module):
     whole_words: bool
     new: tuple[str, ...]
     head: ClassVar[Head] = "texts"
-    hparams: ClassVar[Mapping[str, Any]] = {}  # there is no task
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        """What names the model on pages; there is no task."""
+        return {} if self.path is None else {"net": {"path": self.path}}
 
     @classmethod
     def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:

@@ -30,6 +30,12 @@ def random_subsets(items: Tensor, index: Tensor, draws: int, seed: int) -> Tenso
     return torch.where(kept.any(-1, keepdim=True), kept, only)
 
 
+def single_subsets(items: Tensor) -> Tensor:
+    """Sets of items that stay where each is left out alone, (R, N, N) bool, of items (R, N) bool."""
+    single = torch.eye(items.shape[1], dtype=torch.bool, device=items.device)
+    return items.unsqueeze(1) & ~single
+
+
 def ablated(
     model: AttentionModel,
     batch: TextBatch,

@@ -31,7 +31,8 @@ def describe_run(run: Run, summaries: Sequence[RecordSummary]) -> dict[str, list
 
 def model_name(net: Mapping[str, Any]) -> str:
     """A network in a few words, from its options; "" if they do not say what it is."""
-    if isinstance(path := net.get("path"), str):  # of a model that was trained elsewhere
+    options = net.get("options") or net  # those of a custom network
+    if isinstance(path := options.get("path"), str):  # of a model that was trained elsewhere
         return _short(path)
     encoder, attention = (_class(net.get(name)) for name in ("encoder", "attention"))
     if not encoder:

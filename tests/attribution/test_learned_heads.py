@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from attnlight.attribution import LearnedHeads, fit_heads
-from attnlight.attribution.learned_heads import Ablations, learn_weights
+from attnlight.attribution.learned_heads import Ablations, Heads, learn_weights
 from attnlight.errors import InputError
+from attnlight.functional import log_odds
 from attnlight.huggingface import AnswerModel
-from tests.huggingface.test_answers import ANSWERS, encode, write_decoder
+from tests.huggingface.test_answers import ANSWERS, QUESTIONS, STORIES, encode, write_decoder
 
 
 def ablations(count: int = 6, features: int = 4, noise: float = 0.1) -> list[Ablations]:
@@ -57,11 +58,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return AnswerModel(folder, classes=ANSWERS).eval()
 
 
+OTHERS = ("John moved to the bathroom. Mary sat.", "Mary sat. John slept. Mary went to the garden.")
+
+
 def test_a_file_of_weights_is_read_for_its_model_alone(model: Any, tmp_path: Path) -> None:
     batch, file = encode(model), tmp_path / "heads.json"
-    weights = fit_heads(model, [batch], file, ablations=8, steps=3)
+    weights = fit_heads(model, [encode(model, OTHERS)], file, ablations=8, steps=3)
     output = model(batch)
-    found = LearnedHeads(file=str(file))(model, batch, output, output.logits.argmax(-1))
+    answer = output.logits.argmax(-1)
+    found = LearnedHeads(file=str(file))(model, batch, output, answer)
+    best = LearnedHeads(file=str(file), best=True)(model, batch, output, answer)
+    layer, head = divmod(int(Heads.read(file).somers_d.argmax()), weights.shape[1])
     rows = model.answer_attention(batch, "attention")
     for text, items in enumerate(output.mask):
         for item in items.nonzero().flatten().tolist():
@@ -71,9 +78,63 @@ def test_a_file_of_weights_is_read_for_its_model_alone(model: Any, tmp_path: Pat
                 for head in range(weights.shape[1])
             ]
             assert float(found[text, item]) == pytest.approx(sum(products), abs=1e-9)
+            assert best[text, item] == rows[text, layer, head, item]
     other = AnswerModel(write_decoder(tmp_path / "other", "qwen3"), classes=ANSWERS).eval()
     with pytest.raises(InputError, match="are of another model"):
-        LearnedHeads(file=str(file))(other, batch, output, output.logits.argmax(-1))
+        LearnedHeads(file=str(file))(other, batch, output, answer)
+
+
+def test_texts_that_heads_were_learned_from_are_not_judged_by_them(
+    model: Any, tmp_path: Path
+) -> None:
+    batch = encode(model, (STORIES[0], OTHERS[1]), (QUESTIONS[0], QUESTIONS[0]))
+    fit_heads(model, [encode(model)], tmp_path / "heads.json", ablations=8, steps=1)
+    output = model(batch)
+    method = LearnedHeads(file=str(tmp_path / "heads.json"))
+    scores = method(model, batch, output, output.logits.argmax(-1))
+    assert scores[0][output.mask[0]].isnan().all()
+    assert not scores[1].isnan().any()
+
+
+def test_what_a_file_says_of_single_heads_is_that_of_loops(model: Any, tmp_path: Path) -> None:
+    batch = encode(model)
+    fit_heads(model, [batch], tmp_path / "heads.json", ablations=8, steps=1)
+    heads, output = Heads.read(tmp_path / "heads.json"), model(batch)
+    rows, prompts = model.answer_attention(batch, "attention"), model.prompts(batch)
+    answer = output.logits.argmax(-1)
+    _, layers, _ = model.last_layer.read_last(
+        model.transformer, prompts.embeddings, prompts.mask, every=True
+    )
+    expected = []
+    for text, items in enumerate(output.mask):
+        kept = ~torch.eye(len(items)).bool()[None].expand(2, -1, -1)
+        count = int(items.sum())
+        odds = log_odds(model.ablated_logits(batch, kept, "removed")[0], answer)[text, :count]
+        sizes = (log_odds(output.logits, answer)[text] - odds).abs().tolist()
+        weights = rows[text, 1, 2].tolist()
+        pairs = [
+            np.sign(weights[a] - weights[b])
+            for a in range(count)
+            for b in range(count)
+            if sizes[a] - sizes[b] > 0.1 * max(sizes)
+        ]
+        expected.append(np.mean(pairs))
+    assert float(heads.somers_d[1, 2]) == pytest.approx(np.mean(expected))
+    copied = model.copied_answers(batch, torch.tensor([1, 0]))  # hallway and bathroom
+    for text, name in enumerate(("hallway", "bathroom")):
+        inside = prompts.flat.batch.mask[text] & (
+            prompts.flat.batch.tokens[text] == model.answers[ANSWERS.index(name), 0]
+        )
+        if not inside.any():
+            assert copied[text].isnan().all()
+            continue
+        for layer, head in np.ndindex(*copied.shape[1:]):
+            place = int(layers[layer].weights[text, head, 0].argmax())
+            assert copied[text, layer, head] == float(inside[place])
+    assert copied[1].isnan().all(), "no bathroom in the second story"
+    assert not copied[0].isnan().any()
+    layer, head, weight, _, _ = heads.table(1)[0]
+    assert weight == heads.weights.max() == heads.weights[layer, head]
 
 
 def test_files_that_are_refused(tmp_path: Path, model: Any) -> None:
@@ -82,7 +143,7 @@ def test_files_that_are_refused(tmp_path: Path, model: Any) -> None:
     with pytest.raises(InputError, match="no file"):
         LearnedHeads(file=str(tmp_path / "none.json"))
     (tmp_path / "x.json").write_text('{"model": "a", "weights": [1]}')
-    with pytest.raises(InputError, match="has no `weights` by layer and head"):
+    with pytest.raises(InputError, match="has no `weights`, `somers_d` and `copies` by"):
         LearnedHeads(file=str(tmp_path / "x.json"))
     with pytest.raises(InputError, match="learned_heads reads models that answer"):
         fit_heads(SimpleNamespace(), [], tmp_path / "y.json")  # type: ignore[arg-type]

@@ -1,5 +1,8 @@
 """Contexts with items left out, against loops that read each shortened text."""
 
+from itertools import permutations
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,15 +13,23 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import attnlight
-from attnlight.attribution import ContextCite
+from attnlight.attribution import ContextCite, fit_heads
 from attnlight.attribution.context_cite import lasso
+from attnlight.attribution.learned_heads import Heads
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import ContextAblation
 from attnlight.data.collate import collate_ids
+from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
+from attnlight.figures import describe, figure_rows, tables
+from attnlight.huggingface import AnswerModel
 from attnlight.models import FlatClassifier
 from attnlight.probing.context_ablation import random_subsets
+from attnlight.records import read_metadata
+from attnlight.reference.rows import encode_rows
+from attnlight.reference.trained import TrainedModel
 from attnlight.report.verdict.rows import rows_of
+from tests.huggingface.test_answers import write_decoder
 
 LENGTHS = (5, 3, 1, 8)
 
@@ -94,10 +105,14 @@ def test_measures_are_those_of_loops(
             alone = collate_ids([[int(batch.tokens[text, order[0]])]])
             kept = int(model(alone).logits.argmax()) == target
             assert columns[f"sufficient_{label}"][text] == kept
+            assert columns[f"cited_{label}"][text] == order[0]
             marked = batch.extras["evidence"][text, order[0]] > 0
             if batch.extras["evidence"][text].any():
                 assert columns[f"finds_{label}"][text] == marked
     assert columns["auprc_attention"][3].isnan(), "a text without evidence"
+    for label, passes in {"attention": 0, "input_gradient": 3}.items():
+        assert columns[f"passes_{label}"].nan_to_num(passes).eq(passes).all()
+    assert columns["passes_leave_one_out"].nan_to_num(1).tolist() == list(LENGTHS)
     assert columns["correct"].tolist() == (output.logits.argmax(-1) == batch.labels).tolist()
 
 
@@ -181,6 +196,73 @@ def test_other_ways_need_a_model_that_answers(model: Any, batch: TextBatch) -> N
     assert test.measure(batch, model(batch), model)["lds_answer_attention"].isnan().all()
 
 
+def stories(count: int, first: int = 0) -> list[dict[str, Any]]:
+    """Questions on stories of three sentences, by number, of which there are 48."""
+    names, places = ("Mary", "John"), ("bathroom", "hallway")
+    facts = [f"{name} went to the {place}." for name in names for place in places]
+    passages = list(permutations(facts, 3))
+    return [
+        {
+            "passage": list(passages[number % 24]),
+            "query": f"Where is {names[number // 24]}?",
+            "label": places[number % 2],
+        }
+        for number in range(first, first + count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = write_decoder(tmp_path_factory.mktemp("context") / "tiny", "llama")
+    return AnswerModel(folder, classes=("bathroom", "hallway")).eval()
+
+
+def test_heads_are_learned_from_some_texts_and_judged_on_others(
+    answers: Any, tmp_path: Path
+) -> None:
+    file, subsets = str(tmp_path / "heads.json"), 8
+    learned, judged = stories(4), [*stories(44, 4), *stories(2)]
+    attnlight.run(answers, learned, [ContextAblation(["random"], subsets=subsets, learn=file)])
+    own = Heads.read(file)
+    batch = encode_rows(TrainedModel.of(answers), read_rows(learned), 0)
+    weights = fit_heads(answers, [batch], tmp_path / "own.json", ablations=subsets)
+    torch.testing.assert_close(own.weights, weights)
+    assert own.table() == Heads.read(tmp_path / "own.json").table()
+    methods = ["attention", "answer_attention", "context_cite", "random"]
+    results = attnlight.run(
+        answers, judged, [ContextAblation(methods, subsets=subsets, heads=file)]
+    )
+    rows, line = results.table("context_ablation"), results.verdict()["cites"]
+    assert line.value == pytest.approx(rows["somers_d_answer_attention"].mean())
+    for words, label in {"single head": "best_head", "learned heads": "learned_heads"}.items():
+        mean = rows[f"somers_d_{label}"][:44].mean()
+        assert f"{words} {mean:.2f} [" in line.says
+        assert rows[f"somers_d_{label}"][44:].isna().all(), "they were learned from"
+    assert "does attention point to the sentences" in line.question.lower()
+    assert results.verdict().subject[0] == "tiny"
+    names = [name for name in rows if name.startswith("lds_")]
+    means = rows[names].mean().drop(["lds_random", "lds_leave_one_out"])
+    words = {"lds_best_head": "the best single head", "lds_learned_heads": "learned heads"}
+    words |= {"lds_context_cite": "ContextCite", "lds_attention": "attention"}
+    assert f"Cite by {words[means.idxmax()]}, " in line.says
+    *_, heads = results_tables(results)
+    assert heads.rows[0][0] == "layer {:.0f}, head {:.0f}".format(*own.table()[0])
+
+
+def results_tables(results: Any) -> list[Any]:
+    """The tables of the test."""
+    path = results.folder / "records/test/context_ablation.parquet"
+    rows, _ = figure_rows(path, describe("context_ablation").columns)
+    return tables("context_ablation", rows, None, read_metadata(path))
+
+
+def test_several_processes_learn_no_heads(answers: Any, tmp_path: Path) -> None:
+    test = ContextAblation(["random"], learn=str(tmp_path / "heads.json"))
+    around = SimpleNamespace(place=(0, 2))
+    with pytest.raises(InputError, match="learns heads in one process, not 2"):
+        test.begin(around)  # type: ignore[arg-type]
+
+
 def test_the_card_says_what_to_cite_by(model: Any, batch: TextBatch) -> None:
     copies = batch.select(torch.tensor([0, 1, 3] * 12))
     copies.index = torch.arange(36)
@@ -191,8 +273,7 @@ def test_the_card_says_what_to_cite_by(model: Any, batch: TextBatch) -> None:
     assert line.value == pytest.approx(rows["somers_d_attention"].mean())
     assert line.answer == ("no" if line.high is not None and line.high < 0.5 else "not shown")
     means = {label: rows[f"lds_{label}"].mean() for label in ("attention", "random")}
-    best = max(means, key=lambda label: means[label])
-    cited = "Cite by random" if best == "random" else "No other reading"
-    assert cited in line.says
+    assert means["random"] > means["attention"]
+    assert "No other reading" in line.says, "nobody cites at random"
     few = attnlight.run(model, [batch], [test]).verdict()["cites"]
     assert (few.answer, few.says[:7]) == ("not shown", "Too few")

@@ -90,6 +90,7 @@ class TestFit:
             ("fit --data imbd", "no file imbd and no shipped configuration of that name"),
             ("fit --model bilstm-additive", "did you mean 'bilstm_additive'?"),
             ("fit --tests", "--tests needs a value"),
+            ("test --heads", "--heads needs a value"),
             ("fit -c --overwrite", "-c needs a value"),
             ("fit one two", "fit takes one name or folder, not 2: one, two"),
             ("fit films", "films is a model: attnlight fit --model films --data FILE trains it"),
@@ -120,6 +121,16 @@ class TestEvaluation:
         long = ["test", config, best, ALL, "--trainer.devices=1"]
         assert expand(["test", f"{run}{slash}", *options]) == long
         assert expand(["test", *options, f"{run}{slash}"]) == long
+
+    @pytest.mark.parametrize(("verb", "option"), [("validate", "learn"), ("test", "heads")])
+    def test_heads_are_learned_by_validate_and_read_by_test(self, verb: str, option: str) -> None:
+        *_, added = expand([verb, "--data", "imdb", "--heads", "heads.json"])
+        name, _, value = added.partition("=")
+        (test,) = json.loads(value)
+        assert name == "--trainer.callbacks+"
+        assert test["class_path"] == "attnlight.callbacks.ContextAblation"
+        assert test["init_args"] == {"max_instances": 500, option: "heads.json"}
+        assert expand(["predict", "--heads", "x"]) == ["predict", "--heads=x"]
 
     @pytest.mark.parametrize(
         ("given", "chosen"), [("best", "best.ckpt"), ("last", "last.ckpt"), ("x.ckpt", None)]

@@ -19,6 +19,7 @@ import numpy as np
 from attnlight.report.run import Run
 from attnlight.report.verdict import lines as of
 from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.cites import cites
 from attnlight.report.verdict.estimate import Estimate, digest, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
@@ -152,7 +153,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     by_size = of.alternative_of(records, signed=False)
     needed, words = of.needed(records), of.words(records)
     finds, instead = of.compared(records, best, by_size)
-    last = of.smallest_set(records), of.uniqueness(records), of.cites(records)
+    last = of.smallest_set(records), of.uniqueness(records), cites(records)
     made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = "unmeasured", None

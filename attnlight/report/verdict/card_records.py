@@ -29,7 +29,7 @@ class CardRecords:
         records: The records by test.
         metadata: Their metadata.
         total: Number of texts of the split; None if no record has all.
-        model: What the records say of the model: `problem`, `net` and `scope`.
+        model: What the records say of the model: `problem`, `net`, `scope` and `items`.
         net: The options of its network.
         unit: What items are called.
         labelled: Dataset index, label and prediction of the instances with a label, (R,) each.
@@ -61,7 +61,8 @@ class CardRecords:
             self.model |= entry.get("model") or {}
         net = self.model.get("net")
         self.net: Mapping[str, Any] = net if isinstance(net, dict) else {}
-        self.unit = "sentences" if self.net.get("hierarchical") else "words"
+        own = "sentences" if self.net.get("hierarchical") else "words"
+        self.unit = str(self.model.get("items", own))
         known = [f"{max(sizes):,} test texts"] if sizes else []
         self.labelled = np.empty(0, np.int64), np.empty(0), np.empty(0)
         if self.has("predictions", "label"):

@@ -319,33 +319,3 @@ def smallest_set(records: CardRecords) -> Line | None:
     estimate = Estimate.of(texts[known], np.nanmean(share[known], axis=1))
     heads = ", of each head alone," if names is by_head else ""
     return line_of(records, "smallest_set", "", "says", estimate, heads=heads)
-
-
-def cites(records: CardRecords) -> Line | None:
-    """Whether attention orders sentences by their effect on the answer; None where none was left out.
-
-    The reading to cite by is the one whose scores predict random ablations best. There is no yes: no kind
-    of model that answers has a licence.
-    """
-    test, rule = "context_ablation", rules()["cites"]
-    if not records.has(test, "somers_d_attention", "necessary_attention"):
-        return None
-    labels = [label for label in records.metadata[test]["methods"] if label != "attention"]
-    names = [f"{name}_{label}" for label in ("attention", *labels) for name in ("somers_d", "lds")]
-    texts, columns = records.columns(records.records[test], "necessary_attention", *names)
-    necessary, *measured = (Estimate.of(texts, column) for column in columns)
-    found, *_ = measured
-    scores = {
-        label: lds.value
-        for label, lds in zip(("attention", *labels), measured[1::2], strict=True)
-        if not np.isnan(lds.value)
-    }
-    if not scores or found.texts < rules()["least_texts"]:
-        return line_of(records, "cites", NOT_SHOWN, "too_few", found)
-    best = max(scores, key=scores.__getitem__)
-    fields: dict[str, Any] = {"necessary": necessary.value, "best": method_words(best)}
-    fields |= {"lds": scores[best], "own": scores.get("attention", np.nan)}
-    low, high = found.interval()
-    answer = "no" if high < rule["no_below"] else NOT_SHOWN
-    says = "itself" if best == "attention" else "unlicensed" if low >= rule["yes_from"] else "says"
-    return line_of(records, "cites", answer, says, found, **fields)
