@@ -128,7 +128,7 @@ class ContextAblation(InterpretabilityTest):
         self.way, self.subsets, self.top = way, subsets, sorted({*top})
         self.least, self.learn = least, learn
         self._learner: HeadLearner | None = None
-        learned = {"name": "learned_heads", "file": heads}
+        learned: dict[str, Any] = {"name": "learned_heads", "file": heads}
         best = learned | {"best": True, "label": "best_head"}
         self.methods = build_attributions(
             [*methods, *([best, learned] if heads else [])], self.name
