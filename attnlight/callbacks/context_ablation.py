@@ -129,10 +129,9 @@ class ContextAblation(InterpretabilityTest):
         self.least, self.learn = least, learn
         self._learner: HeadLearner | None = None
         learned: dict[str, Any] = {"name": "learned_heads", "file": heads}
-        best = learned | {"best": True, "label": "best_head"}
-        self.methods = build_attributions(
-            [*methods, *([best, learned] if heads else [])], self.name
-        )
+        best: dict[str, Any] = learned | {"best": True, "label": "best_head"}
+        added = [best, learned] if heads else []
+        self.methods = build_attributions([*methods, *added], self.name)
         if LEAVE_ONE_OUT in self.methods:
             raise InputError(
                 f"{self.name} has {LEAVE_ONE_OUT} itself: give the method another `label`."

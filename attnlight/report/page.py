@@ -18,6 +18,7 @@ from attnlight.data.progress import progress
 from attnlight.figures import describe, draw, figure_rows, tables
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import to_csv
+from attnlight.report.citations import citations
 from attnlight.report.curves import curve_figures
 from attnlight.report.differences import shown_differences
 from attnlight.report.first_text import first_text
@@ -135,7 +136,7 @@ def _texts(
     headlines: Mapping[StoredRecord, Headline | None],
     methods: Sequence[str],
 ) -> dict[str, Any]:
-    """Texts of a corpus for the page: `chosen` and `differences` by record, and what to show."""
+    """Texts of a corpus for the page, some of them by record, and what to show."""
     files = {stage: run.texts(stage, corpus) for stage in (*VERBS, "predict")}
     chosen = {
         record: found
@@ -157,6 +158,10 @@ def _texts(
         "recorded": 0 if stage is None else int(file.metadata["rows"]),
         "differences": {
             record: shown_differences(record.file, found, file) for record, found in chosen.items()
+        },
+        "citations": {
+            record: citations(record.file, file, found.rows, classes)
+            for record, found in chosen.items()
         },
         "what_if": texts_of_run(run, corpus, needed, BYTES // len(run.test_metrics), stage),
         "command": command_of(from_here(run.folder), corpus, "texts"),
@@ -205,6 +210,7 @@ def _section(
         chosen=texts["chosen"].get(record),
         recorded=texts["recorded"],
         differences=texts["differences"].get(record, {}),
+        citations=texts["citations"].get(record, []),
         address=texts["address"],
     )
 

@@ -1,0 +1,76 @@
+"""What each reading of some contexts would cite, for the page of a run."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlight.data.pairs import EVIDENCE
+from attnlight.data.rationales import RATIONALE
+from attnlight.figures.methods import method_words
+from attnlight.figures.tables import Table, class_name
+from attnlight.records import RecordFile, read_pieces
+from attnlight.report.markup import described_table
+from attnlight.report.texts import Row, pieces_of
+
+_TEXT = ("tokens", "items", "query", "text", "offsets", "probabilities", EVIDENCE, RATIONALE)
+_WORDS = {0.0: "no", 1.0: "yes"}
+
+
+def citations(
+    record: RecordFile, texts: RecordFile, chosen: Sequence[Row], classes: Sequence[str] | None
+) -> list[Table]:
+    """A table of each text: the item that each reading cites, and whether it is necessary and sufficient.
+
+    Args:
+        record: A record of `ContextAblation`; of any other record the result is empty.
+        texts: The record `texts`.
+        chosen: The rows of the texts.
+        classes: Names of the answers; None: their numbers.
+    """
+    methods = [name.removeprefix("cited_") for name in record.columns if name.startswith("cited_")]
+    if not methods:
+        return []
+    indices = np.array([*dict.fromkeys(index for index, _ in chosen)])
+    names = [f"{x}_{label}" for label in methods for x in ("cited", "necessary", "sufficient")]
+    known = [name for name in _TEXT if name in texts.columns]
+    measured, shown = (dict(_rows(*each, indices)) for each in ((record, names), (texts, known)))
+    found = []
+    for index in indices.tolist():
+        row, items = measured[index], _item_texts(shown[index])
+        marked = next((shown[index][n] for n in (EVIDENCE, RATIONALE) if n in shown[index]), ())
+        spans = enumerate(shown[index]["items"])
+        supporting = [place for place, (start, end) in spans if any(marked[start:end])]
+        lines = [["marked as supporting", items[place], "", ""] for place in supporting]
+        for label in methods:
+            place = row[f"cited_{label}"]
+            if not np.isnan(place):
+                sides = [_WORDS[row[f"{x}_{label}"]] for x in ("necessary", "sufficient")]
+                mark = " ✓" if int(place) in supporting else ""
+                lines.append([method_words(label), items[int(place)] + mark, *sides])
+        answer = class_name(int(np.argmax(shown[index]["probabilities"])), classes)
+        query = " ".join(shown[index].get("query", ()))
+        fields = {"index": index, "query": query, "answer": answer}
+        found += [described_table("citations", lines, **fields)] if lines else []
+    return found
+
+
+def _rows(
+    file: RecordFile, names: Sequence[str], texts: NDArray[np.int64]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Dataset index and some columns of each row of some texts."""
+    for piece in read_pieces(file, ["index", *names], texts=texts):
+        for values in zip(*piece.values(), strict=True):
+            row = dict(zip(piece, values, strict=True))
+            yield int(row["index"]), row
+
+
+def _item_texts(row: dict[str, Any]) -> list[str]:
+    """The items of a text as people read them, with their numbers from 1."""
+    pieces = [piece for piece in pieces_of(row) if piece.tokens]
+    return [
+        f"{number}. "
+        + "".join(x.before + x.text for x in pieces if start <= x.tokens[0] < end).strip()
+        for number, (start, end) in enumerate(row["items"], start=1)
+    ]
