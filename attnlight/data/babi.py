@@ -1,4 +1,6 @@
-"""Stories of bAbI tasks 1 to 3 from a seed, with supporting sentences (Weston et al., 2016).
+"""Stories of bAbI tasks 1 to 3, and of copying, from a seed, with supporting sentences.
+
+The tasks of bAbI are by Weston et al. (2016).
 
 Four actors move between six places, in tasks 2 and 3 also with three objects; all begin at random
 places that the story does not tell. A statement is drawn until it is possible: a random actor, one
@@ -13,6 +15,8 @@ and if none will do, the story goes on. A story has five questions.
 * Task 3: where an object was before a place that it was carried to, at the last visit of that
   place. Evidence: the last statement of the object, the move to the place and the one before it,
   both while it was carried.
+* Task `copy`, which is not of bAbI: six people have a code each, no two the same, and five of the
+  six are asked for. Evidence: the only sentence with the person, which is the only one with the code.
 
 The process, its frequencies and the order of the evidence were inferred from the released questions
 (v1.2). The code released later (facebookarchive/bAbI-tasks) differs: it tells when and what to ask
@@ -27,7 +31,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-BabiTask = Literal[1, 2, 3]
+BabiTask = Literal[1, 2, 3, "copy"]
 
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 ACTORS = ("Daniel", "John", "Mary", "Sandra")
@@ -37,6 +41,10 @@ VERBS = {
     "get": ("got", "grabbed", "took", "picked up"),
     "drop": ("dropped", "discarded", "left", "put down"),
 }
+PEOPLE = ("Ada", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gina", "Hugo", "Ida", "Jonas")
+CODES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+FACTS = 6
+"""Sentences of a story of task `copy`."""
 QUESTIONS = 5
 """Questions of a story."""
 _OTHER_WORDS = ("the", "there", "Where", "is", "was", "before", ".")
@@ -66,10 +74,21 @@ def generate_questions(task: BabiTask, seed: int, split: int) -> Iterator[Questi
     A story is determined by task, seed, split number and its own number.
     """
     for story in count():
-        yield from _questions(task, np.random.default_rng((seed, task, split, story)))
+        if task == "copy":
+            yield from _copied(np.random.default_rng((seed, 0, split, story)))
+        else:
+            yield from _questions(task, np.random.default_rng((seed, task, split, story)))
 
 
-def _questions(task: BabiTask, rng: np.random.Generator) -> Iterator[Question]:
+def _copied(rng: np.random.Generator) -> Iterator[Question]:
+    people, codes = (rng.permutation(names)[:FACTS].tolist() for names in (PEOPLE, CODES))
+    facts = zip(people, codes, strict=True)
+    passage = tuple(f"The code of {person} is {code}." for person, code in facts)
+    for asked in rng.permutation(FACTS)[:QUESTIONS].tolist():
+        yield Question(passage, f"What is the code of {people[asked]}?", codes[asked], (asked,))
+
+
+def _questions(task: Literal[1, 2, 3], rng: np.random.Generator) -> Iterator[Question]:
     def draw(*options: str) -> str:
         return options[rng.integers(len(options))]
 
@@ -106,7 +125,7 @@ def _questions(task: BabiTask, rng: np.random.Generator) -> Iterator[Question]:
 
 
 def _answerable(
-    task: BabiTask, topic: str, told: list[_Statement]
+    task: Literal[1, 2, 3], topic: str, told: list[_Statement]
 ) -> list[tuple[str, str, tuple[int, ...]]]:
     """What can be asked about an actor or object: query, answer and evidence of each question.
 

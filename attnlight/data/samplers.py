@@ -34,6 +34,7 @@ class BucketSampler(DistributedSampler[list[int]]):
         seed: Seed of the order, at least 0.
         rank: This device.
         world: Number of devices.
+        shortest_first: Whether the batches of the first epoch are not shuffled: short texts come first.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class BucketSampler(DistributedSampler[list[int]]):
         seed: int,
         rank: int = 0,
         world: int = 1,
+        shortest_first: bool = False,
     ) -> None:
         super().__init__(cast("Dataset[Any]", lengths), num_replicas=world, rank=rank, seed=seed)
         self.lengths = lengths
         self.batch_size = batch_size
+        self.shortest_first = shortest_first
 
     def __len__(self) -> int:
         return math.ceil(len(self.lengths) / (self.batch_size * self.num_replicas))
@@ -60,7 +63,8 @@ class BucketSampler(DistributedSampler[list[int]]):
         jitter = rng.integers(-reach, reach, dtype=lengths.dtype)
         order = order[np.lexsort((lengths + jitter)[::-1])]
         order = np.concatenate([order, np.repeat(-1 - order[-1:], -n % self.num_replicas)])
-        for number in rng.permutation(len(self)):
+        ascending = self.shortest_first and self.epoch == 0
+        for number in np.arange(len(self)) if ascending else rng.permutation(len(self)):
             start = number * stride
             yield order[start : start + stride][self.rank :: self.num_replicas].tolist()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from typing_extensions import override
 
-from attnlight.data.babi import PLACES, WORDS, BabiTask, generate_questions
+from attnlight.data.babi import CODES, PLACES, WORDS, BabiTask, generate_questions
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Source, silent
@@ -48,7 +48,8 @@ class GeneratedStories(Source):
         import datasets
 
         texts = [datasets.Value("string")]
-        answers = datasets.ClassLabel(names=list(WORDS if self.released else PLACES))
+        places = CODES if self.drawn[0] == "copy" else PLACES
+        answers = datasets.ClassLabel(names=list(WORDS if self.released else places))
         columns = (texts, texts[0], answers, [datasets.Value("int32")])
         kinds = datasets.Features(dict(zip(COLUMNS, columns, strict=True)))
         with silent():
@@ -86,19 +87,21 @@ def _without_last_stops(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class BabiStories(CorpusDataModule):
-    """Generated questions on stories of bAbI tasks 1 to 3, distributed as the released ones.
+    """Generated questions on stories of bAbI tasks 1 to 3, distributed as the released ones, or to copy.
 
     A passage is a story so far, a query asks where an actor or object is or was, and the classes are
-    the six places. Tokens are words, full stops and question marks, and case is kept, as in the
-    configurations of the released questions. The extra `evidence` is 1 on the tokens of sentences
+    the six places; in task `copy` a query asks for the code of a person, which is one of ten. Tokens are
+    words, full stops and question marks, and case is kept, as in the configurations of the released
+    questions. The extra `evidence` is 1 on the tokens of sentences
     that support the answer. Five questions in a row are about one story, the passage of each a
-    continuation of the one before; splits share no story.
+    continuation of the one before, or the same to copy; splits share no story.
 
     `test` gives real questions to test on, with the training split's vocabulary and classes.
 
     Args:
         task: 1: where an actor is, from one sentence. 2: where an object is, from two. 3: where an
-            object was before, from three.
+            object was before, from three. `copy`: what the code of a person is, from the one sentence of
+            six that names the person.
         train_size: Number of training questions.
         validation_size: Number of validation questions.
         test_size: Number of test questions; ignored where `test` is given.
@@ -106,12 +109,12 @@ class BabiStories(CorpusDataModule):
         test: The test split, in place of generated questions: released ones, with the columns
             `story`, `question`, `answer` and `supporting_ids`. Its split `train+test` is all 2,000.
         released: Prepare questions as Jain & Wallace's released code does: no full stop after the last
-            sentence, no question mark, and all 36 words of the three tasks as classes.
+            sentence, no question mark, and all 36 words of the three tasks as classes; not to copy.
         sentences: As of `PairDataModule`; passages whose sentences are separate have no boundary tokens.
         common: The options of every corpus.
 
     Raises:
-        InputError: There is no such task, or a size or the seed is out of range.
+        InputError: There is no such task, or not as released, or a size or the seed is out of range.
     """
 
     paired = True
@@ -135,6 +138,8 @@ class BabiStories(CorpusDataModule):
             raise InputError(
                 f"task is {task}; expected one of: {', '.join(map(str, get_args(BabiTask)))}"
             )
+        if task == "copy" and released:
+            raise InputError("released is of the tasks of bAbI: leave it out of task copy.")
         sizes = {"train_size": train_size, "validation_size": validation_size}
         require_at_least(1, **sizes, test_size=test_size)
         require_at_least(0, corpus_seed=corpus_seed)

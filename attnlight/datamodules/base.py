@@ -63,6 +63,9 @@ class CorpusOptions:
         batch_size: Texts per training batch on each device.
         eval_batch_size: Texts per batch on each device in validation, test and prediction.
         seed: Seed of the training batches, which are determined by it and the epoch.
+        shortest_first: Whether the first epoch goes from short to long texts (SortaGrad, Amodei et al.
+            2016), as models of transformers need that are to find one sentence among many; others are
+            shuffled.
         num_workers: Processes that load batches; 0 loads them in the main process, which is
             equally fast for memory-mapped tokens.
         predict_split: Split that `predict` reads.
@@ -91,6 +94,7 @@ class CorpusOptions:
     marks: dict[str, list[str]] | None = None
     removed_words: list[RemovedWords] | None = None
     erased_words: ErasedWords | None = None
+    shortest_first: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(1, batch_size=self.batch_size, eval_batch_size=self.eval_batch_size)
@@ -146,6 +150,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         super().__init__()
         self.batch_size, self.eval_batch_size = common.batch_size, common.eval_batch_size
         self.seed, self.num_workers = common.seed, common.num_workers
+        self.shortest_first = common.shortest_first
         self.predict_split: Split = common.predict_split
         self.cache = cache_root(common.cache_dir)
         self.marks = dict(common.marks or {})
@@ -446,9 +451,10 @@ class CorpusDataModule(LightningDataModule, ABC):
                 "devices: use at most one device per text."
             )
         lengths, size = dataset.shapes, self.eval_batch_size
+        batches = (self.batch_size, self.seed, rank, world, self.shortest_first)
         return DataLoader(
             dataset=dataset,
-            sampler=BucketSampler(lengths, self.batch_size, self.seed, rank, world)
+            sampler=BucketSampler(lengths, *batches)
             if training
             else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
             batch_size=None,  # the sampler yields whole batches

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from attnlight.data.babi import BabiTask, Question, generate_questions
+from attnlight.data.babi import CODES, PEOPLE, BabiTask, Question, generate_questions
 
 TASKS: tuple[BabiTask, ...] = (1, 2, 3)
 SENTENCE = re.compile(r"([A-Z]\w+) (.+?) the (\w+)( there)?\.")
@@ -187,7 +187,7 @@ def test_stories_are_distributed_as_the_real_ones(task: BabiTask, corpora: Path)
         assert abs(value - expected) <= min(bound, 4 * (error**2 + other**2) ** 0.5), (unit, name)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, "copy"])
 def test_a_seed_determines_the_stories(task: BabiTask) -> None:
     first = generated(task, 100)
     assert generated(task, 7) == first[:7]
@@ -196,3 +196,32 @@ def test_a_seed_determines_the_stories(task: BabiTask) -> None:
         assert not {question.passage for question in other[4::5]} & {
             question.passage for question in first[4::5]
         }
+
+
+FACT = re.compile(r"The code of (\w+) is (\w+)\.")
+
+
+def test_copying_has_one_source_by_a_loop() -> None:
+    """The asked person is in one sentence, whose code is the answer and in no other."""
+    asked = Counter[int]()
+    for passage, query, answer, evidence in generated("copy", 3000):
+        found = re.fullmatch(r"What is the code of (\w+)\?", query)
+        assert found
+        sources = [n for n, fact in enumerate(passage) if found[1] in fact.split()]
+        holders = [n for n, fact in enumerate(passage) if f"{answer}." in fact.split()]
+        assert sources == holders == list(evidence)
+        asked[evidence[0]] += 1
+        people, codes = zip(*(FACT.fullmatch(fact).groups() for fact in passage), strict=True)  # type: ignore[union-attr]
+        assert len(set(people)) == len(set(codes)) == len(passage) == 6
+        assert {*people} < {*PEOPLE}
+        assert {*codes} < {*CODES}
+    for place in range(6):  # 500 each, with a standard deviation of at most 20
+        assert abs(asked[place] - 500) < 80
+
+
+def test_five_different_people_are_asked_for_in_a_story_to_copy() -> None:
+    questions = generated("copy", 500)
+    for start in range(0, len(questions), 5):
+        story = questions[start : start + 5]
+        assert len({question.passage for question in story}) == 1
+        assert len({question.query for question in story}) == 5

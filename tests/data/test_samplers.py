@@ -1,5 +1,5 @@
 import math
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -52,6 +52,25 @@ def test_training_batches_are_a_function_of_seed_and_epoch() -> None:
     assert epoch(3, 5, before=5) == epoch(3, 5)
     assert epoch(3, 5) != epoch(3, 6)
     assert epoch(3, 5) != epoch(4, 5)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_the_first_epoch_goes_from_short_to_long(world: int) -> None:
+    """The batches are those of a shuffled epoch, in the order of their shortest texts."""
+    sizes = lengths(301)
+    for epoch in (0, 1):
+        for rank in range(world):
+            shuffled = BucketSampler(sizes, 16, 3, rank, world)
+            ascending = BucketSampler(sizes, 16, 3, rank, world, shortest_first=True)
+            shuffled.set_epoch(epoch)
+            ascending.set_epoch(epoch)
+            batches = list(ascending)
+            assert sorted(batches) == sorted(shuffled)
+            assert (batches != list(shuffled)) == (epoch == 0)
+            # Lengths are moved by a tenth, rounded up.
+            means = [sizes[[max(p, -1 - p) for p in batch]].mean() for batch in batches]
+            rises = [after > before - 1 for before, after in pairwise(means)]
+            assert all(rises) == (epoch == 0)
 
 
 @pytest.mark.parametrize("shorter", range(24, 30))

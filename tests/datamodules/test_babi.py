@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from attnlight.batch import BOS, EOS
-from attnlight.data.babi import PLACES, WORDS, BabiTask, Question, generate_questions
+from attnlight.data.babi import CODES, PEOPLE, PLACES, WORDS, BabiTask, Question, generate_questions
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.sources import Source
 from attnlight.datamodules import BabiStories, CorpusDataModule
@@ -79,6 +79,29 @@ def test_the_classes_of_the_released_code_are_the_words_of_all_tasks() -> None:
     used = {word for row in questions for text in (*row.passage, row.query) for word in words(text)}
     assert set(WORDS) == used - {"?"}
     assert len(WORDS) == 36
+
+
+def test_the_corpus_to_copy_by_hand() -> None:
+    data = BabiStories("copy", **SIZES, sentences="nested")
+    names = {number: word for word, number in vocabulary_of(data).items()}
+    assert {*CODES, *PEOPLE} <= {*names.values()}
+    assert data.classes == list(CODES)
+    for split in SPLITS:
+        batch: Any = data.dataset(split)[list(range(20))]
+        for row in range(20):
+            facts = [[names[number] for number in fact] for fact in batch.tokens[row].tolist()]
+            *_, person, mark = [names[n] for n in batch.query[row][batch.query_mask[row]].tolist()]
+            expected = ["The", "code", "of", person, "is", data.classes[batch.labels[row]], "."]
+            source = facts.index(expected)
+            assert mark == "?"
+            assert batch.extras["evidence"][row].tolist() == [
+                [int(n == source)] * len(fact) for n, fact in enumerate(facts)
+            ]
+
+
+def test_the_release_has_no_task_to_copy() -> None:
+    with pytest.raises(InputError, match="leave it out of task copy"):
+        BabiStories("copy", released=True)
 
 
 def test_classes_are_all_places_however_few_are_asked_about() -> None:
