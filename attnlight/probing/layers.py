@@ -101,12 +101,13 @@ def output_maps(model: LayeredModel, batch: TextBatch) -> list[Tensor]:
     maps, start = [], 0
     for number, one in enumerate(attention):
         contexts = (one.weights @ one.values).transpose(1, 2).flatten(2).flatten(0, 1)
-        nearly = 1e-5 * contexts.norm(dim=-1).amax()
+        precise = contexts.to(torch.promote_types(contexts.dtype, torch.float32))
+        nearly = max(1e-5, 4 * torch.finfo(contexts.dtype).eps) * precise.norm(dim=-1).amax()
         for place, (owner, states) in enumerate(inputs[start:], start):
             if states.shape[-1] != contexts.shape[-1]:
                 continue
-            rows = states.flatten(0, -2).to(contexts)
-            distances = torch.cdist(rows, contexts, compute_mode="donot_use_mm_for_euclid_dist")
+            rows = states.flatten(0, -2).to(precise)
+            distances = torch.cdist(rows, precise, compute_mode="donot_use_mm_for_euclid_dist")
             if (distances.amin(-1) <= nearly).all():  # they are some of the contexts
                 start, module = place + 1, owner
                 break

@@ -148,7 +148,8 @@ class Problem(ABC):
 
     def losses(self, output: AttentionOutput, batch: TextBatch, class_weight: Tensor) -> Tensor:
         """Cross-entropy of each instance (R,), in nats, times the weight (C,) of its class."""
-        return cross_entropy(output.logits, self.labels(batch), class_weight, reduction="none")
+        weight = class_weight.to(output.logits.dtype)  # of a half-precision model, in single
+        return cross_entropy(output.logits, self.labels(batch), weight, reduction="none")
 
     def mark_instances(self, batch: TextBatch) -> TextBatch:
         """A batch of raw texts with its instances marked, as the corpus's target requires.

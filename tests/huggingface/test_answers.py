@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
 from attnlight.huggingface import AnswerModel
 from attnlight.huggingface.prompt_template import fill_chat, split_template, text_tokenizer
-from attnlight.probing.context_ablation import Way
+from attnlight.probing.context_ablation import Reading, Way
 from tests.commands import CPU, QUIET
 from tests.huggingface import folders
 from tests.huggingface.folders import write_model
@@ -126,6 +127,29 @@ def test_given_embeddings_and_gradients(model: Any) -> None:
     assert not gradient[~batch.mask].any()
 
 
+def full_pass_without(
+    model: Any, eager: Any, prompts: Any, text: int, kept: Tensor, way: Way
+) -> Tensor:
+    """`full_passes` of a text of which some items (N,) alone are left."""
+    real = prompts.mask[text]
+    ids = model.numbers[prompts.flat.batch.tokens[text][real]]
+    items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
+    stays = (items < 0) | kept[items.clamp(min=0)]
+
+    def mask(answer: int) -> Tensor:
+        columns = torch.cat([stays, torch.ones(answer, dtype=torch.bool)])
+        if way == "masked":
+            return columns[None].long()
+        size, end = len(columns), int((items >= 0).nonzero().amax()) + 1
+        reads = torch.ones(size, size, dtype=torch.bool).tril()
+        reads[end:] &= columns
+        return torch.where(reads, 0.0, torch.finfo(torch.float32).min)[None, None]
+
+    if way == "removed":
+        return full_passes(model, eager, ids[stays], None, None)
+    return full_passes(model, eager, ids, torch.arange(len(ids)), mask)
+
+
 def kept_sets() -> Tensor:
     sets = torch.tensor(
         [[1, 1, 1, 1], [0, 1, 1, 1], [1, 1, 0, 1], [0, 1, 0, 0], [1, 0, 0, 1]]
@@ -139,29 +163,13 @@ def test_ablations_are_full_passes(model: Any, eager: Any, way: Way, folder: Pat
     found, tokens = model.ablated_logits(batch, kept_sets(), way)
     close(model.ablated_logits(batch, kept_sets(), way, budget=1)[0], found)
     prompts = model.prompts(batch)
-    for text in range(2):
-        real = prompts.mask[text]
-        ids = model.numbers[prompts.flat.batch.tokens[text][real]]
-        items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
-        for number, kept in enumerate(kept_sets()[text]):
-            stays = (items < 0) | kept[items.clamp(min=0)]
-
-            def mask(answer: int, stays: Tensor = stays, items: Tensor = items) -> Tensor:
-                columns = torch.cat([stays, torch.ones(answer, dtype=torch.bool)])
-                if way == "masked":
-                    return columns[None].long()
-                size, end = len(columns), int((items >= 0).nonzero().amax()) + 1
-                reads = torch.ones(size, size, dtype=torch.bool).tril()
-                reads[end:] &= columns
-                return torch.where(reads, 0.0, torch.finfo(torch.float32).min)[None, None]
-
-            if way == "removed":
-                expected = full_passes(model, eager, ids[stays], None, None)
-            elif way == "hidden" and folder.name == "gemma3":
-                continue  # a mask of one's own takes the place of its windows
-            else:
-                expected = full_passes(model, eager, ids, torch.arange(len(ids)), mask)
-            close(found[text, number].float(), expected)
+    for text, number in product(range(2), range(5)):
+        if way == "hidden" and folder.name == "gemma3":
+            continue  # a mask of one's own takes the place of its windows
+        kept = kept_sets()[text, number]
+        close(
+            found[text, number].float(), full_pass_without(model, eager, prompts, text, kept, way)
+        )
     if way == "hidden":
         end = int(prompts.flat.batch.mask[0].nonzero().amax()) + 1
         assert tokens[0].tolist() == pytest.approx([1 - end / prompts.mask.shape[1]] * 5)
@@ -246,9 +254,13 @@ def test_half_precision_and_a_model_in_memory(folder: Path, eager: Any) -> None:
     batch = encode(model)
     expected = AnswerModel(folder, classes=ANSWERS).eval()(batch)
     close(model(batch).logits, expected.logits)
+    readings: list[Reading] = ["attention", "value_norm", "rollout"]
+    single = [model.answer_attention(batch, of) for of in readings]
     half = model.bfloat16()(batch)
     assert half.logits.dtype == torch.float32
     assert (half.logits.softmax(-1) - expected.logits.softmax(-1)).abs().amax() < 0.1
+    for of, rows in zip(readings, single, strict=True):
+        assert ((model.answer_attention(batch, of) - rows).abs() / rows.amax()).amax() < 2**-4
 
 
 def test_run_and_the_command_record_the_same(
