@@ -156,8 +156,8 @@ def pretrained_of(folder: Path, model: Path) -> list[str]:
     place = folder / "pretrained"
     if net["class_path"].endswith("AnswerModel"):
         write_decoder(place)
-    else:
-        write_model(place, auto="AutoModel")
+        return [f"--model.net.path={place}", f"--data.tokenizer={place}", "--data.joined=false"]
+    write_model(place, auto="AutoModel", max_position_embeddings=512)
     return [f"--model.net.path={place}", f"--data.tokenizer={place}"]
 
 

@@ -78,8 +78,8 @@ class Problem(ABC):
             kinds = "single texts", "pairs of a passage and a query"
             raise InputError(
                 f"the model is for {kinds[self.query]}, but the corpus in `data` has "
-                f"{kinds[not self.query]}: give `data` of the same kind, or another model; models of "
-                "transformers read pairs with `joined: true` in `data`."
+                f"{kinds[not self.query]}: give `data` of the same kind, or another model. With "
+                f"`joined: {str(not self.query).lower()}` in `data` pairs are {kinds[self.query]}."
             )
         self.spec = spec
         self.classes: list[str] = list(spec["classes"])
