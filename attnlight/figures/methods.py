@@ -15,6 +15,9 @@ METHODS = {
     "context_cite": "ContextCite",
     "leave_one_out": "leave-one-out",
     "rollout": "rollout of attention",
+    "gradient_rollout": "rollout of gradient × attention",  # noqa: RUF001
+    "attention_flow": "attention flow",
+    "value_zeroing": "value zeroing",
     "attention_value_norm": "attention × value norm",  # noqa: RUF001
     "gradient": "gradient",
     "input_gradient": "gradient × input",  # noqa: RUF001

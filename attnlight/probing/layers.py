@@ -42,11 +42,15 @@ def read_shares(model: LayeredModel, batch: TextBatch, output: AttentionOutput) 
 
 
 def rolled_out(
-    model: LayeredModel, batch: TextBatch, output: AttentionOutput, matrices: Sequence[Tensor]
+    model: LayeredModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    matrices: Sequence[Tensor],
+    mixed: float = 0.5,
 ) -> Tensor:
     """Share of each item in what each row reads after several layers, (R, N) float64.
 
-    A state is taken to be the mean of its token's state below and of what the layer's matrix mixes.
+    A state is taken to be its token's state below and, in a part `mixed`, what the layer's matrix mixes.
     `matrices` (B, N, N) are between tokens in each layer, layer 0 first, and not negative; rows are
     scaled to sum to 1.
     """
@@ -55,8 +59,8 @@ def rolled_out(
         rows = matrix.double()
         total = rows.sum(-1, keepdim=True)
         rows = rows / total.where(total > 0, 1.0)
-        half = torch.where(total > 0, 0.5, 0.0)  # without attention all stays
-        passed = shares * half[text, :, 0]
+        part = torch.where(total > 0, mixed, 0.0)  # without attention all stays
+        passed = shares * part[text, :, 0]
         shares = shares - passed + torch.einsum("rq,rqn->rn", passed, rows[text])
     return FlatTexts.of(batch).sums(shares)
 

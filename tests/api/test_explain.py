@@ -22,7 +22,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.datamodules import BabiStories
 from attnlight.errors import InputError
 from attnlight.tasks import AttentionClassifier, AttentionTask
-from tests.attribution.scenes import METHODS
+from tests.attribution.scenes import METHODS, OF_LAYERS
 from tests.bases import Planted, save, save_base
 from tests.cli.test_report import Page
 from tests.commands import Printed, Refused
@@ -146,7 +146,7 @@ def test_neither_batches_nor_order_change_it(task: AttentionTask) -> None:
             assert values == pytest.approx(one.scores[name], abs=1e-4)
 
 
-OF_OTHERS = {"external", "attention_value_norm", "rollout"}
+OF_OTHERS = {"external", "attention_value_norm", *OF_LAYERS}
 
 
 @pytest.mark.parametrize("name", sorted({*METHODS} - OF_OTHERS))

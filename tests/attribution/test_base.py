@@ -19,11 +19,11 @@ from attnlight.attribution import (
 )
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from tests.attribution.scenes import METHODS, SCENES, rows, scene
+from tests.attribution.scenes import METHODS, OF_LAYERS, SCENES, rows, scene
 from tests.models import test_classifier as flat
 from tests.models import test_pair as pair
 
-NAMES = [name for name in METHODS if name not in ("external", "rollout")]
+NAMES = [name for name in METHODS if name not in ("external", *OF_LAYERS)]
 IG = "integrated_gradients"
 CASES = [
     (method, name)
