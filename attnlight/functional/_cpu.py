@@ -61,11 +61,15 @@ class Scratch(threading.local):
         return buffer[:count].view(shape)
 
 
-def blocks(lengths: list[int], budget: int) -> Iterator[slice]:
-    """Split ascending lengths into blocks with padded sizes up to the budget, at least one each."""
+def blocks(lengths: list[int], budget: int, times: float = math.inf) -> Iterator[slice]:
+    """Split ascending lengths into blocks with padded sizes up to the budget, at least one each.
+
+    No length is more than so many `times` the first of its block.
+    """
     start = 0
     for place, length in enumerate(lengths):
-        if place > start and (place + 1 - start) * length > budget:
+        large = (place + 1 - start) * length > budget or length > times * lengths[start]
+        if place > start and large:
             yield slice(start, place)
             start = place
     if lengths:

@@ -10,6 +10,7 @@ from transformers import DynamicCache
 
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional._cpu import blocks
 from attnlight.huggingface.last_layer import cut_cache
 from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
@@ -42,50 +43,84 @@ def ablated_logits(
         Logits (B, K, C) float64, and the tokens computed for each set as a share of the complete prompt,
         which is computed besides, (B, K).
     """
-    device = kept.device
-    budget = budget or (CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS)
+    budget = budget or (CPU_TOKENS if kept.device.type == "cpu" else ACCELERATOR_TOKENS)
+    texts = (batch.select(torch.tensor([n], device=kept.device)) for n in range(len(batch)))
+    found = [_of_text(network, one, own, way, budget) for one, own in zip(texts, kept, strict=True)]
+    logits, shares = zip(*found, strict=True)
+    return torch.stack(logits), torch.stack(shares)
+
+
+def _of_text(
+    network: Any,  # noqa: ANN401
+    one: TextBatch,
+    kept: Tensor,
+    way: Way,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """`ablated_logits` of one text and sets (K, S): (K, C) and (K,)."""
+    flat, vectors, mask = network.prompts(one)
+    length, at = mask.shape[1], torch.arange(mask.shape[1], device=mask.device)
+    cache = network.last_layer.read_last(network.transformer, vectors, mask)[2]
+    gone = ~kept.gather(1, flat.item.expand(len(kept), -1)) & flat.batch.mask
+    cut = torch.where(gone, at, length - 1).amin(-1)
+    if way == "hidden":
+        last = int(torch.where(flat.batch.mask, at, -1).amax())
+        cut = torch.full_like(cut, min(last + 1, length - 1))
     settings = network.transformer.config.get_text_config().to_dict()
     window = settings.get("sliding_window") is not None  # it counts tokens that are masked
-    found, shares = [], []
-    for text in range(len(batch)):
-        one = batch.select(torch.tensor([text], device=device))
-        flat, vectors, mask = network.prompts(one)
-        length, at = mask.shape[1], torch.arange(mask.shape[1], device=device)
-        cache = network.last_layer.read_last(network.transformer, vectors, mask)[2]
-        gone = ~kept[text].gather(1, flat.item.expand(kept.shape[1], -1)) & flat.batch.mask
-        cut = torch.where(gone, at, length - 1).amin(-1)
-        if way == "hidden":
-            last = int(torch.where(flat.batch.mask, at, -1).amax())
-            cut = torch.full_like(cut, min(last + 1, length - 1))
-        logits = vectors.new_zeros(len(cut), len(network.classes), dtype=torch.float64)
-        computed = torch.zeros_like(logits[:, 0])
-        for start in sorted(set(cut.tolist())):
-            short = way == "removed" or (way == "masked" and not window)
-            real = ~gone[:, start:] if short else torch.ones_like(gone[:, start:])
-            most = 1 if window else max(1, budget // length)
-            for sets in torch.split((cut == start).nonzero().flatten(), most):
-                rows = real[sets].int()
-                longest = int(rows.sum(-1).amax())
-                order = rows.sort(dim=1, stable=True).indices[:, -longest:] + start
-                seen = torch.cat([~gone[sets, :start], ~gone[sets].gather(1, order)], dim=1)
-                places = (seen.cumsum(-1) - 1)[:, start:] if way == "removed" else order
-                own = cut_cache(cache, start, len(sets))
-                output = network.transformer(
-                    inputs_embeds=vectors[0][order],
-                    attention_mask=seen.long(),
-                    position_ids=places.clamp(min=0),
-                    past_key_values=own,
-                    use_cache=True,
-                    logits_to_keep=1,
-                )
-                allowed = batch.allowed_classes
-                allowed = None if allowed is None else allowed[text].expand(len(sets), -1)
-                rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
-                logits[sets] = network.answer_logits(output.logits[:, -1], rest).double()
-                computed[sets] = rows.sum(-1).double()
-        found.append(logits)
-        shares.append(computed / length)
-    return torch.stack(found), torch.stack(shares)
+    short = way == "removed" or (way == "masked" and not window)
+    counts = ((~gone | (not short)) & (at >= cut[:, None])).sum(-1)
+    logits = vectors.new_zeros(len(cut), len(network.classes), dtype=torch.float64)
+    for start in sorted(set(cut.tolist())):
+        sets = (cut == start).nonzero().flatten()
+        sets = sets[counts[sets].argsort(stable=True)]
+        lengths, most = counts[sets].tolist(), 1 if window else max(1, budget // length)
+        for block in blocks(lengths, most * lengths[0], 9 / 8):  # at most an eighth is padding
+            some = sets[block]
+            read = ~gone[some, start:] | (not short)
+            logits[some] = _after(network, one, vectors[0], cache, gone[some], read, way)
+    return logits, counts.double() / length
+
+
+def _after(
+    network: Any,  # noqa: ANN401
+    one: TextBatch,
+    vectors: Tensor,
+    cache: DynamicCache,
+    gone: Tensor,
+    read: Tensor,
+    way: Way,
+) -> Tensor:
+    """Log probabilities of the answers (K, C) after the tokens of a prompt that are computed anew.
+
+    Args:
+        network: The model.
+        one: The text.
+        vectors: Embeddings of the L tokens of the prompt, (L, E).
+        cache: Its keys and values.
+        gone: Tokens that are left out, (K, L) bool.
+        read: Which of the last tokens are computed, (K, L') bool; what precedes is in the cache.
+        way: How they are left out.
+    """
+    start, rows = gone.shape[1] - read.shape[1], read.int()
+    longest = int(rows.sum(-1).amax())
+    order = rows.sort(dim=1, stable=True).indices[:, -longest:] + start  # padding first
+    seen = torch.cat([~gone[:, :start], ~gone.gather(1, order)], dim=1)
+    places = (seen.cumsum(-1) - 1)[:, start:] if way == "removed" else order
+    own = cut_cache(cache, start, len(gone))
+    output = network.transformer(
+        inputs_embeds=vectors[order],
+        attention_mask=seen.long(),
+        position_ids=places.clamp(min=0),
+        past_key_values=own,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    allowed = one.allowed_classes
+    allowed = None if allowed is None else allowed.expand(len(gone), -1)
+    rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
+    found: Tensor = network.answer_logits(output.logits[:, -1], rest).double()
+    return found
 
 
 def later_tokens(
