@@ -7,7 +7,7 @@ places that the story does not tell. A statement is drawn until it is possible: 
 of the task's actions, and a random place (not the one where the actor is), object there (to get) or
 object in hand (to drop). After every second statement one of the last five is drawn, and its actor
 (task 1) or object is asked about, if the story tells the answer; else another of the five is drawn,
-and if none will do, the story goes on. A story has five questions.
+and if none will do, the story goes on. A story of bAbI has five questions.
 
 * Task 1: where an actor is. Evidence: the last move.
 * Task 2: where an object is. Evidence: who dropped it or has it, and the last move of that actor
@@ -15,8 +15,8 @@ and if none will do, the story goes on. A story has five questions.
 * Task 3: where an object was before a place that it was carried to, at the last visit of that
   place. Evidence: the last statement of the object, the move to the place and the one before it,
   both while it was carried.
-* Task `copy`, which is not of bAbI: six people have a code each, no two the same, and five of the
-  six are asked for. Evidence: the only sentence with the person, which is the only one with the code.
+* Task `copy`, which is not of bAbI: three to six people have a code each, no two the same, and each is
+  asked for in turn. Evidence: the only sentence with the person, which is the only one with the code.
 
 The process, its frequencies and the order of the evidence were inferred from the released questions
 (v1.2). The code released later (facebookarchive/bAbI-tasks) differs: it tells when and what to ask
@@ -41,12 +41,13 @@ VERBS = {
     "get": ("got", "grabbed", "took", "picked up"),
     "drop": ("dropped", "discarded", "left", "put down"),
 }
-PEOPLE = ("Ada", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gina", "Hugo", "Ida", "Jonas")
+_PEOPLE = "Ada Ben Cleo Dora Emil Finn Gina Hugo Ida Jonas Kim Lea Max Nora Otto Pia"
+PEOPLE = tuple(_PEOPLE.split())
 CODES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-FACTS = 6
-"""Sentences of a story of task `copy`."""
+FACTS = (3, 6)
+"""The least and the most sentences of a story of task `copy`."""
 QUESTIONS = 5
-"""Questions of a story."""
+"""Questions of a story of bAbI."""
 _OTHER_WORDS = ("the", "there", "Where", "is", "was", "before", ".")
 _WORDS = {word for verbs in VERBS.values() for verb in verbs for word in verb.split()}
 WORDS = tuple(sorted({*PLACES, *ACTORS, *OBJECTS, *_OTHER_WORDS, *_WORDS}))
@@ -81,10 +82,11 @@ def generate_questions(task: BabiTask, seed: int, split: int) -> Iterator[Questi
 
 
 def _copied(rng: np.random.Generator) -> Iterator[Question]:
-    people, codes = (rng.permutation(names)[:FACTS].tolist() for names in (PEOPLE, CODES))
+    count = rng.integers(*FACTS, endpoint=True)
+    people, codes = (rng.permutation(names)[:count].tolist() for names in (PEOPLE, CODES))
     facts = zip(people, codes, strict=True)
     passage = tuple(f"The code of {person} is {code}." for person, code in facts)
-    for asked in rng.permutation(FACTS)[:QUESTIONS].tolist():
+    for asked in rng.permutation(count).tolist():
         yield Question(passage, f"What is the code of {people[asked]}?", codes[asked], (asked,))
 
 

@@ -94,14 +94,14 @@ class BabiStories(CorpusDataModule):
     words, full stops and question marks, and case is kept, as in the configurations of the released
     questions. The extra `evidence` is 1 on the tokens of sentences
     that support the answer. Five questions in a row are about one story, the passage of each a
-    continuation of the one before, or the same to copy; splits share no story.
+    continuation of the one before; to copy, three to six are about the same passage. Splits share no story.
 
     `test` gives real questions to test on, with the training split's vocabulary and classes.
 
     Args:
         task: 1: where an actor is, from one sentence. 2: where an object is, from two. 3: where an
             object was before, from three. `copy`: what the code of a person is, from the one sentence of
-            six that names the person.
+            three to six that names the person.
         train_size: Number of training questions.
         validation_size: Number of validation questions.
         test_size: Number of test questions; ignored where `test` is given.

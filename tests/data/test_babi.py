@@ -203,25 +203,27 @@ FACT = re.compile(r"The code of (\w+) is (\w+)\.")
 
 def test_copying_has_one_source_by_a_loop() -> None:
     """The asked person is in one sentence, whose code is the answer and in no other."""
-    asked = Counter[int]()
-    for passage, query, answer, evidence in generated("copy", 3000):
-        found = re.fullmatch(r"What is the code of (\w+)\?", query)
-        assert found
-        sources = [n for n, fact in enumerate(passage) if found[1] in fact.split()]
+    places = Counter[tuple[int, int]]()
+    for passage, query, answer, evidence in generated("copy", 4000):
+        asked = re.fullmatch(r"What is the code of (\w+)\?", query)
+        assert asked
+        sources = [n for n, fact in enumerate(passage) if asked[1] in fact.split()]
         holders = [n for n, fact in enumerate(passage) if f"{answer}." in fact.split()]
         assert sources == holders == list(evidence)
-        asked[evidence[0]] += 1
         people, codes = zip(*(FACT.fullmatch(fact).groups() for fact in passage), strict=True)  # type: ignore[union-attr]
-        assert len(set(people)) == len(set(codes)) == len(passage) == 6
+        assert len(set(people)) == len(set(codes)) == len(passage)
         assert {*people} < {*PEOPLE}
         assert {*codes} < {*CODES}
-    for place in range(6):  # 500 each, with a standard deviation of at most 20
-        assert abs(asked[place] - 500) < 80
+        places[len(passage), evidence[0]] += 1
+    assert {*places} == {(count, place) for count in range(3, 7) for place in range(count)}
+    for found in places.values():  # 4,000 / 18 each: a story has a question on each of its facts
+        assert abs(found - 222) < 60
 
 
-def test_five_different_people_are_asked_for_in_a_story_to_copy() -> None:
-    questions = generated("copy", 500)
-    for start in range(0, len(questions), 5):
-        story = questions[start : start + 5]
-        assert len({question.passage for question in story}) == 1
-        assert len({question.query for question in story}) == 5
+def test_each_person_of_a_story_to_copy_is_asked_for_once() -> None:
+    stories: dict[tuple[str, ...], list[str]] = {}
+    for question in generated("copy", 500):
+        stories.setdefault(question.passage, []).append(question.query)
+    *complete, _ = stories.items()
+    for passage, queries in complete:
+        assert len(queries) == len(set(queries)) == len(passage)
