@@ -155,6 +155,7 @@ class Reader:
         write_corpus(self.folder / "questions", train=stories, validation=stories, test=stories)
         own = {0: "negative", 1: "positive"}
         write_model(self.folder / "finetuned", texts=texts, id2label=own)
+        write_model(self.folder / "pretrained", auto="AutoModel", texts=texts)
         relations = ["entailment", "contradiction"]
         write_model(self.folder / "nli", texts=texts, id2label=dict(enumerate(relations)))
         pairs = [
