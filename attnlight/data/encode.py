@@ -80,18 +80,18 @@ def write_split(
             columns: dict[str, Any] = {"index": rows, "label": part.labels[rows]}
             if part.edit_of is not None:
                 columns["edit_of"] = part.edit_of[rows]
-            inputs: list[Any] = documents.texts
+            queries: list[str] = []
             if part.queries is not None:
-                queries = list(chain.from_iterable(part.queries.texts(rows)))
-                columns["query_text"] = queries
+                queries = columns["query_text"] = list(chain(*part.queries.texts(rows)))
+            asked = tokenizer, queries, rows, part.reader.source
+            inputs: list[Any]
             if joined:
+                encoded, columns[SEGMENT] = encode_joined(documents.texts, *asked)
                 inputs = list(zip(documents.texts, queries, strict=True))
-                encoded, columns[SEGMENT] = encode_joined(
-                    *(tokenizer, documents.texts, queries, rows, part.reader.source)
-                )
             else:
                 encoded = encode_sentences(tokenizer, documents.texts, sentences)
-                inputs = list(chain.from_iterable(encoded.texts))
+                inputs = list(chain(*encoded.texts))
+                columns |= {"query": encode_queries(*asked)} if queries else {}
             counts.update(encoded.cut, empty=int(encoded.empty.sum()))
             columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}
             if sentences is None:
@@ -103,8 +103,6 @@ def write_split(
             columns |= aligned
             if part.queries is not None and EVIDENCE in cut:
                 counts.update(evidence_cut=cut[EVIDENCE])
-            if part.queries is not None and not joined:
-                columns["query"] = encode_queries(tokenizer, queries, rows, part.reader.source)
             if part.allowed is not None:
                 columns["allowed"] = part.allowed.take(pyarrow.array(rows))
             columns["length"] = [len(row) for row in columns["tokens"]]

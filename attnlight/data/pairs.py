@@ -147,8 +147,8 @@ def encode_queries(
 
 
 def encode_joined(
-    tokenizer: Tokenizer,
     passages: Sequence[str],
+    tokenizer: Tokenizer,
     queries: Sequence[str],
     rows: Iterable[int],
     source: object,

@@ -155,8 +155,8 @@ class RawText:
                 )
         tokenizer, joined = self.parsed_tokenizer, self.reads_joined(queries)
         if joined:
-            given = texts, queries or (), range(len(texts)), "the given texts"
-            encoded, segments = encode_joined(tokenizer, *given)
+            asked = queries or (), range(len(texts)), "the given texts"
+            encoded, segments = encode_joined(texts, tokenizer, *asked)
         else:
             encoded = self._encode_sentences(texts)
         sizes = encoded.sizes if self.sentences and self.sentences["nested"] else None
@@ -204,9 +204,8 @@ class RawText:
         """
         parts: list[tuple[str | tuple[str, str], int | None]]
         if query is not None and self.reads_joined([query]):
-            encoded, _ = encode_joined(
-                self.parsed_tokenizer, [text], [query], [0], "the given texts"
-            )
+            asked = [query], [0], "the given texts"
+            encoded, _ = encode_joined([text], self.parsed_tokenizer, *asked)
             parts = [((text, query), None)]
         else:
             encoded = self._encode_sentences([text])

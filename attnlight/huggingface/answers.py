@@ -204,13 +204,7 @@ class AnswerModel(HuggingFaceClassifier):
         used = own if weights is None else weights
         states = flat.means(states)
         output = AttentionOutput(rows, row, used, None, row, items, states, memory=memory)
-        if weights is None:
-            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
-        output.logits = self.readout(output, used.unsqueeze(2)).squeeze(1)
-        output.bias = torch.full_like(output.logits, torch.nan)
-        if not self.training:
-            output.bias = self.readout(output, torch.zeros_like(own).unsqueeze(2)).squeeze(1)
-        return output
+        return self.read_out(output, weights is None)
 
     @override
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:

@@ -238,14 +238,18 @@ class HuggingFaceClassifier(TrainedElsewhere):
             states=states,
             memory=memory,
         )
-        if weights is None and not self.uniform.any():
+        return self.read_out(output, weights is None)
+
+    def read_out(self, output: AttentionOutput, own: bool) -> AttentionOutput:
+        """An output with its logits and, in evaluation, its bias; and with scores if its weights are the model's own."""
+        weights = output.weights
+        if own and not self.uniform.any():
             # Their softmax over the items is the attention, also of special tokens that keep theirs.
-            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
-        output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
-        empty = torch.zeros_like(own).unsqueeze(2)
+            output.scores = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+        output.logits = self.readout(output, weights.unsqueeze(2)).squeeze(1)
         output.bias = torch.full_like(output.logits, torch.nan)
         if not self.training:
-            output.bias = self.readout(output, empty).squeeze(1)
+            output.bias = self.readout(output, torch.zeros_like(weights).unsqueeze(2)).squeeze(1)
         return output
 
     def _flow(self, batch: TextBatch) -> Patch | None:

@@ -103,13 +103,7 @@ class HuggingFaceTagger(HuggingFaceClassifier):
             states=states,
             memory={_VALUES: values, _GRID: grid},
         )
-        if weights is None and not self.uniform.any():
-            output.scores = own.clamp(min=torch.finfo(own.dtype).tiny).log()
-        output.logits = self.readout(output, output.weights.unsqueeze(2)).squeeze(1)
-        output.bias = torch.full_like(output.logits, torch.nan)
-        if not self.training:
-            output.bias = self.readout(output, torch.zeros_like(own).unsqueeze(2)).squeeze(1)
-        return output
+        return self.read_out(output, weights is None)
 
     @override
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ def is_model(path: Path) -> bool:
 
 def tags_tokens(path: Path) -> bool:
     """Whether a model's folder is of one that tags tokens; of an id on the hub that is not known here."""
-    file = path / "config.json"
-    names = read_json(file).get("architectures") if file.is_file() else None
+    names = None
+    with suppress(InputError):  # a damaged file is refused where the model is read
+        names = read_json(path / "config.json").get("architectures")
     return isinstance(names, list) and any(str(name).endswith(TAGGER) for name in names)
 
 
