@@ -16,6 +16,9 @@ from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
 
+# In `TextBatch.known`: tokens of free answers, (B, A), and what their log odds are raised by, (B,).
+ANSWER, RAISED = "answer", "raised"
+
 
 @torch.no_grad()
 def ablated_logits(
@@ -118,8 +121,9 @@ def _after(
     )
     allowed = one.allowed_classes
     allowed = None if allowed is None else allowed.expand(len(gone), -1)
-    rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
-    found: Tensor = network.answer_logits(output.logits[:, -1], rest).double()
+    known = {name: part.expand(len(gone), *part.shape[1:]) for name, part in one.known.items()}
+    rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed, known.get(ANSWER))
+    found: Tensor = network.answer_logits(output.logits[:, -1], rest, known).double()
     return found
 
 
@@ -129,6 +133,7 @@ def later_tokens(
     mask: Tensor,
     places: Tensor,
     allowed: Tensor | None,
+    free: Tensor | None = None,
 ) -> Tensor:
     """Log probability of each answer's tokens after the first, (B, C); `NOT_ALLOWED` for others.
 
@@ -138,16 +143,17 @@ def later_tokens(
         mask: Real tokens of these, (B, L) bool.
         places: Position of the token after each prompt, (B,).
         allowed: Classes that each text may be answered with, (B, C) bool; None: all.
+        free: The answers of `free_answers`, which are then the only ones, (B, A).
 
     Raises:
         InputError: The model has no answers.
     """
     if not network.classes:
         raise InputError("the model has no answers: give `classes`, or rows with labels.")
-    found = []
-    for number, ids in enumerate(network.answers):
-        tokens = network.numbers[ids[ids >= 0]].expand(len(mask), -1)
-        given, later = tokens[:, :-1], tokens[:, 1:]
+    found, allowed = [], None if free is not None else allowed
+    listed = (network.numbers[ids[ids >= 0]].expand(len(mask), -1) for ids in network.answers)
+    for number, tokens in enumerate(listed if free is None else [free]):
+        given, later = tokens[:, :-1].clamp(min=0), tokens[:, 1:]
         total = torch.zeros(len(mask), device=mask.device)
         if later.shape[1] and (allowed is None or allowed[:, number].any()):
             at = places[:, None] + torch.arange(given.shape[1], device=mask.device)
@@ -156,11 +162,29 @@ def later_tokens(
             copy = cut_cache(cache, mask.shape[1])
             logits = network.transformer(given, past_key_values=copy, **options).logits
             precise = torch.promote_types(logits.dtype, torch.float32)
-            each = logits.to(precise).log_softmax(-1).gather(-1, later.unsqueeze(-1))
-            total = each.sum((1, 2))
+            chosen = later.clamp(min=0).unsqueeze(-1)
+            each = logits.to(precise).log_softmax(-1).gather(-1, chosen).squeeze(-1)
+            total = (each * (later >= 0)).sum(1)
         found.append(total)
     rest = torch.stack(found, dim=1)
     return rest if allowed is None else rest.masked_fill(~allowed, NOT_ALLOWED)
+
+
+@torch.no_grad()
+def free_answers(network: Any, batch: TextBatch) -> Tensor:  # noqa: ANN401
+    """The model's own tokens of greedy answers, of `network.free` at most, (B, A); -1 after the end."""
+    _, vectors, mask = network.prompts(batch)
+    options = {"max_new_tokens": network.free, "do_sample": False, "pad_token_id": 0}
+    options |= {"temperature": None, "top_p": None, "top_k": None}
+    found = network.transformer.generate(
+        inputs_embeds=vectors, attention_mask=mask.long(), **options
+    )
+    ends = network.transformer.generation_config.eos_token_id
+    stops = torch.isin(found, torch.tensor(ends if ends is not None else [], device=found.device))
+    over = stops.cumsum(-1) > 0
+    over[:, 0] = False  # an answer has a token, even if it is that of the end
+    answers: Tensor = found.masked_fill(over, -1)
+    return answers
 
 
 @torch.no_grad()
@@ -201,7 +225,9 @@ def copied_answers(network: Any, batch: TextBatch, answer: Tensor) -> Tensor:  #
     flat, vectors, mask = network.prompts(batch)
     _, found, _ = network.last_layer.read_last(network.transformer, vectors, mask, every=True)
     largest = torch.stack([found[layer].weights[:, :, 0].argmax(-1) for layer in sorted(found)], 1)
-    copied = (flat.batch.tokens == network.answers[answer, :1]) & flat.batch.mask
+    listed = batch.known.get(ANSWER)
+    first = network.numbers[network.answers[answer]] if listed is None else listed
+    copied = (network.numbers[flat.batch.tokens] == first[:, :1]) & flat.batch.mask
     hits = copied[torch.arange(len(batch), device=answer.device)[:, None, None], largest].double()
     shares: Tensor = hits.masked_fill(~copied.any(-1)[:, None, None], torch.nan)
     return shares
