@@ -11,13 +11,11 @@ from transformers import DynamicCache
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional._cpu import blocks
+from attnlight.huggingface.free_text import ANSWER
 from attnlight.huggingface.last_layer import cut_cache
 from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
-
-# In `TextBatch.known`: tokens of free answers, (B, A), and what their log odds are raised by, (B,).
-ANSWER, RAISED = "answer", "raised"
 
 
 @torch.no_grad()
@@ -168,23 +166,6 @@ def later_tokens(
         found.append(total)
     rest = torch.stack(found, dim=1)
     return rest if allowed is None else rest.masked_fill(~allowed, NOT_ALLOWED)
-
-
-@torch.no_grad()
-def free_answers(network: Any, batch: TextBatch) -> Tensor:  # noqa: ANN401
-    """The model's own tokens of greedy answers, of `network.free` at most, (B, A); -1 after the end."""
-    _, vectors, mask = network.prompts(batch)
-    options = {"max_new_tokens": network.free, "do_sample": False, "pad_token_id": 0}
-    options |= {"temperature": None, "top_p": None, "top_k": None}
-    found = network.transformer.generate(
-        inputs_embeds=vectors, attention_mask=mask.long(), **options
-    )
-    ends = network.transformer.generation_config.eos_token_id
-    stops = torch.isin(found, torch.tensor(ends if ends is not None else [], device=found.device))
-    over = stops.cumsum(-1) > 0
-    over[:, 0] = False  # an answer has a token, even if it is that of the end
-    answers: Tensor = found.masked_fill(over, -1)
-    return answers
 
 
 @torch.no_grad()

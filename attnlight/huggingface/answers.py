@@ -18,7 +18,7 @@ from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
-from attnlight.huggingface import ablation
+from attnlight.huggingface import ablation, free_text
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.folder import model_folder
 from attnlight.huggingface.prompt_template import (
@@ -39,7 +39,6 @@ from attnlight.problems import Pairs
 # In `AttentionOutput.memory` beside those of the classifier: the log probability of the tokens of each
 # answer after its first, (B, C).
 _REST = "rest"
-FREE = ("the answer", "another answer")  # classes in free text
 _PARTS = ("before", "between", "after")  # of the template, in names of buffers
 
 
@@ -99,7 +98,7 @@ class AnswerModel(HuggingFaceClassifier):
             raise InputError(
                 "free text has no `classes`, and a model of `config` is trained on them: leave out `free`."
             )
-        classes = classes if free is None else FREE
+        classes = classes if free is None else free_text.CLASSES
         options = {"config": config, "fingerprint": fingerprint}
         super().__init__(path, tokenizer, max(2, len(classes)), vocab_size, **options)  # type: ignore[arg-type]
         if not self.last_layer.causal:
@@ -221,9 +220,9 @@ class AnswerModel(HuggingFaceClassifier):
         memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
         first = self.free is not None and not batch.known
         if first:
-            batch.known[ablation.ANSWER] = ablation.free_answers(self, batch)
-            batch.known[ablation.RAISED] = torch.zeros(len(batch), device=mask.device)
-        read = mask, mask.sum(-1), batch.allowed_classes, batch.known.get(ablation.ANSWER)
+            batch.known[free_text.ANSWER] = free_text.free_answers(self, batch)
+            batch.known[free_text.RAISED] = torch.zeros(len(batch), device=mask.device)
+        read = mask, mask.sum(-1), batch.allowed_classes, batch.known.get(free_text.ANSWER)
         memory |= {_REST: ablation.later_tokens(self, cache, *read), **batch.known}
         rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
         used = own if weights is None else weights
@@ -234,7 +233,7 @@ class AnswerModel(HuggingFaceClassifier):
         output.logits = self.readout(output, used.unsqueeze(2)).squeeze(1)
         if first:
             odds = log_odds(output.logits.detach(), torch.zeros_like(batch.index))
-            batch.known[ablation.RAISED] = (math.log(2) - odds).clamp(min=0)
+            batch.known[free_text.RAISED] = (math.log(2) - odds).clamp(min=0)
             memory |= batch.known
             output.logits = self.readout(output, used.unsqueeze(2)).squeeze(1)
         output.bias = torch.full_like(output.logits, torch.nan)
@@ -250,7 +249,7 @@ class AnswerModel(HuggingFaceClassifier):
         """
         memory, rows = output.memory, self.substituted(output, weights)
         logits = self.last_layer.logits(self.transformer, memory["query"], rows, memory["values"])
-        names = () if self.free is None else (ablation.ANSWER, ablation.RAISED)
+        names = () if self.free is None else (free_text.ANSWER, free_text.RAISED)
         known = {name: memory[name].unsqueeze(1) for name in names}
         return self.answer_logits(logits, memory[_REST].unsqueeze(1), known)
 
@@ -261,25 +260,11 @@ class AnswerModel(HuggingFaceClassifier):
         """
         first = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
         if self.free is not None:
-            token = known[ablation.ANSWER][..., :1].expand(*first.shape[:-1], 1)
-            joint = (first.gather(-1, token) + rest).squeeze(-1).double()
-            joint = joint.clamp(max=-torch.finfo(joint.dtype).eps)
-            others = torch.log(-torch.expm1(joint))
-            return torch.stack([joint + known[ablation.RAISED], others], dim=-1)
+            return free_text.free_logits(first, rest, known)
         found = first[..., self.numbers[self.answers[:, 0]]] + rest
         return torch.where(rest <= NOT_ALLOWED, NOT_ALLOWED, found)
 
-    def free_texts(self, batch: TextBatch) -> list[str] | None:
-        """The answers in free text that a batch has; None without them."""
-        from tokenizers import Tokenizer
-
-        if self.free is None or self.tokenizer is None:
-            return None
-        reader, numbers = Tokenizer.from_str(self.tokenizer), self.numbers.tolist()
-        ids = {own: number for number, own in enumerate(numbers)}
-        answers = batch.known[ablation.ANSWER].tolist()
-        return [reader.decode([ids[x] for x in one if x in ids]).strip() for one in answers]
-
+    free_texts = free_text.free_texts
     answer_attention = ablation.answer_attention
     copied_answers = ablation.copied_answers
     ablated_logits = ablation.ablated_logits
