@@ -51,6 +51,8 @@ class TextBatch(_Tensors):
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
             `impermissible`, `rationale` and the like; 0 on padding and boundary tokens, which only
             `marked`, the tokens that are rows of a tagger, and `segment` may include.
+        known: What a model that answers in free text found of the complete texts, texts first: shortened
+            and changed copies keep it.
     """
 
     index: Tensor
@@ -61,6 +63,7 @@ class TextBatch(_Tensors):
     query_mask: Tensor | None = None
     allowed_classes: Tensor | None = None
     extras: dict[str, Tensor] = field(default_factory=dict)
+    known: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -336,6 +339,15 @@ class HasAnswers(Protocol):
 
     def name_answers(self, classes: Sequence[str]) -> None:
         """Take these answers as classes."""
+        ...
+
+
+@runtime_checkable
+class HasFreeAnswers(Protocol):
+    """A model that may answer in free text."""
+
+    def free_texts(self, batch: TextBatch) -> list[str] | None:
+        """The answer to each text; None: answers are classes."""
         ...
 
 

@@ -171,7 +171,7 @@ class Reader:
             {"passage": ["Ann went home.", "Bob sat."], "query": "Where is Ann?", "label": "home"},
             {"passage": ["Bob sat.", "Eve left."], "query": "Where is Eve?", "label": "out"},
         ]
-        lines = (json.dumps(question) + "\n" for question in asked * 20)
+        lines = [json.dumps(question) + "\n" for question in asked * 20]
         for name in ("questions", "earlier"):
             (self.folder / f"{name}.jsonl").write_text("".join(lines))
         for name, labels in {"sst5": [4, 0, 3, 1], "imdb": [1, 0, 1, 0]}.items():

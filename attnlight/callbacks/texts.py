@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import build_attributions
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasFreeAnswers, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
@@ -26,7 +26,7 @@ METHODS = ("gradient_x_attention", {"name": "occlusion", "replacement": "delete"
 class Texts(InterpretabilityTest):
     """Record texts and the scores of their items, for the page of the run; there are no measures.
 
-    Columns are those of `TextColumns` (of the corpus's per-token columns only the marks `evidence`,
+    Columns are those of `TextColumns`, and `answer` of models that answer in free text (of the corpus's per-token columns only the marks `evidence`,
     `rationale` and `impermissible`), and for each row a list of scores of its items:
 
     * `scores_input_gradient`: gradient times embedding, with attention held constant.
@@ -103,6 +103,8 @@ class Texts(InterpretabilityTest):
         worst[solved] = adversary.mean(1).to(worst.dtype)
         scores |= {"minimal": minimal, "worst_case": worst}
         texts = self._texts(batch, output)
+        if isinstance(model, HasFreeAnswers) and (answers := model.free_texts(batch)) is not None:
+            texts["answer"] = answers
         if readout.by_programs:
             one_head, head = readout.head_weights.clone(), js.nan_to_num(-1.0).argmax(-1)
             found_rows = torch.arange(len(head), device=head.device)

@@ -11,6 +11,7 @@ from transformers import DynamicCache
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
 from attnlight.functional._cpu import blocks
+from attnlight.huggingface.free_text import ANSWER
 from attnlight.huggingface.last_layer import cut_cache
 from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
@@ -118,8 +119,9 @@ def _after(
     )
     allowed = one.allowed_classes
     allowed = None if allowed is None else allowed.expand(len(gone), -1)
-    rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed)
-    found: Tensor = network.answer_logits(output.logits[:, -1], rest).double()
+    known = {name: part.expand(len(gone), *part.shape[1:]) for name, part in one.known.items()}
+    rest = later_tokens(network, own, seen, places[:, -1] + 1, allowed, known.get(ANSWER))
+    found: Tensor = network.answer_logits(output.logits[:, -1], rest, known).double()
     return found
 
 
@@ -129,6 +131,7 @@ def later_tokens(
     mask: Tensor,
     places: Tensor,
     allowed: Tensor | None,
+    free: Tensor | None = None,
 ) -> Tensor:
     """Log probability of each answer's tokens after the first, (B, C); `NOT_ALLOWED` for others.
 
@@ -138,16 +141,17 @@ def later_tokens(
         mask: Real tokens of these, (B, L) bool.
         places: Position of the token after each prompt, (B,).
         allowed: Classes that each text may be answered with, (B, C) bool; None: all.
+        free: The answers of `free_answers`, which are then the only ones, (B, A).
 
     Raises:
         InputError: The model has no answers.
     """
     if not network.classes:
         raise InputError("the model has no answers: give `classes`, or rows with labels.")
-    found = []
-    for number, ids in enumerate(network.answers):
-        tokens = network.numbers[ids[ids >= 0]].expand(len(mask), -1)
-        given, later = tokens[:, :-1], tokens[:, 1:]
+    found, allowed = [], None if free is not None else allowed
+    listed = (network.numbers[ids[ids >= 0]].expand(len(mask), -1) for ids in network.answers)
+    for number, tokens in enumerate(listed if free is None else [free]):
+        given, later = tokens[:, :-1].clamp(min=0), tokens[:, 1:]
         total = torch.zeros(len(mask), device=mask.device)
         if later.shape[1] and (allowed is None or allowed[:, number].any()):
             at = places[:, None] + torch.arange(given.shape[1], device=mask.device)
@@ -156,8 +160,9 @@ def later_tokens(
             copy = cut_cache(cache, mask.shape[1])
             logits = network.transformer(given, past_key_values=copy, **options).logits
             precise = torch.promote_types(logits.dtype, torch.float32)
-            each = logits.to(precise).log_softmax(-1).gather(-1, later.unsqueeze(-1))
-            total = each.sum((1, 2))
+            chosen = later.clamp(min=0).unsqueeze(-1)
+            each = logits.to(precise).log_softmax(-1).gather(-1, chosen).squeeze(-1)
+            total = (each * (later >= 0)).sum(1)
         found.append(total)
     rest = torch.stack(found, dim=1)
     return rest if allowed is None else rest.masked_fill(~allowed, NOT_ALLOWED)
@@ -201,7 +206,9 @@ def copied_answers(network: Any, batch: TextBatch, answer: Tensor) -> Tensor:  #
     flat, vectors, mask = network.prompts(batch)
     _, found, _ = network.last_layer.read_last(network.transformer, vectors, mask, every=True)
     largest = torch.stack([found[layer].weights[:, :, 0].argmax(-1) for layer in sorted(found)], 1)
-    copied = (flat.batch.tokens == network.answers[answer, :1]) & flat.batch.mask
+    listed = batch.known.get(ANSWER)
+    first = network.numbers[network.answers[answer]] if listed is None else listed
+    copied = (network.numbers[flat.batch.tokens] == first[:, :1]) & flat.batch.mask
     hits = copied[torch.arange(len(batch), device=answer.device)[:, None, None], largest].double()
     shares: Tensor = hits.masked_fill(~copied.any(-1)[:, None, None], torch.nan)
     return shares

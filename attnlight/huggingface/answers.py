@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,8 +16,9 @@ from attnlight.batch import NOT_ALLOWED, AttentionOutput, TextBatch
 from attnlight.data.pieces import read_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import SentenceRules
-from attnlight.errors import InputError
-from attnlight.huggingface import ablation
+from attnlight.errors import InputError, require_at_least
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.huggingface import ablation, free_text
 from attnlight.huggingface.classifier import HuggingFaceClassifier
 from attnlight.huggingface.folder import model_folder
 from attnlight.huggingface.prompt_template import (
@@ -49,6 +51,11 @@ class AnswerModel(HuggingFaceClassifier):
     that predicts the answer's first token. Its weights on the template, the question and special tokens
     are fixed whatever is done to attention; items are the sentences, or the tokens, of the passage.
 
+    In free text (`free`) there are two classes: the greedy answer of the complete context, whose log odds
+    are those of the joint probability of its tokens, and any other answer. Long answers have small
+    probabilities: where the complete context gives one less than 2 / 3, its log odds are raised to log 2
+    there, and by as much in all changed contexts, so that it is what is predicted until its odds halve.
+
     Args:
         path: Folder or hub id of a model, or a model of transformers. None: a model of `config` that is
             trained on the tokens of the corpus, with random parameters.
@@ -58,6 +65,7 @@ class AnswerModel(HuggingFaceClassifier):
             tokenizer's special tokens. Null: a short one.
         chat: Whether the template is a user's message in the chat template that the tokenizer has.
         items: What attention is read of, where a passage is raw text: its `sentences` or its `tokens`.
+        free: Answer in free text of at most so many tokens; the rows have no labels. Null: in `classes`.
         vocab_size: Number of token ids V of the corpus; None: the model's.
         config, fingerprint: As for `HuggingFaceClassifier`.
 
@@ -80,15 +88,22 @@ class AnswerModel(HuggingFaceClassifier):
         template: str | None = None,
         chat: bool = True,
         items: Literal["sentences", "tokens"] = "sentences",
+        free: int | None = None,
         vocab_size: int | None = None,
         config: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
     ) -> None:
+        require_at_least(1, free=free)
+        if free is not None and (classes or path is None):
+            raise InputError(
+                "free text has no `classes`, and a model of `config` is trained on them: leave out `free`."
+            )
+        classes = classes if free is None else free_text.CLASSES
         options = {"config": config, "fingerprint": fingerprint}
         super().__init__(path, tokenizer, max(2, len(classes)), vocab_size, **options)  # type: ignore[arg-type]
         if not self.last_layer.causal:
             raise InputError(f"{path} is an encoder: expected a decoder.")
-        self.classes, self.items, self.new = list(classes), items, ()
+        self.classes, self.items, self.free, self.new = list(classes), items, free, ()
         del self.attention_layers  # several passes make one output
         for name in (*_PARTS, "answers"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.long))
@@ -111,7 +126,8 @@ class AnswerModel(HuggingFaceClassifier):
 
     def name_answers(self, classes: Sequence[str]) -> None:
         """Take these answers as classes; raises as `encode_answers`."""
-        self.classes, self.answers = list(classes), encode_answers(self._of_answers, classes)
+        named = classes if self.free is None else ()
+        self.classes, self.answers = list(classes), encode_answers(self._of_answers, named)
         self.to(self.numbers.device)
 
     @override
@@ -136,6 +152,11 @@ class AnswerModel(HuggingFaceClassifier):
         """
         if options.get("path") is None:
             raise InputError("a model of `config` has no weights: train it by `attnlight fit`.")
+        if options.get("free") is not None:
+            raise InputError(
+                "free text has no labels, which commands need: leave out `free`, or write "
+                "`attnlight.run(AnswerModel(path, free=16), rows)` in Python."
+            )
         path = str(options["path"])
         tokenizer, _ = read_tokenizer(str(model_folder(path)))
         named = options.get("classes") or classes
@@ -172,7 +193,7 @@ class AnswerModel(HuggingFaceClassifier):
         table = self.transformer.get_input_embeddings()
         given = self.embed(batch) if embeddings is None else embeddings
         found = join_prompts(batch, parts, self.places, lambda ids: table(self.numbers[ids]), given)
-        lengths, most = found.mask.sum(-1), self.longest
+        lengths, most = found.mask.sum(-1), self.longest and self.longest - (self.free or 0)
         if most is not None and int(lengths.amax()) > most:
             raise InputError(
                 f"{int((lengths > most).sum())} of {len(batch)} prompts are longer than the {most:,} tokens "
@@ -197,13 +218,21 @@ class AnswerModel(HuggingFaceClassifier):
         own = torch.where(mass > 0, own, equal.unsqueeze(1).to(own))
         memory = {"query": states[:, -1], "values": values, "mass": mass, "fixed": row - chosen}
         memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
-        memory[_REST] = ablation.later_tokens(
-            self, cache, mask, mask.sum(-1), batch.allowed_classes
-        )
+        first = self.free is not None and not batch.known
+        if first:
+            batch.known[free_text.ANSWER] = free_text.free_answers(self, batch)
+            batch.known[free_text.RAISED] = torch.zeros(len(batch), device=mask.device)
+        read = mask, mask.sum(-1), batch.allowed_classes, batch.known.get(free_text.ANSWER)
+        memory |= {_REST: ablation.later_tokens(self, cache, *read), **batch.known}
         rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
         used = own if weights is None else weights
         states = flat.means(states)
         output = AttentionOutput(rows, row, used, None, row, items, states, memory=memory)
+        if first:
+            logits = self.readout(output, used.unsqueeze(2)).squeeze(1).detach()
+            odds = log_odds(logits, torch.zeros_like(batch.index))
+            batch.known[free_text.RAISED] = (math.log(2) - odds).clamp(min=0)
+            memory |= batch.known
         return self.read_out(output, weights is None)
 
     @override
@@ -214,14 +243,22 @@ class AnswerModel(HuggingFaceClassifier):
         """
         memory, rows = output.memory, self.substituted(output, weights)
         logits = self.last_layer.logits(self.transformer, memory["query"], rows, memory["values"])
-        return self.answer_logits(logits, memory[_REST].unsqueeze(1))
+        names = () if self.free is None else (free_text.ANSWER, free_text.RAISED)
+        known = {name: memory[name].unsqueeze(1) for name in names}
+        return self.answer_logits(logits, memory[_REST].unsqueeze(1), known)
 
-    def answer_logits(self, logits: Tensor, rest: Tensor) -> Tensor:
-        """Log probabilities (..., C) of answers from logits of the first token (..., V) and `later_tokens`."""
+    def answer_logits(self, logits: Tensor, rest: Tensor, known: Mapping[str, Tensor]) -> Tensor:
+        """Log probabilities (..., C) of answers from logits of the first token (..., V) and `later_tokens`.
+
+        `known` has free answers (..., A), and what the log odds of these are raised by, (...).
+        """
         first = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        if self.free is not None:
+            return free_text.free_logits(first, rest, known)
         found = first[..., self.numbers[self.answers[:, 0]]] + rest
         return torch.where(rest <= NOT_ALLOWED, NOT_ALLOWED, found)
 
+    free_texts = free_text.free_texts
     answer_attention = ablation.answer_attention
     copied_answers = ablation.copied_answers
     ablated_logits = ablation.ablated_logits

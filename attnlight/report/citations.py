@@ -12,9 +12,9 @@ from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, class_name
 from attnlight.records import RecordFile, read_pieces
 from attnlight.report.markup import described_table
-from attnlight.report.texts import Row, pieces_of
+from attnlight.report.texts import Row, pieces_of, shortened
 
-_TEXT = ("tokens", "items", "query", "text", "offsets", "probabilities", EVIDENCE, RATIONALE)
+_TEXT = ("tokens", "items", "query", "text", "offsets", "probabilities", "answer")
 _WORDS = {0.0: "no", 1.0: "yes"}
 
 
@@ -34,7 +34,7 @@ def citations(
         return []
     indices = np.array([*dict.fromkeys(index for index, _ in chosen)])
     names = [f"{x}_{label}" for label in methods for x in ("cited", "necessary", "sufficient")]
-    known = [name for name in _TEXT if name in texts.columns]
+    known = [name for name in (*_TEXT, EVIDENCE, RATIONALE) if name in texts.columns]
     measured, shown = (dict(_rows(*each, indices)) for each in ((record, names), (texts, known)))
     found = []
     for index in indices.tolist():
@@ -50,6 +50,7 @@ def citations(
                 mark = " ✓" if int(place) in supporting else ""
                 lines.append([method_words(label), items[int(place)] + mark, *sides])
         answer = class_name(int(np.argmax(shown[index]["probabilities"])), classes)
+        answer = shortened(shown[index].get("answer") or answer)
         query = " ".join(shown[index].get("query", ()))
         fields = {"index": index, "query": query, "answer": answer}
         found += [described_table("citations", lines, **fields)] if lines else []

@@ -16,7 +16,7 @@ from attnlight.report.join_pieces import Piece, join_pieces, of_pieces
 
 _TEXTS, _TOKENS, _LETTERS = 6, 400, 60  # most texts, of a text and of a token
 COLUMNS = (*KEY, "tokens", "items", "attention", "probabilities", "label")
-_OF_SOME_CORPORA = ("query", "text", "offsets")
+_OF_SOME_CORPORA = ("query", "text", "offsets", "answer")
 BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
@@ -220,10 +220,11 @@ def _shown_text(row: Mapping[str, Any], classes: Sequence[str] | None, of_parts:
     ]
     query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
     likeliest = int(np.argmax(row["probabilities"]))
+    predicted = shortened(row.get("answer") or class_name(likeliest, classes))
     return ShownText(
         row=(int(row["index"]), position),
         name=f"text {row['index']}" + f", position {position}" * of_parts,
-        prediction=f"{class_name(likeliest, classes)} ({row['probabilities'][likeliest]:.2f})",
+        prediction=f"{predicted} ({row['probabilities'][likeliest]:.2f})",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_TOKENS]) + " …" * (len(query) > _TOKENS),
         tokens=tokens[:_TOKENS],

@@ -1,6 +1,7 @@
 """Answers of decoder-only models, against full passes of transformers by loops over texts and classes."""
 
 import json
+import math
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,9 +17,11 @@ import attnlight
 from attnlight.__main__ import main
 from attnlight.batch import NOT_ALLOWED, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional import log_odds
 from attnlight.huggingface import AnswerModel
 from attnlight.huggingface.prompt_template import fill_chat, split_template, text_tokenizer
 from attnlight.probing.context_ablation import Reading, Way
+from attnlight.probing.removal import keep_items
 from tests.commands import CPU, QUIET
 from tests.huggingface import folders
 from tests.huggingface.folders import write_model
@@ -328,3 +331,85 @@ def test_answer_attention_is_eager_attention_of_every_layer(model: Any, eager: A
                 close(rows[text, number, :, item].float(), expected)
         for item in range(int(batch.mask[text].any(-1).sum())):
             close(rolled[text, 0, 0, item], product[-1, items == item].sum(), check_dtype=False)
+
+
+@pytest.fixture(scope="module")
+def free(folder: Path) -> Any:
+    return AnswerModel(folder, free=4).eval()
+
+
+class TestFreeText:
+    """The model's own greedy answer, against loops that read every prefix anew."""
+
+    @torch.no_grad()
+    def odds_of(self, eager: Any, ids: Tensor, answer: list[int]) -> float:
+        """Log odds of the joint probability of an answer after a prompt's ids."""
+        total, read = 0.0, ids.tolist()
+        for token in answer:
+            logits = eager(torch.tensor([read]), use_cache=False).logits[0, -1].double()
+            total += float(logits.log_softmax(-1)[token])
+            read.append(token)
+        return total - float(torch.log1p(-torch.tensor(total).double().exp()))
+
+    @torch.no_grad()
+    def greedy(self, eager: Any, ids: Tensor) -> list[int]:
+        answer: list[int] = []
+        while len(answer) < 4:
+            read = torch.tensor([[*ids.tolist(), *answer]])
+            answer.append(int(eager(read, use_cache=False).logits[0, -1].argmax()))
+            if answer[-1] == eager.generation_config.eos_token_id:
+                return answer[:-1] or answer
+        return answer
+
+    def test_answers_and_their_log_odds(self, free: Any, eager: Any) -> None:
+        batch = encode(free)
+        output, prompts = free(batch), free.prompts(batch)
+        raised = batch.known["raised"]
+        odds = log_odds(output.logits, torch.zeros(2, dtype=torch.long)) - raised
+        assert output.logits.argmax(-1).tolist() == [0, 0]
+        without, _ = free.ablated_logits(batch, kept_sets(), "removed")
+        shortened = log_odds(without, torch.zeros(2, dtype=torch.long)) - raised[:, None]
+        for text in range(2):
+            ids = free.numbers[prompts.flat.batch.tokens[text][prompts.mask[text]]]
+            answer = self.greedy(eager, ids)
+            found = batch.known["answer"][text]
+            assert found[found >= 0].tolist() == answer
+            own = self.odds_of(eager, ids, answer)
+            assert float(odds[text].detach()) == pytest.approx(own, abs=1e-4)
+            assert float(raised[text]) == pytest.approx(max(0, math.log(2) - own), abs=1e-4)
+            real = prompts.mask[text]
+            items = torch.where(prompts.flat.batch.mask[text], prompts.flat.item[text], -1)[real]
+            for number, kept in enumerate(kept_sets()[text]):
+                stays = (items < 0) | kept[items.clamp(min=0)]
+                expected = self.odds_of(eager, ids[stays], answer)
+                assert float(shortened[text, number]) == pytest.approx(expected, abs=1e-4)
+
+    def test_a_batch_its_texts_and_their_copies_answer_alike(self, free: Any) -> None:
+        batch = encode(free)
+        logits = free(batch).logits
+        for text in range(2):
+            alone = encode(free).select(torch.tensor([text]))
+            close(free(alone).logits, logits[text : text + 1])
+            assert alone.known["answer"].tolist() == [batch.known["answer"][text].tolist()]
+        kept = batch.mask.any(-1) & torch.tensor([False, True, True, True])
+        shortened, _ = keep_items(batch, torch.arange(2), kept)
+        assert torch.equal(shortened.known["answer"], batch.known["answer"])
+        sets = kept[:, None]
+        close(free(shortened).logits, free.ablated_logits(batch, sets, "removed")[0][:, 0])
+
+    def test_the_page_shows_the_answer(self, free: Any) -> None:
+        rows = [{"passage": story, "query": QUESTIONS[0]} for story in STORIES * 2]
+        test: Any = {"class_path": "attnlight.callbacks.Texts"}
+        found = attnlight.run(free, rows, [test]).table("texts")["answer"]
+        batch = encode(free, STORIES, [QUESTIONS[0]] * 2)
+        free(batch)
+        assert list(found) == free.free_texts(batch) * 2
+        assert all(found)
+
+    def test_what_is_refused(self, folder: Path) -> None:
+        with pytest.raises(InputError, match="free is 0"):
+            AnswerModel(folder, free=0)
+        with pytest.raises(InputError, match="free text has no `classes`"):
+            AnswerModel(folder, classes=ANSWERS, free=2)
+        with pytest.raises(InputError, match="no labels, which commands need"):
+            AnswerModel.encoding_of({"path": str(folder), "free": 2}, ())

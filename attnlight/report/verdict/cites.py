@@ -31,7 +31,7 @@ def cites(records: CardRecords) -> Line | None:
     known = {label: mean.value for label, mean in lds.items() if label != "random"}
     if own not in d or not known or d[own].texts < rules()["least_texts"]:
         return line_of(records, "cites", NOT_SHOWN, "too_few", d.get(own))
-    best = max(known, key=known.__getitem__)
+    best = max(known, key=lambda label: (known[label], label == own))
     fields: dict[str, Any] = {"reading": method_words(own), "necessary": necessary[own].value}
     fields |= {"best": method_words(best), "lds": known[best], "own": known.get(own, np.nan)}
     fields["item"] = records.unit.removesuffix("s")
