@@ -9,8 +9,8 @@ from torch import Tensor
 
 import attnlight
 from attnlight.data.babi import Question, generate_questions
-from attnlight.storage.shipped import TRAINED
 from attnlight.reference import TrainedModel
+from attnlight.storage.shipped import TRAINED
 
 FOLDER, SEED = TRAINED / "babi_answers", 7  # of stories; those of training have seed 0
 FOUND = 0.95  # share of the questions in which the fact counts most
