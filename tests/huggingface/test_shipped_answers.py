@@ -57,3 +57,15 @@ def test_leaving_out_each_sentence_finds_the_fact_by_a_loop(model: TrainedModel)
 
 def test_it_is_small() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 5_000_000
+
+
+def test_an_explanation_shows_the_sentences_of_a_text() -> None:
+    sentences = [
+        "Mary went to the garden.",
+        "John moved to the office.",
+        "Mary went to the hallway.",
+    ]
+    row = {"text": " ".join(sentences), "query": "Where is Mary?"}
+    (found,) = attnlight.explain("babi_answers", [row])
+    assert [found.text[start:end].strip() for start, end in found.spans] == sentences
+    assert found.prediction == "hallway"
