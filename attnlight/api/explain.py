@@ -147,7 +147,7 @@ def _explanations(
 
         found.append(
             Explanation(
-                text=rows[text]["text"] if apart else surface.text,
+                text=surface.text or rows[text]["text"],  # what `spans` are of
                 query=query if apart else None,
                 items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]

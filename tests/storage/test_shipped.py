@@ -142,7 +142,7 @@ class TestTrainedModels:
 
     @pytest.mark.parametrize("name", ["sts", "sst/best.ckpt", "SST"])
     def test_an_unknown_name_is_one_sentence(self, name: str, here: Path) -> None:
-        told = r"no run or checkpoint .* come with attnlight are sst"
+        told = r"no run or checkpoint .* come with attnlight are babi_answers, sst"
         with pytest.raises(InputError, match=told):
             attnlight.load(name)
 
