@@ -32,6 +32,7 @@ from pathlib import Path
 
 import yaml
 from results_page import (
+    answers,
     cards,
     claims,
     known_answers,
@@ -60,10 +61,11 @@ HERE = Path(__file__).parent
 RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
-    *("saliency", "real_text", "pruthi", "planted", "minilm", "commands"),
+    *("saliency", "real_text", "pruthi", "planted", "minilm", "answers", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
+PLACES += answers.PLACES
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")

@@ -25,10 +25,16 @@ from attnlight.records import read_record
 from attnlight.records.parquet import read_table
 from results_page.tables import Row
 
+FIT, TEST = "fit.yaml", "test.yaml"
 PLANS = Path(__file__).parents[2] / "configs/studies"
 _SEED = re.compile(r"^seed_everything: (\d+)$", re.MULTILINE)
 _OF_RUN = re.compile(r"^(?:seed_everything|run): .*\n", re.MULTILINE)  # differs between runs
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
+
+
+def config_of(run: Path) -> Path:
+    """The configuration of a run, which has no `fit.yaml` where it tested a model from elsewhere."""
+    return run / (TEST if (run / TEST).is_file() and not (run / FIT).is_file() else FIT)
 
 
 class Condition(NamedTuple):
@@ -102,26 +108,29 @@ class Experiment:
         folders = sorted((root / name).glob("seed*"), key=lambda path: path.name)
         if not folders:
             raise InputError(f"{root / name} holds no seed<k> folder.")
-        texts = [(run / "fit.yaml").read_text(encoding="utf-8") for run in folders]
+        texts = [config_of(run).read_text(encoding="utf-8") for run in folders]
         configs = [_OF_RUN.sub("", text) for text in texts]
         if len(set(configs)) > 1:  # parsing takes most of the time
             # Runs of an earlier version may lack options that are null.
             options = (pd.json_normalize(yaml.load(text, _Loader)).loc[0] for text in configs)
             configs = [str(sorted(found.dropna().items())) for found in options]
-        logged = {}
+        seeds, logged = [], {}
         for folder, text, config in zip(folders, texts, configs, strict=True):
             seed = int(_SEED.findall(text)[0])
             if folder.name != f"seed{seed}":
                 raise InputError(f"{folder} was trained with seed {seed}.")
             if config != configs[0]:
                 raise InputError(f"{folder} and {folders[0]} differ in more than their seed.")
+            seeds.append(seed)
             # A resumed run goes on in another file; those of `test` have no epochs.
+            if not (folder / FIT).is_file():  # it tested a model from elsewhere
+                continue
             files = pd.concat(map(pd.read_csv, sorted(folder.glob("logs/*/metrics.csv"))))
             epochs = files.dropna(subset="val/loss").drop_duplicates("epoch", keep="last")
             logged[seed] = epochs.filter(regex="^val/").reset_index(drop=True)
-        curves = pd.concat(logged, names=["seed", "epoch"])
-        curves.columns = curves.columns.str.removeprefix("val/")
-        return cls(name, folders, [*logged], curves, published or {})
+        curves = pd.concat(logged, names=["seed", "epoch"]) if logged else pd.DataFrame()
+        curves.columns = curves.columns.astype(str).str.removeprefix("val/")
+        return cls(name, folders, seeds, curves, published or {})
 
     @property
     def chosen(self) -> pd.Series:
@@ -182,7 +191,7 @@ class Archive(dict[str, Experiment]):
         self.root, self.published = root, published
 
     def __contains__(self, name: object) -> bool:
-        return any(self.root.glob(f"{name}/seed*/fit.yaml"))
+        return any(config_of(run).is_file() for run in self.root.glob(f"{name}/seed*"))
 
     def __missing__(self, name: str) -> Experiment:
         self[name] = Experiment.read(self.root, name, self.published)

@@ -18,6 +18,7 @@ from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
 from results_page import importance, pairs, planted, read_data, saliency, serrano, studies
+from results_page.archive import FIT, config_of
 from results_page.predictions import OF_MINILM
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
@@ -84,7 +85,7 @@ def _lacking(run: Path) -> str:
     """What a run lacks to be archived; empty if nothing."""
     path = run / "status.json"
     status = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if status.get("state") != "finished":
+    if status.get("state") != "finished" and config_of(run).name == FIT:
         return f"is {status['state']}" if status else "has no status.json"
     tests = needed(run.parent.name)
     untested = [x for x in tests if not (run / f"records/test/{x}.parquet").is_file()]
@@ -94,10 +95,10 @@ def _lacking(run: Path) -> str:
 def archive_run(run: Path, target: Path) -> None:
     """Replace a folder by what the page needs of a tested run, `<experiment>/seed<k>`."""
     shutil.rmtree(target, ignore_errors=True)
-    config = (run / "fit.yaml").read_text(encoding="utf-8")
+    config = (source := config_of(run)).read_text(encoding="utf-8")
     # The path on the machine that trained the run is irrelevant.
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
-    write_text(target / "fit.yaml", config)
+    write_text(target / source.name, config)
     name = run.parent.name
     logs = "version_0" if name in saliency.MODELS else "version_*"  # the others are of `test`
     for source in run.glob(f"logs/{logs}/metrics.csv"):

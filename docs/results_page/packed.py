@@ -37,7 +37,8 @@ def pack(root: Path, records: Path) -> None:
     """Replace the packed files in `records` by the folders of runs and studies below `root`."""
     tables: dict[str, list[pa.Table]] = {}
     # Folders of runs and of studies, and those of experiments with a file of their own.
-    found = {path.parent for name in ("fit.yaml", "study.json") for path in root.rglob(name)}
+    names = ("fit.yaml", "test.yaml", "study.json")
+    found = {path.parent for name in names for path in root.rglob(name)}
     found |= {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
     for folder in sorted(path.relative_to(root).as_posix() for path in found):
         page = next(page for start, page in PAGES.items() if folder.startswith(start))
