@@ -12,10 +12,13 @@ SUPERVISED = "--model.objective={lambda_supervise: 1, column: evidence}"
 
 
 @pytest.mark.slow
-def test_the_source_of_a_copied_answer_is_what_leaving_out_finds(here: Path) -> None:
-    run = Path("checkpoints/copy_answers/r")
-    options = [*CPU, *QUIET, "--run=r", SUPERVISED, "--trainer.max_epochs=1"]
-    assert main(["fit", *experiment("copy_answers"), *options]) == 0
+def test_the_fact_of_an_answer_is_what_leaving_out_and_supervised_attention_find(
+    here: Path,
+) -> None:
+    run = Path("checkpoints/babi_answers_1/r")
+    generated = ["--data.test=null", "--data.test_size=500", "--trainer.max_epochs=1"]
+    options = [*CPU, *QUIET, "--run=r", SUPERVISED, *generated]
+    assert main(["fit", *experiment("babi_answers_1"), *options]) == 0
     tests = (CONFIGS / "tests/context.yaml").read_text().replace("instances: 500", "instances: 100")
     Path("context.yaml").write_text(tests)
     assert main(["test", str(run), "--tests", "context.yaml", *CPU, *QUIET]) == 0
