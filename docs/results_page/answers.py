@@ -106,7 +106,7 @@ def findings(t: Tables) -> Sentences:
             by_model[row["model"]][row["reading"]] = row
     said = {name: rows[method_words(MEAN)] for name, rows in by_model.items()}
     answers = {row["to be trusted?"] for x, row in said.items() if SUPERVISED not in x}
-    words = {(YES,): "Yes", (NO,): "No", (OPEN,): "That is not decided"}
+    words = {(YES,): "Its order is that of a yes", (NO,): "No", (OPEN,): "That is not decided"}
     words[()] = "That is shown only where attention was trained to"
     word = words.get((*answers,), "That depends on the model")
     each = [f"{Cell(x[ORDER])} ({x['to be trusted?']}), {name}" for name, x in said.items()]
