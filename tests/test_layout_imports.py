@@ -35,7 +35,17 @@ IMPORTED_AT_USE |= {"scipy", "tabulate", "wandb"}
 # Modules of figures, which `attnlight.figures` imports to draw them.
 DRAWN = {PACKAGE / f"figures/{name}.py" for name in (*descriptions(), "layers")}
 # Modules that write pages, which verbs import when they write one.
-_PAGES = ("agreement", "compare", "curves", "differences", "first_text", "page", "texts", "what_if")
+_PAGES = (
+    "agreement",
+    "citations",
+    "compare",
+    "curves",
+    "differences",
+    "first_text",
+    "page",
+    "texts",
+)
+_PAGES += ("what_if",)
 WRITERS = {PACKAGE / f"report/{name}.py" for name in _PAGES}
 WRITERS |= {*PACKAGE.glob("report/study/*.py")}
 MODULES = sorted(PACKAGE.rglob("*.py"))
