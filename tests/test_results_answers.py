@@ -1,10 +1,10 @@
 """The page of answers from a context: its cells by loops over the archived records, and its rule."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attnlight.records import read_record
@@ -107,19 +107,30 @@ def test_a_reading_s_verdict_is_in_the_words_at_the_top() -> None:
     )
 
 
-def test_rows_of_the_corpora() -> None:
-    """The files that the commands name: a story each, and two questions of a passage in turn."""
-    data = Path(os.environ.get("ATTNLIGHT_DATA", "nowhere"))
-    if not data.is_dir():
-        pytest.skip("no local corpora")
-    rows = page("answer_runs")
-    stories, pairs = [*rows.babi(data)], [*rows.multi_rc(data)]
-    assert len({" ".join(x["passage"]) for x in stories}) == len(stories) == rows.STORIES
-    for row in stories:
-        (fact,) = row["evidence"]
-        assert row["passage"][fact].split()[0] == row["query"].split()[2].rstrip("?")
-        assert row["label"] in row["passage"][fact]
-    for first, second in zip(pairs[::2], pairs[1::2], strict=True):
-        assert first["doc_id"] == second["doc_id"]
-        assert first["query"].split(" || ")[0] != second["query"].split(" || ")[0]
-    assert all(x["evidence"] for x in pairs)
+def test_rows_of_the_corpora(tmp_path: Path) -> None:
+    """A question after six sentences of each story; the first answers of two questions of a passage."""
+    rows, facts = page("answer_runs"), [f"Ann went to the {place}." for place in "abcdefgh"]
+    stories = [
+        {"story": facts[:count], "question": "Where is Ann?", "answer": "x", "supporting_ids": [2]}
+        for count in (2, 4, 6, 8)
+    ]
+    pairs = [
+        {"doc_id": doc, "query_and_answer": f"{question} || {answer}", "label": answer % 2}
+        | {"passage": "One .\nTwo .\nThree .", "evidences": ["Two ."], "tokens": ["w"] * size}
+        for doc, size, questions in (("long", 9, "abc"), ("short", 5, "de"), ("single", 2, "f"))
+        for question in questions
+        for answer in (0, 1)
+    ]
+    for name, content in (
+        ("babi_qa1/data/test", stories),
+        ("eraser_multi_rc/data/validation", pairs),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        pd.DataFrame(content).to_parquet(tmp_path / f"{name}-00000-of-00001.parquet")
+    (story,) = rows.babi(tmp_path)
+    assert story == {"passage": facts[:6], "evidence": [2], "query": "Where is Ann?", "label": "x"}
+    found = [*rows.multi_rc(tmp_path)]
+    assert [x["query"] for x in found] == ["d || 0", "e || 0", "a || 0", "b || 0"]
+    assert [x["doc_id"] for x in found] == ["short", "short", "long", "long"]
+    assert found[0]["passage"] == ["One .", "Two .", "Three ."]
+    assert all(x["evidence"] == [1] and x["label"] == "false" for x in found)
