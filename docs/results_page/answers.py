@@ -24,6 +24,7 @@ TEST = "context_ablation"
 MODELS: dict[str, Row] = NAMES["answers"]["models"]
 MEASURES: dict[str, str] = NAMES["answers"]["measures"]  # by their headings
 ORDER, CHANCE = "Somers' D", "one sentence at random finds"
+VERBS = {YES: "may be trusted", NO: "may not", OPEN: "are not decided"}
 SUPERVISED = "attention supervised"  # in words of models whose attention was trained to cite
 MEAN, ITSELF, LEARNED = "answer_attention", "leave_one_out", "learned_heads"
 Columns = dict[str, NDArray[Any]]
@@ -111,7 +112,14 @@ def findings(t: Tables) -> Sentences:
     word = words.get((*answers,), "That depends on the model")
     each = [f"{Cell(x[ORDER])} ({x['to be trusted?']}), {name}" for name, x in said.items()]
     yield c.say("mean", bool(said), answer=word, each="; ".join(each))
-    each = [_trusted(name, rows) for name, rows in by_model.items()]
+    each = []
+    for name, rows in by_model.items():
+        groups = {
+            verb: [f"*{x}*" for x, row in rows.items() if row["to be trusted?"] == word]
+            for word, verb in VERBS.items()
+        }
+        listed = (f"{', '.join(found)} {verb}" for verb, found in groups.items() if found)
+        each.append(f"{name}: {'; '.join(listed)}.")
     yield c.say("trusted", bool(each), each=" ".join(each))
     chance = {name: f" (at random {row[CHANCE]})" for name, row in of_models.items()}
     for key, column in {"finds": "finds", "lds": "LDS"}.items():
@@ -121,16 +129,6 @@ def findings(t: Tables) -> Sentences:
     each = [f"{x['model']} {Cell(x['accuracy'])} against {x['largest class']}" for x in guesses]
     if each:
         yield c.say("guesses", each="; ".join(each))
-
-
-def _trusted(name: str, rows: dict[str, Row]) -> str:
-    """The readings of a model by whether they may be trusted."""
-    words = {YES: "may be trusted", NO: "may not", OPEN: "are not decided"}
-    parts = []
-    for said, verb in words.items():
-        found = [reading for reading, row in rows.items() if row["to be trusted?"] == said]
-        parts += [f"{', '.join(f'*{x}*' for x in found)} {verb}"] if found else []
-    return f"{name}: {'; '.join(parts)}."
 
 
 def _ordered(rows: dict[str, Row], column: str) -> str:
