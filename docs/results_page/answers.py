@@ -107,9 +107,9 @@ def findings(t: Tables) -> Sentences:
             by_model[row["model"]][row["reading"]] = row
     said = {name: rows[method_words(MEAN)] for name, rows in by_model.items()}
     answers = {row["to be trusted?"] for x, row in said.items() if SUPERVISED not in x}
-    words = {(YES,): "Its order is that of a yes", (NO,): "No", (OPEN,): "That is not decided"}
-    words[()] = "That is shown only where attention was trained to"
-    word = words.get((*answers,), "That depends on the model")
+    words = {YES: "Its order is that of a yes", NO: "No", OPEN: "That is not decided"}
+    word = "That depends on the model" if answers else "Shown only where attention was trained to"
+    word = words[next(iter(answers))] if len(answers) == 1 else word
     each = [f"{Cell(x[ORDER])} ({x['to be trusted?']}), {name}" for name, x in said.items()]
     yield c.say("mean", bool(said), answer=word, each="; ".join(each))
     each = []
