@@ -264,10 +264,14 @@ class ContextAblation(InterpretabilityTest):
         items, count = left.items, left.items.sum(-1)
         sums = (left.sets * values.masked_fill(~items, 0.0).unsqueeze(1)).sum(-1)
         every = torch.ones_like(sums, dtype=torch.bool)
+        # Six digits, so that rounding parts no ties.
+        largest = (x.abs().amax(-1, keepdim=True).clamp(min=1e-30) for x in (sums, left.random))
+        pairs = zip((sums, left.random), largest, strict=True)
+        sums, odds = ((x / size * 1e6).round() for x, size in pairs)
         falls = left.odds.unsqueeze(1) - log_odds(logits[:, 1:], left.answer)
         return {
             "somers_d": somers_d(values.abs(), left.effects.abs(), items, self.least),
-            "lds": spearman_rho(sums, left.random, every),
+            "lds": spearman_rho(sums, odds, every),
             "necessary": (left.turned * cited).sum(-1),
             "sufficient": (logits[:, 0].argmax(-1) == left.answer).double(),
             "cited": cited.double().argmax(-1).double(),

@@ -81,8 +81,7 @@ class RawText:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """The encoder stored in a checkpoint's metadata; keys that are not fields are ignored."""
-        values: dict[str, Any] = {entry.name: stored.get(entry.name) for entry in fields(cls)}
-        return cls(**values)
+        return cls(**{x.name: stored[x.name] for x in fields(cls) if x.name in stored})
 
     def identity(self) -> dict[str, Any]:
         """What determines the content of a corpus that is encoded alike, as plain JSON."""
