@@ -15,7 +15,7 @@ NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with; fin
 # Keys of `TextBatch.extras`: tokens that are rows of a tagger, unless all are; and, of a passage and a
 # query that are one text, 1 from the first token of the query on.
 MARKED, SEGMENT = "marked", "segment"
-IMPERMISSIBLE = "impermissible"  # items that deceptive attention keeps off
+IMPERMISSIBLE = "impermissible"  # 1 on items that deceptive attention must avoid
 
 
 @dataclass

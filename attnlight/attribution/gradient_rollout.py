@@ -43,9 +43,7 @@ class GradientRollout(Attribution):
         weights = [found[layer].weights for layer in sorted(found)]
         text, shares = text_of_rows(batch, output), read_shares(owner, batch, output).detach()
         # One row of each text at a time: the gradient of their sum is that of each.
-        order = torch.zeros_like(text)
-        for row in range(1, len(text)):
-            order[row] = order[row - 1] + 1 if text[row] == text[row - 1] else 0
+        order = torch.arange(len(text), device=text.device) - torch.searchsorted(text, text)
         for number in range(int(order.amax()) + 1 if len(text) else 0):
             rows = (order == number).nonzero().flatten()
             gradients = torch.autograd.grad(odds[rows].sum(), weights, retain_graph=True)

@@ -57,7 +57,7 @@ class Heads(NamedTuple):
         """The content of a file that a `HeadLearner` wrote.
 
         Raises:
-            InputError: There is no such file or it is none of these.
+            InputError: There is no such file, or it holds no heads.
         """
         content = read_json(Path(file))
         try:
@@ -93,7 +93,7 @@ class LearnedHeads(Attribution):
         best: Take the attention of the single head alone whose Somers' D is largest there.
 
     Raises:
-        InputError: There is no such file or it is none of these; and, in use, it is of another model.
+        InputError: There is no such file, or it holds no heads; and, in use, they are of another model.
     """
 
     name = "learned_heads"

@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.attribution import (
-    AnswerAttention,
-    LearnedHeads,
-    build_attributions,
-)
+from attnlight.attribution import AnswerAttention, LearnedHeads, build_attributions
 from attnlight.attribution.learned_heads import HeadLearner, Heads
 from attnlight.batch import AttentionOutput, HasAnswerAttention, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
@@ -145,8 +141,8 @@ class ContextAblation(InterpretabilityTest):
             "way": way,
             "least": least,
             "tie": TIE,
+            "heads": Heads.read(heads).table() if heads else None,
         }
-        self.metadata["heads"] = Heads.read(heads).table() if heads else None
 
     @override
     def begin(self, around: Surroundings) -> None:
@@ -175,13 +171,10 @@ class ContextAblation(InterpretabilityTest):
             )
         answer, count = output.logits.argmax(-1), output.mask.sum(-1)
         # Methods that read layers of a model that has none are undefined.
-        layered, of_layers = (
-            isinstance(readout.model, HasAnswerAttention),
-            (AnswerAttention, LearnedHeads),
-        )
+        layered = isinstance(readout.model, HasAnswerAttention)
         scores = {
             label: method(readout.model, batch, output, answer)
-            if layered or not isinstance(method, of_layers)
+            if layered or not isinstance(method, AnswerAttention | LearnedHeads)
             else torch.full_like(output.mask, torch.nan, dtype=torch.float64)
             for label, method in self.methods.items()
         }
@@ -191,9 +184,9 @@ class ContextAblation(InterpretabilityTest):
             cited, logits, cost = self._cite(readout, scores)
         if self._learner is not None:
             self._learner.add(batch, output, left.sets, left.random, left.effects)
-        # Supporting items; none where the corpus marks none.
         marked = torch.zeros_like(output.mask)
-        for column in [name for name in (EVIDENCE, RATIONALE) if name in batch.extras][:1]:
+        column = next((name for name in (EVIDENCE, RATIONALE) if name in batch.extras), None)
+        if column is not None:
             marked = marked_items(batch.extras[column] > 0, batch, output)
         supporting = marked.sum(-1)
         columns = {

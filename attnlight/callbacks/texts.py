@@ -26,8 +26,9 @@ METHODS = ("gradient_x_attention", {"name": "occlusion", "replacement": "delete"
 class Texts(InterpretabilityTest):
     """Record texts and the scores of their items, for the page of the run; there are no measures.
 
-    Columns are those of `TextColumns`, and `answer` of models that answer in free text (of the corpus's per-token columns only the marks `evidence`,
-    `rationale` and `impermissible`), and for each row a list of scores of its items:
+    Columns are those of `TextColumns` (of the corpus's per-token columns only the marks `evidence`,
+    `rationale` and `impermissible`), `answer` of models that answer in free text, and for each row a list
+    of scores of its items:
 
     * `scores_input_gradient`: gradient times embedding, with attention held constant.
     * `scores_loo`: the change of the prediction when the item is deleted; NaN for the token that a

@@ -226,8 +226,7 @@ class TokenDataset(Dataset[TextBatch]):
     def surface(self, position: int) -> Surface:
         """Surface of the ids, or whole words, of a text."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
-        whole = type(self._encoder.parsed_tokenizer.model).__name__ == "WordLevel"
-        if self._has_token_labels and whole:  # each word is one token
+        if self._has_token_labels and not self._encoder.divides_words:  # each word is one token
             words: list[str] = self.table["words"][position].as_py()
             before, stops = len(ids) - len(words), accumulate(len(word) + 1 for word in words)
             spans = [(x - len(word) - 1, x - 1) for word, x in zip(words, stops, strict=True)]

@@ -224,13 +224,13 @@ def _divided(
         check_tags(sentence.place, sentence.tags, numbers, strict)
         starts = np.cumsum([0, *(len(word) + 1 for word in sentence.words)])[:-1]
         try:
-            ids, words = words_of_pieces(tokenizer, " ".join(sentence.words), starts.tolist())
+            ids, words, first = words_of_pieces(
+                tokenizer, " ".join(sentence.words), starts.tolist()
+            )
         except InputError as error:
             raise InputError(f"{sentence.place}: {error}") from error
         labels = np.full(len(ids), IGNORED)
-        labels[np.unique(words, return_index=True)[1][-len(starts) :]] = target.labels(
-            *(sentence.tags, numbers, sentence.row)
-        )
+        labels[first] = target.labels(sentence.tags, numbers, sentence.row)
         columns["tokens"].append(ids)
         columns[TAGS].append(labels)
         columns[MARKED].append(labels != IGNORED)

@@ -114,6 +114,11 @@ class RawText:
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
+    def divides_words(self) -> bool:
+        """Whether the tokenizer is a pretrained model's, which makes several tokens of some words."""
+        return type(self.parsed_tokenizer.model).__name__ != "WordLevel"
+
+    @cached_property
     def word_boundaries(self) -> WholeWords:
         """Finds where words begin among the tokenizer's tokens."""
         return WholeWords(self.parsed_tokenizer.to_str())
@@ -135,9 +140,9 @@ class RawText:
             candidates: Names of the classes that each text may be answered with; None: all.
 
         Raises:
-            InputError: `texts` or `queries` is not a list of strings, or queries are missing; `pos` is required and does not
-                have one tag per token; `queries` or `candidates` does not have B entries; a query
-                has no token; or a text has no candidates, or one that is not a class.
+            InputError: `texts` or `queries` is not a list of strings, or queries are missing; `pos` is
+                required and does not have one tag per token; `queries` or `candidates` does not have B
+                entries; a query has no token; or a text has no candidates, or one that is not a class.
         """
         for name, strings in (("texts", texts), ("queries", queries)):
             if isinstance(strings, str | Mapping | HasColumns):
@@ -165,9 +170,10 @@ class RawText:
         if self.first_pieces:
             marked = torch.zeros_like(batch.mask)
             for number, text in enumerate(texts):
-                starts = [word.start() for word in re.finditer(r"\S+", text)]
-                _, of_pieces = words_of_pieces(tokenizer, text, starts)
-                marked[number, np.unique(of_pieces, return_index=True)[1][-len(starts) :]] = True
+                if starts := [word.start() for word in re.finditer(r"\S+", text)]:
+                    marked[number, words_of_pieces(tokenizer, text, starts)[2]] = True
+                else:  # its unknown token, so that each text has a row
+                    marked[number] = batch.attendable()[number]
             batch.extras[MARKED] = marked.to(torch.int8)
         if self.features is not None:
             features = TokenFeatures.from_dict(self.features)

@@ -161,8 +161,11 @@ def count_cut(
 
 def words_of_pieces(
     tokenizer: Tokenizer, text: str, starts: Sequence[int]
-) -> tuple[list[int], NDArray[np.int64]]:
-    """Ids of a text that a pretrained model's tokenizer divides, and the word of each, (N,), -1 of special ones.
+) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+    """Ids of a text whose words a pretrained model's tokenizer divides.
+
+    Returns:
+        The N ids; the word of each, (N,), -1 of special ones; and the place of the first of each word, (T,).
 
     Args:
         tokenizer: The tokenizer.
@@ -187,7 +190,7 @@ def words_of_pieces(
         raise InputError(
             f"the word {word!r}, of which a tag is predicted, {reason}: remove its sentence"
         )
-    return encoding.ids, words
+    return encoding.ids, words, np.flatnonzero((words >= 0) & (np.diff(words, prepend=-1) != 0))
 
 
 class Surface(NamedTuple):

@@ -238,9 +238,10 @@ class ChunkingDataModule(CorpusDataModule):
                 split: open_sentences(split, source, self.columns, Path(scratch), self.mark_columns)
                 for split, source in self.sources.items()
             }
-            # Tags of all training sentences, before some of them are split off.
-            tags = corpus_tags(parts["train"].reader, parts["train"].rows, self.chunks)
-            tags = tags if self.encoding is None else self.encoding.classes
+            if self.encoding is not None:
+                tags = self.encoding.classes
+            else:  # of all training sentences, before some of them are split off
+                tags = corpus_tags(parts["train"].reader, parts["train"].rows, self.chunks)
             parts, shared = select_splits(parts, self.selection)
             train, classes = parts["train"], self.target_spec.classes(tags)
             if self.encoding is not None:

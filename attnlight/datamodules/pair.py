@@ -72,10 +72,8 @@ class PairDataModule(TextDataModule):
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(path=path, text=passage, sentences=sentences, **kwargs)
-        self.query, self.joined = (
-            query,
-            self.tokenizer_path is not None if joined is None else joined,
-        )
+        self.query = query
+        self.joined = self.tokenizer_path is not None if joined is None else joined
         self.paired = not self.joined
         if self.joined and self.tokenizer_path is None:
             raise InputError(

@@ -58,9 +58,10 @@ class HuggingFaceClassifier(TrainedElsewhere):
         items_of: Of a passage and a query that are one text, the part whose tokens are items; the weights
             of the other part are fixed.
         uniform_heads: Heads of the last layer with uniform attention.
-        information_flow: `restricted`: in all layers a token attends only to tokens of its kind, to
-            `impermissible` ones or to the others, and none but the token that the head reads attends to
-            that or to both kinds (Pruthi et al. 2020); so nothing flows round the row that is tested.
+        information_flow: `restricted`: in all layers impermissible tokens attend only to one another, and
+            so do the others; the token that the head reads attends to all, and no other attends to it
+            (Pruthi et al. 2020). Information then reaches it through the tested row alone; `free`: by
+            any token.
         freeze: Whether only the last layer and what follows it are trained.
         config: The model's configuration, which checkpoints store; None: that of `path`.
         fingerprint: Fingerprint of the weights of `path`, which checkpoints store.

@@ -15,21 +15,21 @@ from attnlight.storage.files import read_json
 
 # What a model's head does, and what its class is called in transformers.
 Head = Literal["texts", "tokens", "next"]
-_ENDINGS: dict[Head, str] = {
+ENDINGS: dict[Head, str] = {
     "texts": "ForSequenceClassification",
     "tokens": "ForTokenClassification",
     "next": "ForCausalLM",
 }
 HEADS: dict[Head, str] = {
-    "texts": f"classifies texts ({_ENDINGS['texts']})",
-    "tokens": f"tags tokens ({_ENDINGS['tokens']})",
+    "texts": f"classifies texts ({ENDINGS['texts']})",
+    "tokens": f"tags tokens ({ENDINGS['tokens']})",
     "next": "predicts the next token",
 }
 # Keys by which transformers would run other code, or read other files than the model's own.
 _NOT_OBEYED = ("auto_map", "_name_or_path", "transformers_weights", "fusion_config")
 _OTHER_HEADS = {
-    _ENDINGS["texts"]: "to classify texts",
-    _ENDINGS["tokens"]: "to tag tokens",
+    ENDINGS["texts"]: "to classify texts",
+    ENDINGS["tokens"]: "to tag tokens",
     "ForQuestionAnswering": "to find answers in texts",
     "ForMultipleChoice": "to choose among several texts",
     "ForNextSentencePrediction": "to tell whether one sentence follows another",
@@ -117,7 +117,7 @@ def require_single_label(
     """
     for name in names:
         for ending, use in _OTHER_HEADS.items():
-            if name.endswith(ending) and ending != _ENDINGS[head]:
+            if name.endswith(ending) and ending != ENDINGS[head]:
                 raise InputError(
                     f"{where} was trained {use} ({name}); expected a model that {HEADS[head]}."
                 )
@@ -140,7 +140,7 @@ def trained_on_pairs(config: PretrainedConfig) -> bool:
 
 def has_head(names: Sequence[str], head: Head = "texts") -> bool:
     """Whether classes of transformers have this head."""
-    return any(_ENDINGS[head] in name for name in names)
+    return any(ENDINGS[head] in name for name in names)
 
 
 def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[str]:

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from attnlight.data.pieces import longest_text, read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface.configuration import (
+    ENDINGS,
     Head,
     build_configuration,
     configuration,
@@ -122,8 +123,7 @@ def require_head(model: PreTrainedModel, num_classes: int | None, head: Head = "
     name, labels = type(model).__name__, model.config.num_labels
     require_single_label(model.config, [name], name, head)
     if not has_head([name], head):
-        kind = {"texts": "Sequence", "tokens": "Token"}[head]
-        raise InputError(f"{name} gives no classes: load it by AutoModelFor{kind}Classification.")
+        raise InputError(f"{name} gives no classes: load it by AutoModel{ENDINGS[head]}.")
     if num_classes is not None and labels != num_classes:
         raise InputError(
             f"the model was trained to give {labels} classes, but the corpus in `data` has "
@@ -146,8 +146,9 @@ def _read(
     head: Head | None,
 ) -> Source:
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
+    kind: Head = head or "texts"
     if path is None:
-        return _from_scratch(num_classes, vocab_size, stored, head or "texts")
+        return _from_scratch(num_classes, vocab_size, stored, kind)
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
@@ -160,15 +161,15 @@ def _read(
         config = build_configuration(stored, "the checkpoint")
         if num_classes is not None and config.num_labels != num_classes:
             config.num_labels = num_classes
-        model = draw_model(path, config, head or "texts")
+        model = draw_model(path, config, kind)
         return Source(model.eval(), torch.zeros(vocab_size, dtype=torch.long), (), str(error))
     names = config.architectures or ()
     if head in ("texts", "tokens"):
         require_single_label(config, names, path, head)
-    if not has_head(names, head or "texts"):
+    if not has_head(names, kind):
         config.problem_type = None
         config.num_labels = config.num_labels if num_classes is None else num_classes
-    model, new = load_model(path, folder, config, head or "texts")
+    model, new = load_model(path, folder, config, kind)
     numbers = _numbers(model, own, f"the tokenizer.json in {path}")
     return Source(model.eval(), numbers, tuple(sorted(new)), tokenizer=read.to_str())
 

@@ -166,9 +166,11 @@ class HuggingFacePooledClassifier(ContextClassifier):
 
     def _in_segments(self, batch: TextBatch, embeddings: Tensor) -> Tensor:
         """Embeddings (B, N, E) with what the model adds to those of queries, beyond what it adds to all."""
+        if SEGMENT not in batch.extras:
+            return embeddings
         modules = dict(self.encoder.named_modules())
         types: Any = modules.get("model.embeddings.token_type_embeddings")
-        if SEGMENT not in batch.extras or types is None or types.num_embeddings < 2:
+        if types is None or types.num_embeddings < 2:
             return embeddings
         difference: Tensor = types.weight[1] - types.weight[0]
         return embeddings + batch.extras[SEGMENT].unsqueeze(-1).to(embeddings) * difference

@@ -35,9 +35,7 @@ def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
 
 def segments(model: PreTrainedModel, batch: TextBatch) -> dict[str, Tensor]:
     """`token_type_ids` (B, N) of pairs, 1 on queries; empty where a model has one type, or texts no `segment`."""
+    if SEGMENT not in batch.extras:
+        return {}
     types = model.config.get_text_config().to_dict().get("type_vocab_size") or 0
-    return (
-        {"token_type_ids": batch.extras[SEGMENT].long()}
-        if types > 1 and SEGMENT in batch.extras
-        else {}
-    )
+    return {"token_type_ids": batch.extras[SEGMENT].long()} if types > 1 else {}

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.data.raw_text import RawText
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.huggingface.classifier import HuggingFaceClassifier, SpecialTokens
 from attnlight.huggingface.positions import segments
@@ -60,13 +59,6 @@ class HuggingFaceTagger(HuggingFaceClassifier):
         options = {"uniform_heads": uniform_heads, "freeze": freeze}
         options |= {"config": config, "fingerprint": fingerprint, "special_tokens": special_tokens}
         super().__init__(path, tokenizer, num_classes, vocab_size, **options)  # type: ignore[arg-type]
-
-    @property
-    @override
-    def raw(self) -> RawText:
-        encoder = super().raw
-        encoder.first_pieces, encoder.joined, encoder.joins = True, False, False
-        return encoder
 
     @property
     @override

@@ -68,9 +68,7 @@ class TrainedElsewhere(nn.Module):
         require_single_label(config, config.architectures or (), path, cls.head)
         settings = config.get_text_config().to_dict()
         tokenizer, _ = read_tokenizer(str(folder), longest_text(settings))
-        encoder = _raw(tokenizer.to_str(), config, class_names(config, classes), corpus=path)
-        encoder.first_pieces = cls.head == "tokens"
-        return encoder
+        return _raw(tokenizer.to_str(), config, cls.head, class_names(config, classes), corpus=path)
 
     @property
     def raw(self) -> RawText:
@@ -85,8 +83,8 @@ class TrainedElsewhere(nn.Module):
                 "a model in memory has no tokenizer: give it to `run` as `tokenizer`, or build "
                 "`HuggingFaceClassifier(model, tokenizer)`."
             )
-        config = self.transformer.config
-        return _raw(self.tokenizer, config, class_names(config), whole_words=self.whole_words)
+        config, options = self.transformer.config, {"whole_words": self.whole_words}
+        return _raw(self.tokenizer, config, self.head, class_names(config), **options)
 
     def encode(self, texts: Sequence[str], queries: Sequence[str] | None = None) -> TextBatch:
         """An unlabelled batch of raw texts, each with a query or none, see `RawText.encode`."""
@@ -133,8 +131,19 @@ class TrainedElsewhere(nn.Module):
             )
 
 
-def _raw(tokenizer: str, config: Any, classes: list[str], **options: Any) -> RawText:  # noqa: ANN401
-    """The encoder of texts, and of pairs, without which it encodes nothing if the model was trained on them."""
-    encoder = RawText(tokenizer, classes, joined=trained_on_pairs(config), **options)
-    encoder.joins = True
+def _raw(
+    tokenizer: str,
+    config: Any,  # noqa: ANN401
+    head: Head,
+    classes: list[str],
+    **options: Any,  # noqa: ANN401
+) -> RawText:
+    """The encoder of a model's texts: of words to tag, or of single texts and pairs.
+
+    It refuses single texts if the model was trained on pairs.
+    """
+    tags = head == "tokens"
+    paired = not tags and trained_on_pairs(config)
+    encoder = RawText(tokenizer, classes, first_pieces=tags, joined=paired, **options)
+    encoder.joins = not tags
     return encoder

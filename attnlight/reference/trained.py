@@ -84,13 +84,13 @@ def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
         InputError: The model cannot be read.
     """
     if is_model(path):
-        return _kind(tags_tokens(path))(path).eval()
+        return _network_class(tags_tokens(path))(path).eval()
     found = pretrained_network(read_tested(path).get("model") or {})
     return None if found is None else found[0](**found[1]).eval()
 
 
-def _kind(tags: bool) -> Any:  # noqa: ANN401
-    """The class of the network of a model that tags tokens, or of one that classifies texts."""
+def _network_class(tags: bool) -> Any:  # noqa: ANN401
+    """The network class for a model that tags tokens, or for one that classifies texts."""
     from attnlight.huggingface import HuggingFaceClassifier, HuggingFaceTagger
 
     return HuggingFaceTagger if tags else HuggingFaceClassifier
@@ -112,8 +112,8 @@ def of_transformers(model: Any, tokenizer: Any = None) -> Any:  # noqa: ANN401
     if isinstance(given, kind):
         shared = {id(values): values for values in chain(given.parameters(), given.buffers())}
         tokenizer = own if tokenizer is None else tokenizer
-        kind = _kind(type(given).__name__.endswith(TAGGER))
-        return kind(deepcopy(given, shared), tokenizer).eval()
+        network = _network_class(type(given).__name__.endswith(TAGGER))
+        return network(deepcopy(given, shared), tokenizer).eval()
     if tokenizer is not None:
         name = model if isinstance(model, str | Path) else type(model).__name__
         raise InputError(

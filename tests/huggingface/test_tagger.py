@@ -86,6 +86,15 @@ def test_rows_are_first_pieces(network: HuggingFaceTagger) -> None:
         assert len({x for x, _ in first}) == len(words)
 
 
+def test_an_empty_text_has_one_row(network: HuggingFaceTagger) -> None:
+    batch = network.encode([" ", "dull casts"])
+    assert (batch.instances()[0] == (batch.attendable()[0])).all()
+    assert batch.instances().sum(-1).tolist() == [1, 2]
+    output, alone = network(batch), network(network.encode(["dull casts"]))
+    assert output.rows[:, 0].tolist() == [0, 1, 1]
+    assert_near(output.logits[1:], alone.logits)
+
+
 def test_logits_are_those_of_transformers(network: HuggingFaceTagger) -> None:
     batch = a_batch(network)
     output = network(batch)
