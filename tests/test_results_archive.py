@@ -125,7 +125,7 @@ class TestArchivedRuns:
         ("name", "record", "bits"),
         [
             ("sst_bilstm", "importance_correlation", 10),
-            ("sst_bilstm", "predictions", 24),
+            ("sst_bilstm", "predictions", 12),
             ("saliency-sst_bilstm", "faithfulness", 12),
             (next(iter(pairs.BABI)), "importance_correlation", 12),
         ],

@@ -25,8 +25,8 @@ _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study'
 KEYS = ("index", "position", "prediction")
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
 OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
-# Records whose floats have 10 significant bits, an error of 1/2000 of each text's value: no printed
-# digit changes. In all others quantiles, ties or digits do.
+# Records whose floats have 10 significant bits, an error of at most 1/2000 of each text's value; all
+# others have 12.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
 _COARSE |= {"plausibility", "state_token_agreement", "head_ablation"}
 
@@ -45,9 +45,7 @@ def needed(name: str) -> dict[str, list[str]]:
 def significant_bits(name: str, record: str) -> int:
     """Significant bits of the floats in a record of an experiment or study."""
     ranked = name in pairs.BABI and record == "importance_correlation"
-    if record in _COARSE and not ranked:
-        return 10
-    return 12 if OF_STUDY.search(name) or record == "study" else 24
+    return 10 if record in _COARSE and not ranked else 12
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
