@@ -11,9 +11,11 @@ from attnlight.attribution import build_attributions
 from attnlight.batch import AttentionOutput, HasFreeAnswers, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.hooks.attention_maps import attention_maps
 from attnlight.callbacks.hooks.epoch_recorder import on_cpu
 from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists, score_columns
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.selection import choose
 from attnlight.functional import masked_softmax, permuted_weights
 from attnlight.models.readout import Readout
 from attnlight.probing.input_gradient import input_gradient
@@ -45,6 +47,9 @@ class Texts(InterpretabilityTest):
     each, one after the other: the worst case of the head that can change most, with all other heads
     as they are; uniform attention; and a random permutation of the attention.
 
+    For some texts the attention of all layers, or of a hierarchical model's words, is recorded by
+    `attention_maps`.
+
     Nothing is recorded on validation epochs of `fit`.
 
     Args:
@@ -52,6 +57,7 @@ class Texts(InterpretabilityTest):
         leave_one_out: Compute `loo`, which encodes texts again; else it is not recorded.
         methods: Names of attribution methods, or mappings of their options; occlusion by deletion
             shares its encoded texts with `loo`.
+        maps: Record the attention between all tokens of this many texts, chosen likewise.
         max_instances: Record this many texts, chosen by a seeded hash; None: all.
         seed: Seed of the choice of instances.
     """
@@ -63,12 +69,14 @@ class Texts(InterpretabilityTest):
         epsilon: float = 0.01,
         leave_one_out: bool = True,
         methods: Sequence[str | dict[str, Any]] = METHODS,
+        maps: int = 12,
         max_instances: int | None = 500,
         seed: int = 0,
     ) -> None:
         super().__init__(max_instances=max_instances, seed=seed, figures=False)
         self.epsilon = epsilon
         self.leave_one_out = leave_one_out
+        self.maps = maps
         self.methods = build_attributions(methods, self.name, least=0)
         self.metadata = {
             "epsilon": epsilon,
@@ -80,6 +88,7 @@ class Texts(InterpretabilityTest):
         if around.epoch is not None:
             return
         self._texts = TextColumns(around.dataset)
+        self._mapped = choose(around.dataset.index, self.maps, self.seed)
         super().begin(around)
 
     @override
@@ -111,6 +120,8 @@ class Texts(InterpretabilityTest):
             found_rows = torch.arange(len(head), device=head.device)
             one_head[solved.nonzero().squeeze(-1), head] = adversary[found_rows, head]
             texts |= self._candidates(readout, one_head)
+        mapped = batch.index.new_tensor(self._mapped)
+        texts |= attention_maps(model, batch, output, torch.isin(batch.index, mapped))
         unmarked = batch.extras.keys() - set(TEXT_MARKS)
         shown = {name: values for name, values in texts.items() if name not in unmarked}
         return shown | score_columns(scores, mask)

@@ -17,18 +17,21 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError, printable
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
+from attnlight.report.join_pieces import join_pieces
 from attnlight.report.markup import render
 from attnlight.report.run import VERBS, Run
 from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, pieces_of, shortened
 
 TEXTS, BYTES = 5_000, 12_000_000  # most of a page; an item has about 36 bytes
+MAP_WEIGHTS = 1_000_000  # most in maps of attention, of about 3 bytes each
 _MINIMAL = f"{SCORES}minimal"
 _SHOWN_OTHERWISE = (_MINIMAL, f"{SCORES}worst_case")
 _NUMBERS = ("probabilities", "attention", "item_logits", "candidates", "candidate_probabilities")
 _OF_TEXTS = ("tokens", "items", "text", "offsets")
-_OPTIONAL = ("query", *_OF_TEXTS[2:], *_NUMBERS[2:], *TEXT_MARKS)
+_MAPS = ("maps", "maps_shape", "maps_read")
+_OPTIONAL = ("query", *_OF_TEXTS[2:], *_NUMBERS[2:], *TEXT_MARKS, *_MAPS)
 _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
-_SCRIPTS = ("what_if_math.js", "what_if.js")
+_SCRIPTS = ("what_if_math.js", "what_if_maps.js", "what_if.js")
 
 
 class WhatIf(NamedTuple):
@@ -174,6 +177,7 @@ def texts_of_run(
         "flags": _base64(_flags(rows), np.uint8),
         "scores": {name: _halves(_flat(rows[column])) for name, column in methods.items()},
         "measures": _measures(run, stage, corpus, keys, chosen),
+        "maps": _maps(rows) if set(_MAPS) <= rows.keys() else {},
         **{name: _base64(_flat(rows[name]), np.float32) for name in _NUMBERS if name in rows},
     }
 
@@ -218,6 +222,29 @@ def _lines(row: Mapping[str, Any]) -> str:
         text if len(items) == 1 and before == " " else f"\t{len(items)}\t{before}\t{text}"
         for items, before, text in lines
     )
+
+
+def _maps(rows: Mapping[str, NDArray[Any]]) -> dict[int, dict[str, Any]]:
+    """By dataset index the attention between all tokens of the texts that have it, while room is left."""
+    found, room = {}, MAP_WEIGHTS
+    for at, weights in enumerate(rows["maps"]):
+        if weights is None or len(weights) > room:
+            continue
+        room -= len(weights)
+        tokens, read = rows["tokens"][at], rows["maps_read"][at]
+        source = (rows[name][at] for name in ("text", "offsets") if name in rows)
+        words = [""] * len(tokens)
+        for piece in join_pieces(tokens, [False] * len(tokens), *source):
+            for place in piece.tokens[:1]:
+                words[place] = printable(shortened(piece.text))
+        found[int(rows["index"][at])] = {
+            "position": int(rows["position"][at]),
+            "words": words,
+            "shape": rows["maps_shape"][at].tolist(),
+            "weights": _halves(weights),
+            "read": None if read is None else _halves(read),
+        }
+    return found
 
 
 def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:

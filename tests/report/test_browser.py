@@ -62,6 +62,10 @@ def write_texts(folder: Path, first: int = 0) -> None:
         weights = np.array([0.2, 0.4, 0.1, 0.3]) + n % 20 * np.array([0.01, -0.01, 0, 0])
         known = {"attention": [weights.tolist()], "item_logits": [logits.tolist()]}
         known |= {"evidence": [0, 0, 1, 0, 0, 0], "query": ["?"], "allowed": [0, 1]}
+        layers = np.eye(6)[[*range(1, 6), 0]] * 0.75 + 0.25 / 6  # each token attends to the next
+        maps = np.stack([np.full((2, 6, 6), 1 / 6), [layers, layers]])
+        known |= {"maps": maps.ravel().tolist(), "maps_shape": [*maps.shape]}
+        known |= {"maps_read": [1.0, *[0.0] * 5]}
         predicted = softmax(weights @ logits).tolist()
         rows.append(row(n, tokens=words, probabilities=predicted, label=n % 2, **known))
     write(folder / "records/test/texts.parquet", rows, classes=[ATTACK, TURNED])
@@ -183,6 +187,12 @@ def test_what_if_by_keyboard_alone_from_disk(tmp_path: Path) -> None:
         ]
         await press(call, "k", 75)
         assert (await value(call, STATE))[0] == "#text=0"
+        await value(call, "document.querySelector('.maps').open = true")
+        await value(call, "document.querySelector('.maps canvas').focus()")
+        said = "document.querySelector('.maps [role=status]').textContent"
+        assert (await value(call, said)).endswith("with 0.792")
+        await press(call, "ArrowDown", 40)
+        assert (await value(call, said)).endswith("with 0.042")
 
     events = browse(page, visit, tmp_path / "profile")
     sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]

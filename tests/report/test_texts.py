@@ -22,7 +22,8 @@ def write(path: Path, rows: list[dict[str, Any]], **about: Any) -> Path:
     kinds["item_logits"] = pa.list_(pa.list_(pa.list_(pa.float32())))
     kinds |= {"text": pa.string(), "offsets": SPANS}
     kinds |= {"allowed": pa.list_(pa.int64()), "evidence": pa.list_(pa.int8())}
-    kinds |= {"text": pa.string(), "offsets": SPANS}
+    kinds |= dict.fromkeys(("maps", "maps_read"), pa.list_(pa.float32()))
+    kinds |= {"maps_shape": pa.list_(pa.int32())}
     kinds |= {name: pa.list_(pa.float64()) for name in rows[0] if name.startswith("scores_")}
     known = [name for name in kinds if name in rows[0]]
     columns: Any = {name: pa.array([row[name] for row in rows], kinds[name]) for name in known}

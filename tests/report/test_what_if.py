@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from attnlight.functional import total_variation
 from attnlight.models.readout import Readout, readout_of
 from attnlight.reference.rows import encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
+from attnlight.report import what_if as module
 from attnlight.report.run import Run, trained_run
 from attnlight.report.what_if import texts_of_run, what_if, what_if_page
 from tests.outside import Texts, TwoHeads, loader
@@ -165,6 +167,31 @@ def test_words_stand_as_in_their_text(tmp_path: Path) -> None:
     shown = texts_of_run(recorded(tmp_path / "e" / "s", [sentences]))
     assert shown is not None
     assert shown["texts"][0].split("\t")[-1].split("\n")[-1] == "the garden"
+
+
+def test_maps_of_layers_while_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = ["[CLS]", "caf", "é", "é", "<b>", "[SEP]"]
+    source = {"text": "café <b>", "offsets": [[0, 0], [0, 3], [3, 4], [3, 4], [5, 8], [0, 0]]}
+    weights = np.linspace(0, 1, 2 * 3 * 36).round(3)
+    maps = {"maps": weights.tolist(), "maps_shape": [2, 3, 6, 6], "maps_read": [1.0, *[0.0] * 5]}
+    none = dict.fromkeys(maps)
+    rows = [row(n, tokens=tokens, **source, **(none if n == 1 else maps)) for n in range(3)]
+    run = recorded(tmp_path / "e" / "r", rows)
+    shown = texts_of_run(run)
+    assert shown is not None
+    assert [*shown["maps"]] == [0, 2]
+    found = shown["maps"][2]
+    assert found["words"] == ["[CLS]", "caf", "é", "", "<b>", "[SEP]"]
+    assert (found["shape"], found["position"]) == ([2, 3, 6, 6], 0)
+    code, scale = found["weights"]
+    halves = np.frombuffer(b64decode(code), np.float16) * scale
+    np.testing.assert_allclose(halves, weights, rtol=1e-3, atol=1e-6)
+    monkeypatch.setattr(module, "MAP_WEIGHTS", 300)
+    shown = texts_of_run(run)
+    assert shown is not None
+    assert [*shown["maps"]] == [0]
 
 
 def test_two_runs_need_the_same_texts(tmp_path: Path) -> None:

@@ -169,3 +169,30 @@ test("a class that is not allowed counts for nothing", () => {
   assert.ok(found.exact);
   near(found.js, expected.js);
 });
+
+test("rollout is a product of matrices", () => {
+  const random = generator(5);
+  const [layers, heads, n] = [3, 2, 4];
+  const weights = new Float32Array(layers * heads * n * n);
+  for (let start = 0; start < weights.length; start += n)
+    weights.set(math.normalised(Float64Array.from({ length: n }, random)), start);
+  const empty = (1 * heads * n + 2) * n; // a row without attention, in both heads of a layer
+  for (const place of [empty, empty + n * n]) weights.fill(0, place, place + n);
+  let product = Array.from({ length: n }, (_, i) =>
+    Array.from({ length: n }, (_, j) => +(i === j)),
+  );
+  for (let layer = 0; layer < layers; layer++) {
+    const mixed = product.map((_, q) => {
+      const mean = Array.from({ length: n }, (_, k) =>
+        (weights[((layer * heads) * n + q) * n + k] + weights[((layer * heads + 1) * n + q) * n + k]) / 2); // prettier-ignore
+      const none = mean.every((weight) => weight === 0);
+      return mean.map((weight, k) => (none ? +(q === k) : (weight + +(q === k)) / 2));
+    });
+    product = mixed.map((row) =>
+      row.map((_, k) => row.reduce((sum, weight, q) => sum + weight * product[q][k], 0)),
+    );
+  }
+  const read = [0.25, 0, 0.75, 0];
+  const found = math.rolledOut(read, weights, [layers, heads, n]);
+  for (let k = 0; k < n; k++) near(found[k], 0.25 * product[0][k] + 0.75 * product[2][k], 1e-6);
+});

@@ -4,19 +4,6 @@ const PAGE = 100; // texts of the list that are drawn at once
 const CLASSES = 6; // most bars of predictions
 const [MARKED, FLIP, THIS] = [7, 8, 16]; // bits of an item
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made && name !== "role") made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
-const number = (value) =>
-  Number.isFinite(value) ? value.toFixed(Math.abs(value) < 10 ? 3 : 1) : "–"; // prettier-ignore
-
 const textOf = (parts) => parts.map(({ before, text }) => before + text).join("");
 
 /** What texts are sorted by: a name and a function from a place to a number. */
@@ -33,6 +20,8 @@ function measuresOf(set, other) {
   ];
   if (set.classes.length === 2 || !set.item_logits.length)
     measures.push(["worst case (JS)", (at) => worstCase(rowOf(set, at), set.epsilon).js]);
+  if (Object.keys(set.maps).length)
+    measures.push(["has attention of all layers", (at) => (mapOf(set, at) ? 1 : NaN)]);
   if (other) {
     const pair = (at) => [rowOf(set, at), rowOf(other, other.places.get(set.keys[at].join(":")))];
     const moved = ([a, b]) => totalVariation([...a.probabilities], b.probabilities);
@@ -69,7 +58,10 @@ class Panel {
       return count ? [{ text, items }] : [];
     });
     this.worst = worstCase(this.row, this.epsilon);
-    this.root.replaceChildren(...this.heading(), this.controls(), this.bars(), this.layers());
+    const map = mapOf(this.set, at);
+    this.maps = map && new LayerMaps(map, this.maps);
+    const parts = [...this.heading(), this.controls(), this.bars(), this.layers()];
+    this.root.replaceChildren(...parts, ...(this.maps ? [this.maps.root] : []));
     this.draw();
   }
 

@@ -293,6 +293,24 @@ function rowOf(set, at) {
   };
 }
 
+/** Shares (n) of tokens in what is read of the last states, each layer's attention mixing them by half. */
+function rolledOut(read, weights, [layers, heads, n]) {
+  let shares = Float64Array.from(read);
+  for (let layer = layers - 1; layer >= 0; layer--) {
+    const mean = meanOfHeads(weights.subarray(layer * heads * n * n, (layer + 1) * heads * n * n), heads); // prettier-ignore
+    const next = Float64Array.from(shares);
+    for (let q = 0; q < n; q++) {
+      const row = mean.subarray(q * n, (q + 1) * n);
+      const total = row.reduce((a, b) => a + b, 0);
+      if (!total) continue; // without attention all stays
+      next[q] -= shares[q] / 2;
+      for (let k = 0; k < n; k++) next[k] += (shares[q] * row[k]) / total / 2;
+    }
+    shares = next;
+  }
+  return shares;
+}
+
 const meanOfHeads = (weights, heads) => {
   const n = weights.length / heads;
   return Float64Array.from({ length: n }, (_, i) => {
@@ -308,6 +326,7 @@ if (typeof module !== "undefined")
     ...{
       normalised,
       readLogits,
+      rolledOut,
       rowOf,
       shuffledPlaces,
       softmax,
