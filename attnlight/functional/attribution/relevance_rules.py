@@ -25,7 +25,7 @@ from attnlight.functional.attribution.relevance import (
 )
 
 # Nonlinearities that are 0 at 0, with their slope there.
-_SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5}
+_SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5, "elementwise": 0.5}
 _SUMS = ("linear", "conv1d", "matmul", "bmm", "mm", "addmm", "einsum")
 # Operations that are affine in all their arguments together, in evaluation mode.
 _AFFINE_NAMES = """
@@ -131,18 +131,11 @@ def _fail(error: Exception, _: Tensor) -> None:
 
 def _nonlinearity(operation: _Operation) -> tuple[Any, Any]:
     """`z (f(z) / z)` with the quotient held fixed."""
-    (inputs,), held = operation.arguments, operation.held
+    (inputs, *values), held = operation.arguments, operation.held
     if held is None:
         at = inputs.detach()
-        values = operation.function(at.clone(), **operation.options)
-        held = quotient(values, at, _SLOPES[operation.function.__name__])
-    return inputs * held, held
-
-
-def _elementwise(operation: _Operation) -> tuple[Any, Any]:
-    """`_nonlinearity` of a function whose values are known, with slope 1 / 2 at 0."""
-    (inputs, values), held = operation.arguments, operation.held
-    held = quotient(values, inputs.detach(), 0.5) if held is None else held
+        values = values or [operation.function(at.clone(), **operation.options)]
+        held = quotient(values[0], at, _SLOPES[operation.function.__name__])
     return inputs * held, held
 
 
@@ -232,5 +225,4 @@ _RULES: dict[str, Callable[[_Operation], tuple[Any, Any]]] = (
     | dict.fromkeys(_SUMS, _sum)
     | {"mul": _product, "div": _product, "softmax": _fixed, "rsqrt": _fixed}
     | {"layer_norm": _layer_norm, "lstm": _recurrence, "gru": _recurrence}
-    | {"elementwise": _elementwise}
 )
