@@ -62,7 +62,7 @@ OF_METHODS = ("faithfulness", "plausibility")  # tests of attribution methods
 # There is no file of scores, and the models have no layers of attention.
 # There is no file of scores or heads; the models have no layers of attention, no contexts and no answers.
 _NEED_MORE = {"external", "learned_heads", "answer_attention", "context_cite"}
-_NEED_MORE |= {"rollout", "gradient_rollout", "attention_flow", "value_zeroing"}
+_NEED_MORE |= {"rollout", "gradient_rollout", "attention_flow", "value_zeroing", "alti"}
 METHODS = [  # of the package, not those that a program has defined beside them
     name
     for name, kind in ATTRIBUTIONS.items()

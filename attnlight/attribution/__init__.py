@@ -1,5 +1,6 @@
 """Attribution methods: scores of how much each item counts for the prediction of a class."""
 
+from attnlight.attribution.alti import ALTI
 from attnlight.attribution.answer_attention import AnswerAttention
 from attnlight.attribution.attention import Attention, AttentionContribution, AttentionValueNorm
 from attnlight.attribution.attention_flow import AttentionFlow
@@ -18,6 +19,7 @@ from attnlight.attribution.rollout import Rollout
 from attnlight.attribution.value_zeroing import ValueZeroing
 
 __all__ = [
+    "ALTI",
     "ATTRIBUTIONS",
     "DEFAULT_METHODS",
     "LRP",

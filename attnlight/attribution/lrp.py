@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,20 +15,22 @@ from torch.nn.modules import module as hooks
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
-from attnlight.functional.attribution.relevance_rules import RelevanceRules
+from attnlight.functional.attribution.relevance_rules import RelevanceRules, elementwise
+from attnlight.probing.interception import intercept
 from attnlight.probing.row_gradients import (
     ACCELERATOR_TOKENS,
     CPU_TOKENS,
+    counted_tokens,
     row_gradients,
     text_blocks,
 )
 
 _KNOWN = (
-    "Linear, Conv1d, LSTM and GRU of one layer and one direction, LayerNorm, Tanh, ReLU, GELU, SiLU, "
-    "Softmax, Dropout"
+    "Linear, Conv1d, LSTM and GRU of one layer and one direction, LayerNorm, RMSNorm, Tanh, ReLU, GELU, "
+    "SiLU, Softmax, Dropout"
 )
 
 
@@ -37,7 +39,9 @@ class LRP(Attribution):
     """Relevance by the epsilon rule, of the target's logit minus the largest other class's.
 
     Bach et al. (2015), with the rules of Arras et al. (2017) for recurrent networks: gates and
-    attention weights are held fixed, and what they multiply receives all relevance. The columns
+    attention weights are held fixed, and what they multiply receives all relevance. Of transformers
+    attention weights of all layers and denominators of norms are held fixed (Ali et al. 2022), and in
+    a feed-forward part with a gate both factors get half (Achtibat et al. 2024). The columns
     are `absorbed`, the relevance of all that is no item: biases, boundary tokens, positions and the
     query; and `leak`, what the stabiliser loses. Items, `absorbed` and `leak` sum to the difference.
 
@@ -89,8 +93,7 @@ class LRP(Attribution):
                 )
                 rules.replay()
                 # Without the tokens that the scores include.
-                scored = part.attendable() if part.mask.ndim > 2 else torch.ones_like(part.mask)
-                rest = inputs.masked_fill(scored.unsqueeze(-1), 0.0)
+                rest = inputs.masked_fill(counted_tokens(part).unsqueeze(-1), 0.0)
                 with torch.no_grad():
                     absorbed[rows] = log_odds(linear(part, weights, rest).logits, own)
         leak = difference - absorbed - scores.sum(-1)
@@ -110,7 +113,9 @@ def _linear_output(
     # As constants, so that only what depends on the embeddings has a gradient.
     parameters = {name: value.detach() for name, value in model.named_parameters()}
     given = {"weights": weights, "embeddings": embeddings}
-    with rules:
+    layered = isinstance(model, LayeredModel) and model.attention_layers
+    # So that each layer computes its weights, which are then held fixed.
+    with rules, intercept(record="all") if layered else nullcontext():
         output: AttentionOutput = functional_call(model, parameters, (batch,), given)
     return replace(output, logits=output.logits.masked_fill(others, -torch.inf))
 
@@ -121,8 +126,11 @@ def _refusals(model: nn.Module) -> Iterator[Any]:
     names = {layer: name for name, layer in model.named_modules()}
     entered: list[nn.Module] = []
 
-    def leave(*_: object) -> None:
+    def leave(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Any:  # noqa: ANN401
         entered.pop()
+        kind = type(layer)
+        own_formula = kind.__module__ == "transformers.activations" and "GELU" in kind.__name__
+        return elementwise(inputs[0], output) if own_formula else None
 
     def refusal(operation: str) -> InputError:
         layer = entered[-1]

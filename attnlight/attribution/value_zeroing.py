@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cosine_similarity, pad
 from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
-from attnlight.errors import InputError
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
+from attnlight.probing.layer_calls import LayerCall, layer_calls
 from attnlight.probing.layers import rolled_out
-from attnlight.probing.replay import layer_modules, layered
+from attnlight.probing.replay import layered
 
 _TOKENS = 1 << 12  # computed at once
 
@@ -59,41 +59,27 @@ def changes_of_states(model: LayeredModel, text: TextBatch) -> list[Tensor]:
     Raises:
         InputError: One module computes several layers.
     """
-    modules = layer_modules(model)
-    if len({*modules}) < len(modules):
-        raise InputError(
-            "value_zeroing needs a module for each layer; this model's layers share one."
-        )
-    calls: dict[nn.Module, tuple[Any, Any]] = {}
-
-    def note(module: nn.Module, args: Any, options: Any) -> None:  # noqa: ANN401
-        calls[module] = args, options
-
-    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in modules]
-    try:
-        with intercept(record="all"):
-            model(text)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return [_changes(module, n, *calls[module]) for n, module in enumerate(modules)]
+    return [_changes(call) for call in layer_calls(model, text, ValueZeroing.name)]
 
 
-def _changes(module: nn.Module, layer: int, args: Any, options: Any) -> Tensor:  # noqa: ANN401
-    """`changes_of_states` of one layer, which is called with these arguments for the one text."""
-    given = args[0] if args else options["hidden_states"]
-    size = given.shape[1]
+def _changes(call: LayerCall) -> Tensor:
+    """`changes_of_states` of one layer, which is called for the one text."""
+    size = call.states.shape[1]
     found = []
-    for tokens in torch.split(torch.arange(size, device=given.device), max(1, _TOKENS // size)):
+    for tokens in torch.split(
+        torch.arange(size, device=call.states.device), max(1, _TOKENS // size)
+    ):
 
-        def zeroed(weights: Tensor, allowed: Tensor, tokens: Tensor = tokens) -> Tensor:
-            kept = torch.ones(len(tokens) + 1, size, dtype=torch.bool, device=weights.device)
+        def zeroed(_: Tensor, allowed: Tensor, tokens: Tensor = tokens) -> Tensor:
+            kept = torch.ones(len(tokens) + 1, size, dtype=torch.bool, device=allowed.device)
             kept[torch.arange(len(tokens)), tokens] = False  # the last copy is as it was
-            return weights * kept[:, None, None]
+            return call.attention.weights * kept[:, None, None]
 
-        copied = tree_map(partial(_repeated, copies=len(tokens) + 1), (args, options))
-        with intercept(patch={layer: zeroed}):
-            states = module(*copied[0], **copied[1])
+        args, options = tree_map(
+            partial(_repeated, copies=len(tokens) + 1), (call.args, call.options)
+        )
+        with intercept(patch={call.number: zeroed}):
+            states = call.module(*args, **options)
         states = (states if isinstance(states, Tensor) else states[0]).double()
         found.append(1 - cosine_similarity(states[:-1], states[-1:], dim=-1))
     return torch.cat(found).mT.clamp(min=0)

@@ -18,6 +18,7 @@ METHODS = {
     "gradient_rollout": "rollout of gradient × attention",  # noqa: RUF001
     "attention_flow": "attention flow",
     "value_zeroing": "value zeroing",
+    "alti": "ALTI",
     "attention_value_norm": "attention × value norm",  # noqa: RUF001
     "gradient": "gradient",
     "input_gradient": "gradient × input",  # noqa: RUF001

@@ -1,7 +1,6 @@
 """What a model's layers of attention pass on from each token to the states that its rows read."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +10,7 @@ from attnlight.errors import InputError
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.flat_texts import SHARE, FlatTexts
 from attnlight.probing.interception import LayerAttention, intercept
+from attnlight.probing.layer_calls import Call, noted_calls
 from attnlight.probing.row_gradients import text_of_rows
 
 
@@ -88,41 +88,45 @@ def output_maps(model: LayeredModel, batch: TextBatch) -> list[Tensor]:
     Raises:
         InputError: Contexts of a layer are no module's input.
     """
-    inputs: list[tuple[nn.Module, Tensor]] = []
-
-    def note(module: nn.Module, args: tuple[Any, ...]) -> None:
-        if args and isinstance(args[0], Tensor) and args[0].ndim > 1:
-            inputs.append((module, args[0]))
-
     parts: list[nn.Module] = list(model.modules())  # type: ignore[attr-defined]
     leaves = [one for one in parts if not list(one.children()) and list(one.parameters())]
-    hooks = [part.register_forward_pre_hook(note) for part in leaves]
-    try:
+    with noted_calls(leaves) as calls:
         attention = layer_attention(model, batch.select(slice(1)))  # type: ignore[arg-type]
-    finally:
-        for hook in hooks:
-            hook.remove()
-    maps, start = [], 0
+    maps: list[Tensor] = []
     for number, one in enumerate(attention):
-        contexts = (one.weights @ one.values).transpose(1, 2).flatten(2).flatten(0, 1)
-        precise = contexts.to(torch.promote_types(contexts.dtype, torch.float32))
-        nearly = max(1e-5, 4 * torch.finfo(contexts.dtype).eps) * precise.norm(dim=-1).amax()
-        for place, (owner, states) in enumerate(inputs[start:], start):
-            if states.shape[-1] != contexts.shape[-1]:
-                continue
-            rows = states.flatten(0, -2).to(precise)
-            distances = torch.cdist(rows, precise, compute_mode="donot_use_mm_for_euclid_dist")
-            if (distances.amin(-1) <= nearly).all():  # they are some of the contexts
-                start, module = place + 1, owner
-                break
-        else:
+        contexts = (one.weights @ one.values).transpose(1, 2).flatten(2)
+        calls = calls_from_reader(calls, contexts)
+        if not calls:
             raise InputError(
                 f"{type(model).__name__} has no module that maps the contexts of layer {number}, so "
                 "that the size of its values is unknown."
             )
-        size = contexts.shape[-1]
-        unit = torch.eye(size, dtype=contexts.dtype, device=contexts.device)
-        maps.append(
-            (module(unit) - module(torch.zeros_like(unit))).unflatten(0, (one.weights.shape[1], -1))
-        )
+        (module, *_), *calls = calls
+        maps.append(linear_part(module, contexts, one.weights.shape[1]))
     return maps
+
+
+def calls_from_reader(calls: list[Call], states: Tensor) -> list[Call]:
+    """The calls from that of the first module on whose input has only rows of `states` (B, N, D); none: []."""
+    precise = states.flatten(0, -2).to(torch.promote_types(states.dtype, torch.float32))
+    nearly = max(1e-5, 4 * torch.finfo(states.dtype).eps) * precise.norm(dim=-1).amax()
+    for place, (_, args, _) in enumerate(calls):
+        given = args[0] if args and isinstance(args[0], Tensor) else torch.zeros(0)
+        if given.ndim < 2 or given.shape[-1] != states.shape[-1]:
+            continue
+        rows = given.flatten(0, -2).to(precise)
+        if given.shape == states.shape:
+            distances = (rows - precise).norm(dim=-1)
+        else:  # of some tokens
+            mode = "donot_use_mm_for_euclid_dist"
+            distances = torch.cdist(rows, precise, compute_mode=mode).amin(-1)
+        if (distances <= nearly).all():
+            return calls[place:]
+    return []
+
+
+def linear_part(module: nn.Module, contexts: Tensor, heads: int) -> Tensor:
+    """The map of a module, without its bias, of the concatenated contexts of heads: (H, D / H, D)."""
+    unit = torch.eye(contexts.shape[-1], dtype=contexts.dtype, device=contexts.device)
+    mapped: Tensor = module(unit) - module(torch.zeros_like(unit))
+    return mapped.view(heads, -1, mapped.shape[-1])

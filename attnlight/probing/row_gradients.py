@@ -89,6 +89,17 @@ def gradient_scores(
     return scores
 
 
+def counted_tokens(batch: TextBatch) -> Tensor:
+    """Tokens whose scores count for their item, shape of the mask.
+
+    Boundary tokens do not count among the tokens of an item that has others.
+    """
+    if batch.mask.ndim == 2:
+        return torch.ones_like(batch.mask)
+    inner = batch.attendable()
+    return inner | (batch.mask & ~inner.any(-1, keepdim=True))
+
+
 def row_gradients(
     model: AttentionModel,
     batch: TextBatch,
@@ -124,9 +135,7 @@ def row_gradients(
     slot = torch.arange(len(own), device=text.device) - torch.searchsorted(own, own)
     at = embeddings.detach()
     scores = odds.new_zeros(len(text), output.mask.shape[1])
-    # Boundary tokens do not count among the tokens of an item that has others.
-    counted = batch.attendable()
-    counted = counted | (batch.mask & ~counted.any(-1, keepdim=True))
+    counted = counted_tokens(batch)
     slots = int(slot.max()) + 1 if len(slot) else 0
     for number in range(slots):
         rows = chosen[slot == number]

@@ -111,11 +111,39 @@ class Tape:
         self.steps.append(back)
         return out
 
-    def norm(self, node: Node, values: Parameters) -> Node:
+    def product(self, first: Node, second: Node) -> Node:
+        """The product of two states, of whose relevance each gets half."""
+        out = Node(first.array * second.array)
+
+        def back() -> None:
+            first.relevance += out.relevance / 2
+            second.relevance += out.relevance / 2
+
+        self.steps.append(back)
+        return out
+
+    def norm(self, node: Node, values: Parameters, eps: float = 1e-5) -> Node:
         """A layer norm whose standard deviation is fixed."""
         size = len(node.array)
-        centred = (np.eye(size) - 1 / size) / np.sqrt(node.array.var() + 1e-5)
+        centred = (np.eye(size) - 1 / size) / np.sqrt(node.array.var() + eps)
         return self.affine(node, values["weight"][:, None] * centred, values["bias"], 0.0)
+
+    def rms_norm(self, node: Node, weight: Array, eps: float) -> Node:
+        """An RMS norm whose root mean square is fixed."""
+        return self.affine(node, np.diag(weight / np.sqrt((node.array**2).mean() + eps)), None, 0.0)
+
+    def attended(
+        self,
+        nodes: Sequence[Node],
+        weights: Array,
+        value: tuple[Array, Array | None],
+        output: tuple[Array, Array | None],
+    ) -> list[Node]:
+        """What attention with fixed weights (H, N, N) adds to each state; maps are (weight, bias)."""
+        values = [self.affine(node, *value) for node in nodes]
+        size = len(value[0]) // len(weights)
+        rows = [np.repeat(weights[:, query].T, size, axis=1) for query in range(len(nodes))]
+        return [self.affine(self.mean(values, row), *output) for row in rows]
 
     def recurrent(self, values: Parameters, words: Sequence[Node]) -> list[Node]:
         """States of one direction of an LSTM, or of a GRU."""

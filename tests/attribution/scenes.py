@@ -18,7 +18,7 @@ TEXTS = ("bilstm", "cnn", "average", "han", "pair")
 TOKENS = ("transformer", "recurrent", "heads")
 SCENES = (*TEXTS, *TOKENS)
 OF_CONTEXTS = ("answer_attention", "context_cite", "learned_heads")  # which other models lack
-OF_LAYERS = ("attention_flow", "gradient_rollout", "rollout", "value_zeroing")
+OF_LAYERS = ("alti", "attention_flow", "gradient_rollout", "rollout", "value_zeroing")
 # Without those that tests define.
 METHODS = [
     name

@@ -127,7 +127,7 @@ def test_single_precision_gives_the_same_within_its_rounding() -> None:
         ("gradiant", "unknown attribution method 'gradiant' (did you mean 'gradient'?); expected"),
         (
             {"tolerance": 1.0},
-            "unknown attribution method None; expected one of: answer_attention, ",
+            "unknown attribution method None; expected one of: alti, answer_attention, ",
         ),
         (
             {"name": IG, "tolerence": 1.0},

@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 import torch
 
+from attnlight.attribution.alti import attention_block
+from attnlight.attribution.value_zeroing import changes_of_states
 from attnlight.batch import IMPERMISSIBLE, TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
+from attnlight.probing.layer_calls import layer_calls
 from attnlight.probing.patches import among
+from tests.bases import one_text
 from tests.huggingface.models import assert_near
 from tests.huggingface.test_classifier import built, classifier, texts
 
@@ -96,3 +100,21 @@ def test_corpus_without_the_column() -> None:
 def test_guided_variants_are_refused() -> None:
     with pytest.raises(InputError, match="--model huggingface_pooled"):
         type(classifier("bert")).guided_net({}, guide="base", context=None, query_key=False)
+
+
+@pytest.mark.parametrize("text", range(3))
+def test_layers_that_are_computed_again_keep_the_flow(text: int) -> None:
+    """No token has a share in the state of a token that it does not reach."""
+    model = classifier("bert", information_flow="restricted")
+    alone = one_text(marked(), text)
+    apart = ~(reached(alone)[0] | torch.eye(len(alone.tokens[0]), dtype=torch.bool))
+    calls = layer_calls(model, alone, "alti")
+    for matrices in (
+        changes_of_states(model, alone),
+        [attention_block(call).contributions()[0] for call in calls],
+    ):
+        assert len(matrices) == len(calls)
+        for matrix in matrices:
+            assert apart.any()
+            assert matrix[apart].abs().max() < 1e-6
+            assert matrix[~apart].max() > 1e-3

@@ -117,7 +117,7 @@ class TestExplanations:
         "method",
         [
             *("attention", "attention_value_norm", "rollout"),
-            *("attention_flow", "gradient_rollout", "value_zeroing"),
+            *("alti", "attention_flow", "gradient_rollout", "value_zeroing"),
             {"name": "rollout", "of": "value_norm"},
             {"name": "integrated_gradients", "max_steps": 512},
         ],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from typing_extensions import override
 
 from attnlight.functional.attribution.relevance import (
@@ -25,13 +25,14 @@ from attnlight.functional.attribution.relevance import (
 )
 
 # Nonlinearities that are 0 at 0, with their slope there.
-_SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5}
-_SUMS = ("linear", "conv1d", "matmul", "bmm", "mm", "einsum")
+_SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5, "elementwise": 0.5}
+_SUMS = ("linear", "conv1d", "matmul", "bmm", "mm", "addmm", "einsum")
 # Operations that are affine in all their arguments together, in evaluation mode.
 _AFFINE_NAMES = """
 __get__ __getitem__ __rsub__ add cat chunk clone contiguous double dropout expand expand_as flatten
-flip float gather index_copy index_select masked_fill mean movedim neg pad permute repeat reshape
-select split squeeze stack sub sum t to transpose unbind unflatten unsqueeze view view_as where
+flip float gather index_copy index_select masked_fill mean movedim neg pad permute repeat
+repeat_interleave reshape select split squeeze stack sub sum t to transpose type_as unbind unflatten
+unsqueeze view view_as where
 """
 _AFFINE = frozenset(_AFFINE_NAMES.split())
 
@@ -41,9 +42,10 @@ class RelevanceRules(TorchFunctionMode):
 
     In the first pass they have their values, and what is held fixed is recorded: of a nonlinearity
     f(z) the quotient f(z) / z, or its slope where z is 0; of an LSTM or GRU also the gates; the
-    standard deviation of a layer norm; the result of a softmax. The gradient of that pass with
-    respect to an input, times this input, is its relevance. After `replay`, a pass with another
-    input, without gradients, computes the same linear model.
+    standard deviation of a layer norm and the root mean square of an RMS norm; the result of a
+    softmax. Of a product of two states each gets half of the relevance, the other one held fixed.
+    The gradient of that pass with respect to an input, times this input, is its relevance. After
+    `replay`, a pass with another input, without gradients, computes the same linear model.
 
     A share `epsilon / (|z| + epsilon)` of the relevance of a sum z is lost in affine maps,
     convolutions, products of matrices, and the candidates and cells of recurrent networks.
@@ -83,7 +85,7 @@ class RelevanceRules(TorchFunctionMode):
         inputs = sum(isinstance(value, Tensor) and value.requires_grad for value in given)
         result = NotImplemented
         if rule is not None:
-            if inputs == 1:
+            if inputs == 1 or (inputs == 2 and name == "mul"):
                 result, held = rule(_Operation(func, args, options, self.epsilon, None))
             self._held.append(held)
         if result is not NotImplemented:
@@ -95,8 +97,16 @@ class RelevanceRules(TorchFunctionMode):
         return result
 
 
+def elementwise(inputs: Tensor, values: Tensor) -> Tensor:
+    """The values f(z) of a kind of GELU at inputs z, by the rule of nonlinearities where rules hold."""
+    if not has_torch_function((inputs,)):
+        return values
+    found: Tensor = handle_torch_function(elementwise, (inputs,), inputs, values.detach())
+    return found
+
+
 class _Operation(NamedTuple):
-    """An operation of torch of which one argument depends on the model's input.
+    """An operation of torch of which one argument, of a product two, depends on the model's input.
 
     `held` is what the first pass held fixed, and None in that pass.
     """
@@ -121,11 +131,11 @@ def _fail(error: Exception, _: Tensor) -> None:
 
 def _nonlinearity(operation: _Operation) -> tuple[Any, Any]:
     """`z (f(z) / z)` with the quotient held fixed."""
-    (inputs,), held = operation.arguments, operation.held
+    (inputs, *values), held = operation.arguments, operation.held
     if held is None:
         at = inputs.detach()
-        values = operation.function(at.clone(), **operation.options)
-        held = quotient(values, at, _SLOPES[operation.function.__name__])
+        values = values or [operation.function(at.clone(), **operation.options)]
+        held = quotient(values[0], at, _SLOPES[operation.function.__name__])
     return inputs * held, held
 
 
@@ -141,16 +151,23 @@ def _sum(operation: _Operation) -> tuple[Any, Any]:
     return sums * held, held
 
 
-def _scaled(operation: _Operation) -> tuple[Any, Any]:
-    """A product with a constant, or a division by one."""
-    divisor = operation.arguments[1] if operation.function.__name__ == "div" else None
-    if operation.options or (isinstance(divisor, Tensor) and divisor.requires_grad):
-        return _NO_RULE
-    return operation(), ()
+def _product(operation: _Operation) -> tuple[Any, Any]:
+    """A product with a constant, a division by one, or a product of two states."""
+    arguments, held = operation.arguments, operation.held
+    if held is None:
+        moving = [isinstance(part, Tensor) and part.requires_grad for part in arguments]
+        divides = operation.function.__name__ == "div"
+        if operation.options or (moving[1] and (divides or arguments[0] is arguments[1])):
+            return _NO_RULE
+        held = tuple(part.detach() for part in arguments) if all(moving) else ()
+    if not held:
+        return operation(), ()
+    (first, second), (own, other) = arguments, held
+    return (first * other + own * second) / 2, held
 
 
-def _softmax(operation: _Operation) -> tuple[Any, Any]:
-    """Attention weights, held fixed."""
+def _fixed(operation: _Operation) -> tuple[Any, Any]:
+    """Attention weights, and the inverse root mean square of an RMS norm, held fixed."""
     held = operation().detach() if operation.held is None else operation.held
     return held, held
 
@@ -206,6 +223,6 @@ _NO_RULE = NotImplemented, None
 _RULES: dict[str, Callable[[_Operation], tuple[Any, Any]]] = (
     dict.fromkeys(_SLOPES, _nonlinearity)
     | dict.fromkeys(_SUMS, _sum)
-    | {"mul": _scaled, "div": _scaled, "softmax": _softmax, "layer_norm": _layer_norm}
-    | {"lstm": _recurrence, "gru": _recurrence}
+    | {"mul": _product, "div": _product, "softmax": _fixed, "rsqrt": _fixed}
+    | {"layer_norm": _layer_norm, "lstm": _recurrence, "gru": _recurrence}
 )
