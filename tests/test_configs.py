@@ -230,7 +230,7 @@ def test_test_runs(
     if file.stem == "counterfactual_use":  # originals and edits
         sources(CONFIGS / "data/counterfactual_imdb.yaml")
         command = ["fit", *experiment("counterfactual_imdb_none")]
-    if file.stem in ("attention_sinks", "head_ablation"):  # layers of a transformer
+    if file.stem in ("attention_sinks", "head_ablation", "head_roles"):  # layers of a transformer
         sources(CONFIGS / "data/conll2000.yaml")
         command = ["fit", *experiment("conll2000_text"), "--data.batch_size=8"]
     attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
@@ -262,5 +262,6 @@ def test_all_tests_are_in_all() -> None:
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
     apart |= {"StateTokenAgreement", "Texts", "CounterfactualUse", "ErasedAccuracy"}
     apart |= {"ContextAblation"}  # which reads each text many times
-    apart |= {"AttentionSinks", "HeadAblation"}  # few models have layers of attention
+    apart |= {"AttentionInterchange"}  # which needs other texts of the corpus
+    apart |= {"AttentionSinks", "HeadAblation", "HeadRoles"}  # few models have layers of attention
     assert names == interpretability_tests() - apart

@@ -20,7 +20,7 @@ OF_ALL = {*OF_CHEAP, "importance_correlation", "evidence_mass"}  # of `tests.tes
 WITHOUT_LAYERS = every("marks", "planted texts", "random networks")
 TESTS = {
     "planted": [name for name, kind in WITHOUT_LAYERS.items() if kind.name not in OF_ALL],
-    "layers": sorted(NEEDS["layers"]),
+    "layers": sorted(NEEDS["layers"] | NEEDS["partners"]),
 }
 OPTIONS_OF_RUNS = OPTIONS | {
     "ImpermissibleMass": {},

@@ -55,7 +55,11 @@ def pairs(folder: Path) -> Built:
 
 def tagging(folder: Path) -> Built:
     data = corpus(written(folder / "chunks", train=6, test=3))
-    return task_of(data), data, COMMON | {"AttentionSinks": {}, "HeadAblation": {}}
+    return (
+        task_of(data),
+        data,
+        COMMON | {"AttentionSinks": {}, "HeadAblation": {}, "HeadRoles": {"prune": True}},
+    )
 
 
 def callbacks_of(tests: Tests) -> list[InterpretabilityTest]:

@@ -1,6 +1,7 @@
 """The interpretability tests, one file each, and the callbacks that run them."""
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
+from attnlight.callbacks.attention_interchange import AttentionInterchange
 from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
@@ -13,6 +14,7 @@ from attnlight.callbacks.erased_accuracy import ErasedAccuracy
 from attnlight.callbacks.evidence_mass import EvidenceMass
 from attnlight.callbacks.faithfulness import Faithfulness
 from attnlight.callbacks.head_ablation import HeadAblation
+from attnlight.callbacks.head_roles import HeadRoles
 from attnlight.callbacks.impermissible_mass import ImpermissibleMass
 from attnlight.callbacks.importance_correlation import ImportanceCorrelation
 from attnlight.callbacks.leave_one_out_agreement import LeaveOneOutAgreement
@@ -27,6 +29,7 @@ from attnlight.callbacks.texts import Texts
 
 __all__ = [
     "AdversarialAttention",
+    "AttentionInterchange",
     "AttentionPermutation",
     "AttentionSinks",
     "AttributionCost",
@@ -39,6 +42,7 @@ __all__ = [
     "Faithfulness",
     "GradientSearch",
     "HeadAblation",
+    "HeadRoles",
     "ImpermissibleMass",
     "ImportanceCorrelation",
     "InterpretabilityTest",

@@ -14,10 +14,9 @@ from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE, ranking
-from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.models.readout import Readout
 from attnlight.probing.flat_texts import FlatTexts
-from attnlight.probing.layers import layer_attention
+from attnlight.probing.layers import attended
 from attnlight.probing.leave_one_out import prediction_change
 from attnlight.probing.replay import layered
 from attnlight.probing.row_gradients import text_of_rows
@@ -90,21 +89,17 @@ class AttentionSinks(InterpretabilityTest):
         if self._punctuation is not None:
             ids = texts.tokens.new_tensor(self._punctuation)
             sinks["punctuation"] = read & torch.isin(texts.tokens, ids)
-        text, items = text_of_rows(batch, output), output.mask
-        attention = layer_attention(layered(readout.model, self.name), batch)
-        weights = torch.cat([one.weights for one in attention], dim=1).double()  # (B, L H, N, N)
-        if rows_are_texts(batch, output):
-            queries = read / read.sum(-1, keepdim=True).double()
-            weights = torch.einsum("bkqn,bq->bkn", weights, queries)
-        else:
-            weights = weights[text, :, output.rows[:, 1]]
+        text, items, model = text_of_rows(batch, output), output.mask, readout.model
+        model, count = layered(model, self.name), len(read[0])
+        targets = torch.stack([*sinks.values()], dim=-1).unsqueeze(1).expand(-1, count, -1, -1)
+        queries = read.unsqueeze(-1).expand(-1, -1, len(sinks))
+        masses, _ = attended(model, batch, output, targets, queries)
         change = prediction_change(readout.erase(), readout.logits)
         rows = torch.arange(len(items), device=items.device)
         columns: dict[str, Tensor] = {}
-        for name, tokens in sinks.items():
+        for (name, tokens), mass in zip(sinks.items(), masses.unbind(-1), strict=True):
             sink = (flat.sums(tokens.int()) > 0)[text] & items
-            mass = (weights * tokens[text].unsqueeze(1)).sum(-1)
-            by_layer = mass.view(len(mass), len(attention), -1).mean(-1)
+            by_layer = mass.view(len(mass), len(model.attention_layers), -1).mean(-1)
             columns |= {f"mass_{name}": mass.mean(1), f"mass_{name}_by_layer": by_layer}
             columns[f"mass_{name}_by_head"] = mass
             columns |= _of_items(readout.weights, change, items & ~sink, f"_without_{name}")

@@ -11,6 +11,7 @@ from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.flat_texts import SHARE, FlatTexts
 from attnlight.probing.interception import LayerAttention, intercept
 from attnlight.probing.layer_calls import Call, noted_calls
+from attnlight.probing.patches import uniform
 from attnlight.probing.row_gradients import text_of_rows
 
 
@@ -19,6 +20,37 @@ def layer_attention(model: LayeredModel, batch: TextBatch) -> list[LayerAttentio
     with torch.no_grad(), intercept(record="all") as found:
         model(batch)
     return [found[layer] for layer in sorted(found)]
+
+
+def attended(
+    model: LayeredModel, batch: TextBatch, output: AttentionOutput, targets: Tensor, queries: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention on tokens of K kinds by layer and head, (R, L H, K) float64, and uniform attention's, (R, K).
+
+    Of a row that is a text it is the mean over its queries, NaN without one; of a row that is a token,
+    what this token attends to, NaN if it is no query. Where items are words, tokens are their pieces.
+
+    Args:
+        model: The model, whose layers have equally many heads.
+        batch: B texts of N tokens.
+        output: The model's output for them, R rows.
+        targets: The tokens of each kind, for each token that attends, (B, N, N, K) bool.
+        queries: The tokens that attend, (B, N, K) bool.
+    """
+    text, wanted, shares = text_of_rows(batch, output), targets.double(), queries.double()
+    found, spread = [], []
+    for one in layer_attention(model, batch):
+        equal = uniform(one.weights[:, :1].double(), one.allowed[:, :1])
+        every = torch.cat([one.weights.double(), equal], dim=1)
+        mass = every.transpose(1, 2) @ wanted  # (B, N, H + 1, K)
+        if rows_are_texts(batch, output):
+            mass = torch.einsum("bqk,bqhk->bhk", shares / shares.sum(1, keepdim=True), mass)
+        else:
+            place = text, output.rows[:, 1]
+            mass = mass[place].masked_fill(~queries[place].unsqueeze(1), torch.nan)
+        found.append(mass[:, :-1])
+        spread.append(mass[:, -1])
+    return torch.cat(found, dim=1), torch.stack(spread).mean(0)
 
 
 def read_shares(model: LayeredModel, batch: TextBatch, output: AttentionOutput) -> Tensor:

@@ -1,8 +1,8 @@
 """What attention weights are replaced by.
 
 A patch is a function of a layer's weights and of what each query may reach, both (B, H, Q, N), to
-the weights that are used: `uniform`, `shuffled`, `among`, `off`, or any other; `restrict` makes it one
-of chosen heads.
+the weights that are used: `uniform`, `shuffled`, `among`, `off`, a partial `move`, or any other;
+`restrict` makes it one of chosen heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlight.errors import InputError
+from attnlight.functional.alignment import move_weights
 from attnlight.functional.random import draw_keys
 
 Patch = Callable[[Tensor, Tensor], Tensor]
@@ -79,6 +80,32 @@ def among(reached: Tensor) -> Patch:
         return torch.where(total > 0, kept / total.clamp(min=torch.finfo(kept.dtype).tiny), equal)
 
     return patch
+
+
+def move(
+    source: Tensor, blocks: Tensor, target: Tensor, weights: Tensor, allowed: Tensor
+) -> Tensor:
+    """Weights of other texts, moved along an alignment, (B, H, Q, N) float64; a patch without the last two.
+
+    A query has the mean of the rows of its block in the source, each moved by `move_weights`. What it
+    may not reach is left out, and the rest is scaled to the sum of these rows. A query whose block has
+    no row in the source, or of whose rows nothing is left, keeps its own weights.
+
+    Args:
+        source: Weights of the other texts, (B, H, M, M).
+        blocks: Block of each of their tokens, (B, M) long, -1 on padding.
+        target: Block of each token of the own texts, (B, N) long, -1 on padding.
+        weights: Those of the own texts, (B, H, N, N).
+        allowed: What their queries may reach, (B, H, N, N) bool.
+    """
+    rows = move_weights(source.flatten(1, 2), blocks, target).nan_to_num(0.0)
+    rows = rows.view(*source.shape[:3], -1)
+    alike = (target.unsqueeze(2) == blocks.unsqueeze(1)) & (target >= 0).unsqueeze(2)
+    share = (alike / alike.sum(-1, keepdim=True).clamp(min=1).double()).unsqueeze(1)
+    moved = (share @ rows) * allowed
+    total, size = moved.sum(-1, keepdim=True), share @ source.double().sum(-1, keepdim=True)
+    moved = moved * (size / total.clamp(min=torch.finfo(total.dtype).tiny))
+    return torch.where(total > 0, moved, weights.double())
 
 
 def off(weights: Tensor, allowed: Tensor) -> Tensor:

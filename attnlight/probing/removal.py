@@ -95,6 +95,20 @@ def replace_items(batch: TextBatch, items: Tensor, token: Token | Tensor) -> Tex
     return replace(batch, tokens=tokens, extras=extras)
 
 
+def repeat_half(batch: TextBatch, tokens: Tensor) -> TextBatch:
+    """The texts with other tokens in place of all words, where the second half of them repeats the first.
+
+    A last word without a counterpart begins the half again. `tokens` are long, in the shape of the
+    batch's; those in place of a text's first half are used. All else is as of `replace_items`.
+    """
+    words, drawn = batch.attendable().flatten(1), tokens.flatten(1)
+    half = (words.sum(-1, keepdim=True) // 2).clamp(min=1)
+    source = (words.cumsum(-1) - 1).clamp(min=0) % half
+    repeated = drawn.gather(1, item_places(words).gather(1, source))
+    every = batch.mask.new_ones(batch.mask.shape[:2])
+    return replace_items(batch, every, repeated.view_as(batch.tokens))
+
+
 @torch.no_grad()
 def replaced_embeddings(
     model: AttentionModel, batch: TextBatch, kind: Literal[Token, "zero"] | Tensor

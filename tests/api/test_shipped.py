@@ -25,6 +25,7 @@ from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import task_of, written
 
 REFUSED = {
+    "attention_interchange": "draws the partners of texts from a corpus: use `attnlight test`",
     "attention_sinks": "needs a model with layers of self-attention",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "context": "answer_attention reads models that answer, such as AnswerModel",
@@ -32,6 +33,7 @@ REFUSED = {
     "evidence_mass": "needs a corpus with a column `evidence`",
     "evidence_swap": "takes the names of classes from a corpus.* run `attnlight test`",
     "head_ablation": "needs a model with layers of self-attention",
+    "head_roles": "needs a model with layers of self-attention",
     "impermissible_mass": "needs a corpus with a column `impermissible`",
     "known_answers": "only PlantedEvidence without sentences has: run `attnlight test`",
     "measured_use": "only PlantedEvidence without sentences has: run `attnlight test`",

@@ -12,6 +12,7 @@ from attnlight import callbacks
 from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import (
+    AttentionInterchange,
     BaseDivergence,
     CounterfactualUse,
     EvidenceMass,
@@ -20,15 +21,17 @@ from attnlight.callbacks import (
     Sanity,
     Texts,
 )
+from attnlight.callbacks.attention_interchange import partners
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.functional import random_rankings
 from tests.data.test_word_sampler import word_sampler
 
 NEEDS = {
-    "layers": {"AttentionSinks", "HeadAblation"},
+    "layers": {"AttentionSinks", "HeadAblation", "HeadRoles"},
     "marks": {"EvidenceMass", "ImpermissibleMass", "Plausibility"},
     "planted texts": {"MeasuredUse"},
     "edits": {"CounterfactualUse"},
+    "partners": {"AttentionInterchange"},
     "base": {"BaseDivergence"},
     "random networks": {"Sanity"},
     "words": {"Texts"},
@@ -46,6 +49,7 @@ LABELS = ["attention", "gradient", "input_gradient", "deletion", "random"]
 # Options by which a test is cheap and records all that it can, or that have no default.
 OPTIONS: dict[str, dict[str, Any]] = {
     "AdversarialAttention": {"epsilon": 0.05, "frontier": True, "evaluations": 300},
+    "AttentionInterchange": {"level": "head", "least": 0.01},
     "AttentionPermutation": {"draws": 10, "head_draws": 4},
     "AttributionCost": {"methods": ["attention"], "repeats": 1},
     "BaseDivergence": {"rankings": True},
@@ -141,6 +145,9 @@ def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -
         test._texts = TextColumns(SimpleNamespace(index=batch.index.numpy(), **words))
     elif isinstance(test, CounterfactualUse):
         test._split = FakeSplit(batch)
+    elif isinstance(test, AttentionInterchange):
+        test._split = FakeSplit(batch)
+        test._partners = partners(test._split, test.seed)
     elif isinstance(test, EvidenceMass):
         test._stops = [7, 8] if batch.tokens.ndim == 2 else []
     elif isinstance(test, MeasuredUse):

@@ -57,7 +57,7 @@ def named(test: InterpretabilityTest) -> str:
 
 def on_scenes(scenes: Sequence[str]) -> list[Any]:
     """Each test on each scene that has what it needs."""
-    of_texts = NEEDS["edits"] | NEEDS["rows that are texts"]
+    of_texts = NEEDS["edits"] | NEEDS["partners"] | NEEDS["rows that are texts"]
     return [
         pytest.param(test, name, id=f"{named(test)}-{name}")
         for test in TESTS

@@ -33,6 +33,16 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"evaluations": 2}, "evaluations of adversarial_attention is 2; it must be at least 3"),
         ({"program_instances": -1}, "program_instances of adversarial_attention is -1"),
     ],
+    "AttentionInterchange": [
+        (
+            {"level": "heads"},
+            r"'heads' \(did you mean 'head'\?\); expected one of: all, layer, head",
+        ),
+        *(
+            ({"least": least}, "least of attention_interchange is")
+            for least in (0.0, 1.0, math.nan)
+        ),
+    ],
     "AttentionPermutation": [
         ({"draws": 0}, f"draws of attention_permutation {ONE}"),
         ({"head_draws": 0}, f"head_draws of attention_permutation {ONE}"),

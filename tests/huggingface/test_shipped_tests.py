@@ -16,6 +16,7 @@ from tests.huggingface.folders import NAMES, TEXTS, write_model
 FILES = sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml"))
 AFFINE = "needs logits that are affine in attention, and the model's are not: choose"
 REFUSED = {
+    "attention_interchange": "draws the partners of texts from a corpus",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "context": "answer_attention reads models that answer, such as AnswerModel",
     "counterfactual_use": "needs a corpus of texts and edits of them",
@@ -91,7 +92,7 @@ def test_every_refusal_is_of_a_file() -> None:
     assert set(FILES) >= {*REFUSED, *MARKED}
 
 
-TESTS = "all,texts,faithfulness,attention_sinks,head_ablation,state_token_agreement"
+TESTS = "all,texts,faithfulness,attention_sinks,head_ablation,head_roles,state_token_agreement"
 SPECIAL = {"bert": ("[CLS] [SEP]", "[SEP]", "[SEP] " * 70), "llama": ("<s>",)}
 MIXED = {"bert": "a [SEP] film", "llama": "a <s> film"}
 DRAWN = ("random", "shuffled", "draws", "permut")  # at random, by the index of the text

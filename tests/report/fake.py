@@ -17,6 +17,7 @@ from tests.figures import erased
 Rows = dict[str, NDArray[Any]]
 METHODS = ("attention", "gradient_x_attention", "random")
 _OPTIONS: dict[str, Any] = {"EvidenceMass": {"swap": True}, "Faithfulness": {"normalized": True}}
+_OPTIONS |= {"AttentionInterchange": {"level": "head"}}
 _OPTIONS |= {"AttributionCost": {"methods": ["attention", "gradient"]}}
 _OPTIONS |= {"Plausibility": {"methods": ["attention", "input_gradient"]}}
 _TESTS = {kind: _OPTIONS.get(n, {}) for n, kind in every(*NEEDS.keys() - {"words"}).items()}
@@ -35,6 +36,9 @@ MEASURES["importance_correlation"] = [
     for pair in ("attention_input_gradient", "attention_loo", "input_gradient_loo")
     for measure in ("tau", "p")
 ]
+MEASURES["head_roles"] += [f"mass_{role}" for role in ("punctuation", "same_chunk")]
+MEASURES["head_roles"] += [f"chance_{role}" for role in ("punctuation", "same_chunk")]
+MEASURES["head_roles"] += [f"correct_{x}_{n}" for x in ("pruned", "random") for n in (0, 50, 100)]
 MEASURES["attention_sinks"] += ["mass_punctuation", "tau_without_punctuation"]
 MEASURES["saliency_agreement"] = []  # they are named by pairs of methods
 _STEPS = (3, "seeds", "random")
@@ -86,8 +90,16 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if test == "head_ablation":
         ablated = product(("uniform", "shuffled", "off"), ("tvd", "flip_rate"))
         stems = [(f"{measure}_head_{name}", f"{measure}_layer_{name}") for name, measure in ablated]
+    if test == "attention_interchange":
+        rows["pair"] = rows["index"] // 2 * 2.0
+        stems = [(f"{x}_head", f"{x}_layer") for x in ("covered", "turns")]
+        for measure in ("covered", "turns"):
+            column = f"{measure}_layer_uniform_by_layer"
+            rows[column] = random.random((n, 3), dtype=np.float32)
     if test == "attention_sinks":
         stems = [(f"mass_{sink}",) * 2 for sink in ("special", "first", "punctuation")]
+    if test == "head_roles":
+        stems = [(name,) * 2 for name in MEASURES[test] if name.startswith("mass_")]
     for of_heads, of_layers in stems:
         rows[f"{of_heads}_by_head"] = random.random((n, 12), dtype=np.float32)
         rows[f"{of_layers}_by_layer"] = random.random((n, 3), dtype=np.float32)
