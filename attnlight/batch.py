@@ -128,8 +128,8 @@ class AttentionOutput(_Tensors):
             or None.
         memory: Further inputs of the model's `readout`, by name, texts first. A model stores no
             state of its own between a batch and its readout.
-        scores: Scores of the items before the softmax, (R, H, N), arbitrary off the mask; None where
-            attention was given to the model or some head does not score items.
+        scores: Scores of the items before the softmax, or what is in its place, (R, H, N), arbitrary off
+            the mask; None where attention was given to the model or some head does not score items.
     """
 
     rows: Tensor

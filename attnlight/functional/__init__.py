@@ -28,6 +28,7 @@ from attnlight.functional.masking import (
     attention_entropy,
     evidence_divergence,
     impermissible_penalty,
+    masked_entmax,
     masked_softmax,
 )
 from attnlight.functional.random import draw_keys, permutations
@@ -54,6 +55,7 @@ __all__ = [
     "leave_one_out",
     "left_out_logits",
     "log_odds",
+    "masked_entmax",
     "masked_softmax",
     "max_js",
     "minimal_flip_set",

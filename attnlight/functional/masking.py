@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from attnlight.batch import NOT_ALLOWED
 
@@ -33,6 +34,55 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     # The lowest finite number: -inf would turn fully masked rows and their gradients into NaN.
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(off, lowest), dim=-1).masked_fill(off, 0.0)
+
+
+def masked_entmax(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
+    """Sparse attention over the items of the mask: sparsemax or 1.5-entmax; exactly 0 elsewhere.
+
+    Martins and Astudillo (2016), Peters et al. (2019): `((alpha - 1) s - t)_+ ^ (1 / (alpha - 1))` with
+    the threshold t that makes a row sum to 1. Over the k items above it the threshold is in closed form,
+    the mean less 1 / k (alpha 2), or less the square root of (1 - sum of squared deviations) / k (1.5):
+    k is the number of items in descending order that are above the threshold of themselves and those
+    before. Gradients are those of this formula, exact and 0 for items without weight.
+
+    Args:
+        scores: As of `masked_softmax`, which this replaces.
+        mask: As of `masked_softmax`.
+        alpha: 2 for sparsemax, 1.5 for 1.5-entmax.
+
+    Returns:
+        As `masked_softmax`; weights may be exactly 0 on the mask too.
+
+    Example:
+        >>> masked_entmax(torch.tensor([[2.0, 1.5, 0.0]]), torch.ones(1, 3).bool(), alpha=2)
+        tensor([[0.7500, 0.2500, 0.0000]])
+    """
+    if has_torch_function_unary(scores):  # one operation for those who follow each: attention
+        return handle_torch_function(masked_entmax, (scores,), scores, mask, alpha)
+    off = ~mask.reshape(mask.shape[:1] + (1,) * (scores.ndim - mask.ndim) + mask.shape[1:])
+    highest = scores.detach().masked_fill(off, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
+    # Of the highest, 0, the weight is at most 1, so that the threshold is at least -1.
+    scaled = ((scores - highest) * (alpha - 1)).masked_fill(off, -2.0)
+    ordered = scaled.detach().clamp(min=-2.0).sort(dim=-1, descending=True).values
+    count = torch.arange(1, ordered.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    means = ordered.cumsum(-1) / count
+    deviations = ordered.square().cumsum(-1) - count * means.square()
+    thresholds = _threshold(means, deviations, count, alpha)
+    last = (ordered > thresholds).sum(-1, keepdim=True).clamp(min=1) - 1
+    above = scaled > thresholds.gather(-1, last)
+    number = above.sum(-1, keepdim=True).to(scores.dtype)
+    mean = scaled.masked_fill(~above, 0.0).sum(-1, keepdim=True) / number
+    deviation = (scaled - mean).masked_fill(~above, 0.0).square().sum(-1, keepdim=True)
+    threshold = _threshold(mean, deviation, number, alpha)
+    weights = (scaled - threshold).clamp(min=0.0) ** (1 / (alpha - 1))
+    return weights.masked_fill(off | ~(above | threshold.isnan()), 0.0)
+
+
+def _threshold(mean: Tensor, deviations: Tensor, count: Tensor, alpha: float) -> Tensor:
+    """Threshold of items of this mean, sum of squared deviations, and number, see `masked_entmax`."""
+    if alpha == 2:
+        return mean - 1 / count
+    return mean - ((1 - deviations).clamp(min=0.0) / count).sqrt()
 
 
 def impermissible_penalty(scores: Tensor, impermissible: Tensor, mask: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -12,11 +14,35 @@ from typing_extensions import override
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError, require_at_least
-from attnlight.functional import masked_softmax
+from attnlight.functional import masked_entmax, masked_softmax
 from attnlight.functional.random import draw_keys
 
 AttentionName = Literal["additive", "dot", "scaled_dot", "uniform"]
 RandomAttentionName = Literal["random_by_token", "random_by_text"]
+NormalizerName = Literal["softmax", "sparsemax", "entmax15"]
+# From scores (B, ..., N) and a mask (B, N) to weights, 0 off the mask.
+Normalizer = Callable[[Tensor, Tensor], Tensor]
+NORMALIZERS: dict[str, Normalizer] = {
+    "softmax": masked_softmax,
+    "sparsemax": partial(masked_entmax, alpha=2.0),
+    "entmax15": partial(masked_entmax, alpha=1.5),
+}
+
+
+def normalizer_of(name: str) -> Normalizer:
+    """The function from scores to weights that an option names.
+
+    Raises:
+        InputError: There is none of this name, or its weights would not sum to 1.
+    """
+    if name in NORMALIZERS:
+        return NORMALIZERS[name]
+    reason = ""
+    if name == "sigmoid":
+        reason = (
+            ", whose weights do not sum to 1, so that a state has no share of attention to test"
+        )
+    raise InputError(f"normalizer is {name}{reason}; expected one of: {', '.join(NORMALIZERS)}.")
 
 
 class Attention(nn.Module, ABC):
@@ -26,17 +52,23 @@ class Attention(nn.Module, ABC):
         size: Size D of a state.
         query_size: Size Q of the query vectors; None: no query.
         attention_size: Size of the scorer's hidden layer, if it has one; None: its default.
+        normalizer: The function from scores to weights.
 
     Raises:
-        InputError: `attention_size` is not positive.
+        InputError: `attention_size` is not positive, or there is no such normalizer.
     """
 
     def __init__(
-        self, size: int, query_size: int | None = None, attention_size: int | None = None
+        self,
+        size: int,
+        query_size: int | None = None,
+        attention_size: int | None = None,
+        normalizer: NormalizerName = "softmax",
     ) -> None:
         super().__init__()
         require_at_least(1, attention_size=attention_size)
         self.size, self.query_size = size, query_size
+        self.normalize = normalizer_of(normalizer)
 
     def forward(
         self, states: Tensor, mask: Tensor, query: Tensor | None = None
@@ -55,7 +87,7 @@ class Attention(nn.Module, ABC):
             expected = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
             raise ValueError(f"{type(self).__name__} expects {expected}")
         scores = self.score(states, query).to(states.dtype)  # half precision under autocast
-        return masked_softmax(scores, mask), scores
+        return self.normalize(scores, mask), scores
 
     @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:
@@ -71,9 +103,13 @@ class AdditiveAttention(Attention):
     """
 
     def __init__(
-        self, size: int, query_size: int | None = None, attention_size: int | None = None
+        self,
+        size: int,
+        query_size: int | None = None,
+        attention_size: int | None = None,
+        normalizer: NormalizerName = "softmax",
     ) -> None:
-        super().__init__(size, query_size, attention_size)
+        super().__init__(size, query_size, attention_size, normalizer)
         inner = max(1, size // 2) if attention_size is None else attention_size
         self.key = nn.Linear(size, inner)
         self.query = None if query_size is None else nn.Linear(query_size, inner)
@@ -100,9 +136,13 @@ class DotAttention(Attention):
     scaled: ClassVar[bool] = False
 
     def __init__(
-        self, size: int, query_size: int | None = None, attention_size: int | None = None
+        self,
+        size: int,
+        query_size: int | None = None,
+        attention_size: int | None = None,
+        normalizer: NormalizerName = "softmax",
     ) -> None:
-        super().__init__(size, query_size, attention_size)
+        super().__init__(size, query_size, attention_size, normalizer)
         if query_size not in (None, size):
             raise InputError(
                 f"dot attention over states of size {size} needs queries of that size; "
@@ -151,9 +191,13 @@ class RandomAttention(Attention):
     spread: Tensor
 
     def __init__(
-        self, size: int, query_size: int | None = None, attention_size: int | None = None
+        self,
+        size: int,
+        query_size: int | None = None,
+        attention_size: int | None = None,
+        normalizer: NormalizerName = "softmax",
     ) -> None:
-        super().__init__(size, 0, attention_size)
+        super().__init__(size, 0, attention_size, normalizer)
         if query_size is not None:
             raise InputError("random attention is for classifiers of single texts.")
         self.register_buffer("seed", torch.randint(1 << 62, ()))

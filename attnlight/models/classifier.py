@@ -44,7 +44,7 @@ class AffineClassifier(ContextClassifier):
             encoder = ENCODERS[net.encoder](size, net.hidden_size)
             size = encoder.output_size
             scorer = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
-            attention = scorer(size, attention_size=net.attention_size)
+            attention = scorer(size, None, net.attention_size, net.normalizer)
             for kind, module in zip(PARTS, (encoder, attention), strict=True):
                 self.add_module(level + kind, module)
         self.decoder = nn.Linear(size, num_classes if num_classes > 2 else 1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import HasReach
-from attnlight.functional import masked_softmax, read
+from attnlight.functional import read
 from attnlight.models.attention import Attention, RandomAttention
 from attnlight.models.encoders import Encoder
 from attnlight.models.recurrence import Recurrence
@@ -85,7 +85,7 @@ def leave_out(
             asked = None if query is None else query[texts[deletion]]
             new_scores[deletion, place] = attention.score(changed[:, None], asked)[:, 0]
             new_items[deletion, place] = project(changed)
-        values[texts, places] = read(masked_softmax(new_scores, remaining), new_items)
+        values[texts, places] = read(attention.normalize(new_scores, remaining), new_items)
     return values
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar, get_args, get_type_hints
 
 from attnlight.errors import InputError, did_you_mean
-from attnlight.models.attention import AttentionName, RandomAttentionName
+from attnlight.models.attention import AttentionName, NormalizerName, RandomAttentionName
 from attnlight.models.encoders import EncoderName
 
 Initialization = Literal["default", "xavier"]
@@ -37,6 +37,8 @@ class ClassifierNet:
         encoder: The encoder that turns embeddings into the states attended to.
         attention: The scoring function of a state. `random_by_token` and `random_by_text` are drawn
             once and not trained, by the token, or by the token and the index of its text.
+        normalizer: From scores to weights that sum to 1. `sparsemax` (Martins & Astudillo 2016) and
+            `entmax15` (Peters et al. 2019) give weights of exactly 0 on the mask too.
         embedding_size: Size E of a token embedding.
         hidden_size: Size of the encoder's states, per direction for the recurrent ones.
         attention_size: Size of additive attention's hidden layer; null: half a state.
@@ -53,6 +55,7 @@ class ClassifierNet:
     hierarchical: bool = False
     encoder: EncoderName = "bilstm"
     attention: AttentionName | RandomAttentionName = "additive"
+    normalizer: NormalizerName = "softmax"
     embedding_size: int = 300
     hidden_size: int = 128
     attention_size: int | None = None
@@ -71,6 +74,7 @@ class PairNet:
     Args:
         encoder: The encoder that turns the passage's embeddings into the states attended to.
         attention: The scoring function of a state and the query.
+        normalizer: From scores to weights, as of `ClassifierNet`.
         decoder: The layers after attention. `tanh`, as Jain & Wallace: a hidden layer of half a
             state's size that reads the passage and the query, not affine in attention; `affine`: the
             sum of an affine layer over each.
@@ -87,6 +91,7 @@ class PairNet:
 
     encoder: EncoderName = "bilstm"
     attention: AttentionName = "additive"
+    normalizer: NormalizerName = "softmax"
     decoder: PairDecoder = "tanh"
     share: bool = False
     query_encoder: EncoderName | None = None
@@ -112,6 +117,7 @@ class TaggerNet:
             affine layer over the sum of these and the token's state.
         layers: Layers of attention; those below the last have residual and feed-forward parts.
         heads: Heads of each.
+        normalizer: From scores to weights in each, as of `ClassifierNet`.
         hidden_size: Size D of a state.
         filter_size: Size within the feed-forward parts.
         embedding_size: Size of a word's embedding.
@@ -126,6 +132,7 @@ class TaggerNet:
     readout: ReadoutName = "study"
     layers: int = 1
     heads: int = 4
+    normalizer: NormalizerName = "softmax"
     hidden_size: int = 128
     filter_size: int = 128
     embedding_size: int = 100

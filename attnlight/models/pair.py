@@ -53,7 +53,7 @@ class PairClassifier(ContextClassifier):
             self.query_encoder = ENCODERS[query_encoder](net.embedding_size, net.hidden_size)
             query_size = self.query_encoder.output_size
         kind = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
-        self.attention = kind(size, query_size, net.attention_size)
+        self.attention = kind(size, query_size, net.attention_size, net.normalizer)
         outputs = num_classes if num_classes > 2 else 1
         self.affine = net.decoder == "affine"
         inner = outputs if self.affine else max(1, size // 2)

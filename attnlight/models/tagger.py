@@ -86,11 +86,13 @@ class SelfAttentionTagger(nn.Module):
         self.dropout = nn.Dropout(net.dropout)
         dropouts = net.attention_dropout, net.relu_dropout
         self.layers = nn.ModuleList(
-            EncoderLayer(size, net.heads, net.filter_size, *dropouts, uniform_below)
+            EncoderLayer(size, net.heads, net.filter_size, *dropouts, uniform_below, net.normalizer)
             for _ in range(net.layers - 1)
         )
         self.norm = nn.LayerNorm(size)
-        self.attention = SelfAttention(size, net.heads, net.attention_dropout, uniform_heads)
+        self.attention = SelfAttention(
+            size, net.heads, net.attention_dropout, uniform_heads, net.normalizer
+        )
         self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
         number_layers(lambda: [interception_of(layer) for layer in self.attention_layers])
 
@@ -127,6 +129,11 @@ class SelfAttentionTagger(nn.Module):
         """Options of a tagger whose last attention a guide supplies, with `query_key` as a prior."""
         if context == "tokens":
             net = net | {"encoder": "tokens", "layers": 1, "readout": "text"}
+        if query_key and (normalizer := net.get("normalizer", "softmax")) != "softmax":
+            raise InputError(
+                "query_key multiplies given attention by the exponential of scores, but the base has "
+                f"normalizer {normalizer}: leave query_key out, or give a base with softmax."
+            )
         if query_key:
             return net | {"uniform_heads": []}
         return net if guide == "learned" else net | {"uniform_heads": list(range(net["heads"]))}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from attnlight.errors import InputError
-from attnlight.functional import masked_softmax
+from attnlight.models.attention import NormalizerName, normalizer_of
 from attnlight.probing.interception import interception_of
 
 
@@ -39,13 +39,19 @@ class SelfAttention(nn.Module):
         heads: Number of heads H.
         dropout: Dropout on the attention weights.
         uniform: Heads with uniform attention; they have no queries and keys.
+        normalizer: The function from scores to weights.
 
     Raises:
-        InputError: The sizes do not fit, or a head does not exist.
+        InputError: The sizes do not fit, or a head or the normalizer does not exist.
     """
 
     def __init__(
-        self, size: int, heads: int, dropout: float = 0.0, uniform: Sequence[int] = ()
+        self,
+        size: int,
+        heads: int,
+        dropout: float = 0.0,
+        uniform: Sequence[int] = (),
+        normalizer: NormalizerName = "softmax",
     ) -> None:
         super().__init__()
         if heads < 1 or size % heads:
@@ -56,6 +62,7 @@ class SelfAttention(nn.Module):
                     f"there is no head {head} to be uniform; heads are 0 to {heads - 1}."
                 )
         self.size = size // heads  # of a head
+        self.normalize = normalizer_of(normalizer)
         self.uniform = sorted(set(uniform))
         self.learned = [head for head in range(heads) if head not in self.uniform]
         scored = self.size * len(self.learned)
@@ -101,12 +108,12 @@ class SelfAttention(nn.Module):
                 if prior is not None:
                     tiny = torch.finfo(prior.dtype).tiny
                     scores = scores + prior[:, self.learned].clamp(min=tiny).log()
-                parts.append(masked_softmax(scores, mask))
+                parts.append(self.normalize(scores, mask))
             if self.uniform and prior is not None:
                 parts.append(prior[:, self.uniform].to(states.dtype))
             elif self.uniform:
                 shape = len(mask), 1, mask.shape[1], mask.shape[1]
-                uniform = masked_softmax(states.new_zeros(shape), mask)
+                uniform = self.normalize(states.new_zeros(shape), mask)
                 parts.append(uniform.expand(-1, len(self.uniform), -1, -1))
             weights = parts[0]
             if self.uniform:
@@ -164,11 +171,12 @@ class EncoderLayer(nn.Module):
         attention_dropout: float = 0.0,
         relu_dropout: float = 0.0,
         uniform: bool = False,
+        normalizer: NormalizerName = "softmax",
     ) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
         uniform_heads = range(heads if uniform else 0)
-        self.attention = SelfAttention(size, heads, attention_dropout, uniform_heads)
+        self.attention = SelfAttention(size, heads, attention_dropout, uniform_heads, normalizer)
         self.after = AfterAttention(size, filter_size, relu_dropout)
 
     @override

@@ -58,7 +58,8 @@ class AdversarialVariant(FromBase):
     are against gold labels.
 
     Heads are compared in order, as in Yang (2020), so that an adversary can also gain by permuting
-    its heads. `BaseDivergence` matches heads before it measures.
+    its heads. `BaseDivergence` matches heads before it measures. A base whose attention is sparse
+    (`normalizer`) has no adversaries with `kl`.
 
     Args:
         spec: Description of the corpus; the command line supplies it.
@@ -91,6 +92,12 @@ class AdversarialVariant(FromBase):
             value = self.hparams[name]
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} is {value}; it must be a number of at least 0.")
+        normalizer = self.net.get("normalizer", "softmax")
+        if attention_term == "kl" and normalizer != "softmax":
+            raise InputError(
+                f"attention_term is kl, which is infinite where the base's attention is 0, as that of "
+                f"normalizer {normalizer} may be: give attention_term js."
+            )
         problem = problem_class(self.hparams["problem"])
         published = problem.adversary_terms
         self.hparams["prediction_term"] = prediction_term or published[0]

@@ -95,11 +95,12 @@ class AttentionTask(pl.LightningModule):
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
 
-        With an objective the weighted penalties count too: epochs of equal accuracy differ in them.
+        With penalties of attention on marked items the weighted penalties count too: epochs of equal
+        accuracy differ in them.
         """
         name, mode = problem_class(cls.problem_name or arguments["problem"]).monitor
         objective = group_of(Objective, arguments.get("objective") or {}, "objective")
-        return "val/objective" if Penalties(objective).weights else name, mode
+        return "val/objective" if Penalties(objective).marked else name, mode
 
     @property
     def _has_penalties(self) -> bool:
@@ -160,6 +161,8 @@ class AttentionTask(pl.LightningModule):
                 self.model.require_tokenizer(self.raw.tokenizer)
             if isinstance(self.model, HasKeptStates):
                 self.model.keep_states(map(corpus.dataset, corpus.splits))
+        if stage == "fit":
+            self.penalties.start(self.model, self.hparams["spec"]["vocab_size"])
         if stage == "fit" and hasattr(corpus, "dataset"):
             self.penalties.require_marks(corpus.dataset("train"))
         if stage != "fit" or self.trainer.ckpt_path:
@@ -180,7 +183,12 @@ class AttentionTask(pl.LightningModule):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         size = self.hparams["net"].get("hidden_size")
         options = Optimizer(**self.hparams["optimizer"])
-        return options.scheduled(self.model, size, lambda: self.trainer.estimated_stepping_batches)
+        return options.scheduled(
+            self.model,
+            size,
+            lambda: self.trainer.estimated_stepping_batches,
+            self.penalties.head,
+        )
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -204,6 +212,8 @@ class AttentionTask(pl.LightningModule):
         if batch_idx == 0:
             stream = self.current_epoch * self.trainer.world_size + self.global_rank
             torch.manual_seed((self._seed + 0x9E3779B97F4A7C15 * (stream + 1)) % 2**64)
+            if self.penalties.head is not None:
+                self.penalties.head.epoch = self.current_epoch
             self._loss_sum = torch.zeros((), device=self.device)
             self._row_count = torch.zeros((), dtype=torch.long, device=self.device)
 
@@ -271,10 +281,13 @@ class AttentionTask(pl.LightningModule):
         checkpoint[CHECKPOINT_KEY] = {"format": CHECKPOINT_FORMAT, **asdict(self.raw)}
         if OPTIMIZER_STATES not in checkpoint:  # Lightning's save_weights_only keeps loops
             checkpoint.pop("loops", None)
+            _drop_head(checkpoint)
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
+        if self.penalties.head is None:
+            _drop_head(checkpoint)
         self.raw = RawText.from_dict(checkpoint[CHECKPOINT_KEY])
 
     @classmethod
@@ -321,7 +334,7 @@ class AttentionTask(pl.LightningModule):
         plain: dict[str, Any] = {"problem": problem, "spec": dict(spec), "net": dict(net)}
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
-        self.penalties = Penalties(Objective(**plain["objective"]))
+        self.penalties = penalties = Penalties(Objective(**plain["objective"]))
         if not self.penalties.weights:  # the hyperparameters of a task without this group
             del plain["objective"]
             self.hparams.pop("objective", None)
@@ -329,6 +342,7 @@ class AttentionTask(pl.LightningModule):
         self.problem = problem_class(problem)(spec)
         self.raw = RawText(classes=self.problem.classes)
         self.model = build_model(problem, net, spec, guided=guided)
+        penalties.require_defined(problem, net, self.model, spec["vocab_size"])
         self.register_buffer("class_weight", torch.ones(len(self.problem.classes)))
         self.class_weight: Tensor
         metrics = self.problem.metrics()
@@ -360,3 +374,9 @@ class AttentionTask(pl.LightningModule):
     def _gather_ranks(self, values: Tensor) -> Tensor:
         """Values (...) of each rank without their gradient, (ranks, ...)."""
         return values[None] if self.trainer.world_size == 1 else self.all_gather(values)  # type: ignore[return-value]
+
+
+def _drop_head(checkpoint: dict[str, Any]) -> None:
+    """Remove from a checkpoint what an objective trains beside the model."""
+    for name in [name for name in checkpoint["state_dict"] if name.startswith("penalties.head.")]:
+        del checkpoint["state_dict"][name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,10 +15,11 @@ from attnlight.errors import InputError, did_you_mean
 from attnlight.functional import evidence_divergence, impermissible_penalty
 from attnlight.functional.readout.instances import marked_items
 from attnlight.tasks.options import Objective
+from attnlight.tasks.state_penalties import WordHead, diversity, masked_words, tying, undefined
 
 # From the output for a batch and the options to the penalty of each instance (R,), 0 where it is not
-# defined, and whether it is defined (R,) bool.
-Penalty = Callable[[AttentionOutput, TextBatch, Objective], tuple[Tensor, Tensor]]
+# defined, and whether it is defined (R,) bool. `tying` is given the embedding too, `masked_words` a head.
+Penalty = Callable[..., tuple[Tensor, Tensor]]
 _BATCH = 256  # texts that are looked at together before training
 
 
@@ -75,12 +76,16 @@ def _scores_and_marks(
     return output.scores, marked_items(marks > 0, batch, output)
 
 
-# Weighted by `lambda_<name>`.
-PENALTIES: dict[str, Penalty] = {"deceive": deceive, "supervise": supervise}
+# Weighted by `lambda_<name>`: of attention on marked items, by which epochs are chosen, and of states.
+MARKED: dict[str, Penalty] = {"deceive": deceive, "supervise": supervise}
+PENALTIES = MARKED | {"diversity": diversity, "tying": tying, "masked_words": masked_words}
 
 
 class Penalties(nn.Module):
     """The penalties of an objective whose weight is positive, and their metrics by stage.
+
+    Attributes:
+        head: What `masked_words` trains beside the model, from `start` on.
 
     Raises:
         InputError: A weight is negative or not finite, or the weights of opposite penalties are both
@@ -97,7 +102,10 @@ class Penalties(nn.Module):
                     f"lambda_{name} is {weight}; it must be a finite number of at least 0."
                 )
         self.weights = {name: weight for name, weight in weights.items() if weight}
-        if len(self.weights) > 1:
+        self.marked = [name for name in MARKED if name in self.weights]
+        self.head: WordHead | None = None
+        self._embed: Callable[[TextBatch], Tensor] | None = None
+        if len(self.marked) > 1:
             raise InputError(
                 "lambda_deceive keeps attention off the items that lambda_supervise draws it to: set "
                 "one of them to 0."
@@ -112,6 +120,31 @@ class Penalties(nn.Module):
             }
         )
 
+    def require_defined(
+        self,
+        problem: str,
+        net: Mapping[str, Any],
+        model: Any,  # noqa: ANN401
+        vocab_size: int,
+    ) -> None:
+        """Raise `InputError` if a penalty is not defined for a network of these options."""
+        normalizer = net.get("normalizer", "softmax")
+        for name in self.weights:
+            reason = None
+            if name not in MARKED:
+                reason = undefined(name, problem, net, model, vocab_size)
+            elif normalizer != "softmax":
+                reason = f"is for attention above 0, but that of normalizer {normalizer} may be 0"
+            if reason is not None:
+                raise InputError(f"lambda_{name} {reason}.")
+
+    def start(self, model: Any, vocab_size: int) -> None:  # noqa: ANN401
+        """Begin to train a model, with a head of its own where one is needed."""
+        self._embed = model.embed
+        if "masked_words" in self.weights and self.head is None:
+            size = model.decoder.in_features
+            self.head = WordHead(size, vocab_size, torch.initial_seed())
+
     def forward(
         self, output: AttentionOutput, batch: TextBatch, real: Tensor, stage: str
     ) -> Tensor:
@@ -119,9 +152,10 @@ class Penalties(nn.Module):
 
         The metrics of the stage, `train` or `val`, are updated.
         """
+        more: dict[str, list[Any]] = {"tying": [self._embed], "masked_words": [self.head]}
         total = torch.zeros_like(real, dtype=output.logits.dtype)
         for name, weight in self.weights.items():
-            penalty, defined = PENALTIES[name](output, batch, self.objective)
+            penalty, defined = PENALTIES[name](output, batch, self.objective, *more.get(name, []))
             if stage == "train" and not penalty.requires_grad:
                 raise _untrained(name)
             defined = defined & real
@@ -138,9 +172,9 @@ class Penalties(nn.Module):
 
     def require_marks(self, texts: Any) -> None:  # noqa: ANN401
         """Raise `InputError` if a penalty is defined for no text of a `TokenDataset`."""
-        column, name = self.objective.column, next(iter(self.weights), None)
-        if name is None:
+        if not self.marked:
             return
+        column, (name,) = self.objective.column, self.marked
         if column not in texts.extras:
             raise _no_column(name, column, texts.extras)
         for start in range(0, len(texts), _BATCH):

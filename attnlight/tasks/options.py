@@ -60,14 +60,17 @@ class Optimizer:
     warmup: float | None = None
     layerwise_lr_decay: float | None = None
 
-    def build(self, model: nn.Module) -> TorchOptimizer:
+    def build(self, model: nn.Module, head: nn.Module | None = None) -> TorchOptimizer:
         """One optimiser with a parameter group per part of the model, or per part of each layer.
+
+        What an objective trains beside the model, its `head`, is one more group.
 
         Raises:
             InputError: `weight_decay` names a part that the model does not have, or
                 `layerwise_lr_decay` is out of range or the model has no layers.
         """
         parts = {n: p for n, p in model.named_children() if not isinstance(p, nn.Dropout)}
+        parts |= {} if head is None else {"head": head}
         decay = self.weight_decay
         if not isinstance(decay, dict):
             decay = dict.fromkeys(parts, decay)
@@ -93,7 +96,11 @@ class Optimizer:
         return kind(groups, self.learning_rate, betas, amsgrad=self.amsgrad, fused=self.fused)
 
     def scheduled(
-        self, model: nn.Module, size: int | None, steps: Callable[[], float] = lambda: inf
+        self,
+        model: nn.Module,
+        size: int | None,
+        steps: Callable[[], float] = lambda: inf,
+        head: nn.Module | None = None,
     ) -> TorchOptimizer | OptimizerLRSchedulerConfig:
         """The optimiser of a model with its schedule, as `configure_optimizers` returns them.
 
@@ -104,11 +111,13 @@ class Optimizer:
             model: The model.
             size: Size D of its states; None: unknown.
             steps: Gives the number of steps of training.
+            head: As of `build`.
 
         Raises:
             InputError: An option is out of range, or two schedules are given.
         """
-        optimizer, factor, warmup = self.build(model), self.plateau_factor, self.warmup_steps
+        optimizer, factor = self.build(model, head), self.plateau_factor
+        warmup = self.warmup_steps
         linear = self.warmup or None
         given = {"plateau_factor": factor, "warmup_steps": warmup, "warmup": linear}
         if len(several := [name for name, value in given.items() if value is not None]) > 1:
@@ -200,8 +209,8 @@ class Objective:
     `val/objective`, by which the epoch is chosen, is the score on validation (accuracy, F1 of a
     tagger) less the mean of the weighted penalties. The mean of a penalty is logged as
     `train/deceive` and `val/deceive`, and the number of instances without it as
-    `train/without_deceive` and `val/without_deceive`, with `supervise` in their place for the other.
-    They have no class weights.
+    `train/without_deceive` and `val/without_deceive`, and likewise for the others. They have no class
+    weights.
 
     Args:
         lambda_deceive: Weight of -log(1 - attention on impermissible items) (Pruthi et al. 2020);
@@ -216,12 +225,24 @@ class Objective:
         lambda_supervise: Weight of KL(uniform over marked items || attention) in nats, by which
             attention is supervised (Liu et al. 2017; Mi et al. 2016), as by rationales (Bao et al.
             2018); instances without a marked item have no penalty. It excludes `lambda_deceive`.
+        lambda_diversity: Weight of the mean size of the cosine of each state with the mean state of its
+            text (Mohankumar et al. 2020). This weight and the next ones are of classifiers of texts and
+            pairs, whose epoch is chosen by the score alone.
+        signed: Take these cosines with their sign, so that they may become negative.
+        lambda_tying: Weight of the mean distance of states from the embeddings of their words, which
+            must be of one size (Tutek & Snajder 2020).
+        lambda_masked_words: Weight of the cross-entropy in nats of the words of 15 % of the states, drawn
+            anew in each epoch, by an affine layer that is in training alone (Tutek & Snajder 2020).
     """
 
     lambda_deceive: float = 0.0
     aggregate: Literal["mean", "max"] = "mean"
     column: str = "impermissible"
     lambda_supervise: float = 0.0
+    lambda_diversity: float = 0.0
+    signed: bool = False
+    lambda_tying: float = 0.0
+    lambda_masked_words: float = 0.0
 
 
 # Partial options, by which a variant changes those of its base.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlight.errors import InputError
+from attnlight.models.build import with_defaults
 from attnlight.problems import Problem
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY
 
@@ -28,7 +29,7 @@ def require_same(
         )
     if (difference := problem.difference(trained["spec"])) is not None:
         raise InputError(f"the checkpoint {difference}: give the `data` of its own fit.yaml.")
-    options = {"problem": trained["problem"]} | trained["net"]
+    options = {"problem": trained["problem"]} | with_defaults(trained["problem"], trained["net"])
     expected = {"problem": hparams["problem"]} | hparams["net"]
     for name, value in expected.items():
         pretrained = isinstance(value, Mapping) and "fingerprint" in value

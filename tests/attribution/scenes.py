@@ -16,7 +16,7 @@ from tests.outside import Texts, TwoHeads, collate
 
 TEXTS = ("bilstm", "cnn", "average", "han", "pair")
 TOKENS = ("transformer", "recurrent", "heads")
-SCENES = (*TEXTS, *TOKENS)
+SCENES = (*TEXTS, *TOKENS, "sparse han", "sparse pair", "sparse transformer")
 OF_CONTEXTS = ("answer_attention", "context_cite", "learned_heads")  # which other models lack
 OF_LAYERS = ("alti", "attention_flow", "gradient_rollout", "rollout", "value_zeroing")
 # Without those that tests define.
@@ -29,12 +29,16 @@ METHODS = [
 
 def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
     """A model far from its start, in evaluation mode, and a batch with so much more padding."""
+    sparse: Any = {"normalizer": "sparsemax"} if name.startswith("sparse ") else {}
+    name = name.removeprefix("sparse ")
     if name == "han":
         batch = hierarchical.collate(hierarchical.corpus()[:5], padding, padding)
-        return hierarchical.model(classes=2), batch
+        return hierarchical.model(classes=2, **sparse), batch
     if name in ("pair", "affine pair"):
         decoder = "affine" if name == "affine pair" else "tanh"
-        return pair.model(decoder=decoder), pair.collate(pair.corpus(), (padding, 2 * padding))
+        return pair.model(decoder=decoder, **sparse), pair.collate(
+            pair.corpus(), (padding, 2 * padding)
+        )
     if name in ("two heads", "opaque heads"):
         return outside(name == "two heads")
     options = {
@@ -43,9 +47,9 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
         "heads": {"readout": "residual", "features": {"pos": 7, "case": 5}},
     }.get(name)
     if options is not None:
-        return tagger(**options).double(), sentences(extra=padding)  # type: ignore[arg-type]
+        return tagger(**options, **sparse).double(), sentences(extra=padding)  # type: ignore[arg-type]
     classes = 2 if name == "bilstm" else 4
-    return flat.model(name, classes=classes), flat.collate(flat.corpus()[:6], padding)
+    return flat.model(name, classes=classes, **sparse), flat.collate(flat.corpus()[:6], padding)
 
 
 def outside(affine: bool) -> tuple[Any, TextBatch]:

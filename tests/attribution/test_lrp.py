@@ -95,9 +95,13 @@ def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: floa
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", ["bigru", "bilstm", "cnn", "average"])
-def test_hierarchical_classifiers(kind: str, classes: int, epsilon: float) -> None:
-    model, texts = hierarchical.model(kind, classes=classes), hierarchical.corpus()[:5]
+@pytest.mark.parametrize(
+    ("kind", "normalizer"),
+    [*itertools.product(["bigru", "bilstm", "cnn", "average"], ["softmax"]), ("cnn", "sparsemax")],
+)
+def test_hierarchical_classifiers(kind: str, normalizer: str, classes: int, epsilon: float) -> None:
+    model = hierarchical.model(kind, classes=classes, normalizer=normalizer)
+    texts = hierarchical.corpus()[:5]
     values = parameters(model)
     parts = [part(values, f"{level}_encoder") for level in ("word", "sentence")]
 
@@ -167,9 +171,13 @@ def test_a_transformer(epsilon: float) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("encoding", ["transformer", "bilstm", "tokens"])
 @pytest.mark.parametrize("readout", READOUTS)
-def test_taggers_conserve_relevance(readout: str, encoding: str, layers: int) -> None:
+@pytest.mark.parametrize("normalizer", ["softmax", "entmax15"])
+def test_taggers_conserve_relevance(
+    readout: str, encoding: str, layers: int, normalizer: str
+) -> None:
     features = {"pos": 7, "case": 5, "characters": 30}
-    model = tagger(readout, encoder=encoding, layers=layers, features=features).double()
+    options = {"encoder": encoding, "layers": layers, "normalizer": normalizer}
+    model = tagger(readout, features=features, **options).double()
     batch = sentences()
     output = model(batch)
     target, runner_up = targets(output)

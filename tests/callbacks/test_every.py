@@ -32,6 +32,7 @@ from tests.callbacks.every import NEEDS, built, ready
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 
 SCENES = {"bilstm": "texts", "han": "texts", "pair": "texts", "transformer": "", "heads": ""}
+SCENES |= {f"sparse {name}": kind for name, kind in SCENES.items()}  # with weights of exactly 0
 RESAMPLED = {"name": "occlusion", "replacement": "resample", "resamples": 2}
 SEARCH = GradientSearch(starts=2, steps=3)
 TESTS: list[InterpretabilityTest] = [
@@ -42,7 +43,7 @@ TESTS: list[InterpretabilityTest] = [
     Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=3),
     StateTokenAgreement(),
 ]
-LAYERED = ("transformer", "heads")
+LAYERED = ("transformer", "heads", "sparse transformer", "sparse heads")
 PACKAGE = str(Path(attnlight.__file__).parent)
 MOST = 8  # frames of the package below `measure`
 SEARCH_MOST = 12  # of an ascent, whose steps call the readout of a selection of rows
@@ -63,7 +64,7 @@ def on_scenes(scenes: Sequence[str]) -> list[Any]:
         for test in TESTS
         for name in scenes
         if (type(test).__name__ not in NEEDS["layers"] or name in LAYERED)
-        and (type(test).__name__ not in NEEDS["planted texts"] or name == "bilstm")
+        and (type(test).__name__ not in NEEDS["planted texts"] or name.endswith("bilstm"))
         and (type(test).__name__ not in of_texts or SCENES[name] == "texts")
     ]
 

@@ -9,7 +9,9 @@ from torch.nn.functional import pad
 
 import attnlight
 from attnlight.batch import TextBatch
+from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFacePooledClassifier
+from attnlight.models.build import CUSTOM, build_model
 from tests.huggingface.models import LENGTH, MODELS, assert_near, assert_same
 from tests.huggingface.test_classifier import classifier, pooled_classifier, texts
 
@@ -29,6 +31,16 @@ def test_keeps_all_promises(name: str, attention: Any) -> None:
     assert output.item_logits is not None
     sums = (output.weights.unsqueeze(-1) * output.item_logits).sum((1, 2))
     torch.testing.assert_close(sums, output.logits)
+
+
+@pytest.mark.parametrize("kind", ["PooledClassifier", "Classifier", "Tagger"])
+def test_sparse_attention_is_refused(kind: str) -> None:
+    net = {
+        CUSTOM: f"attnlight.huggingface.HuggingFace{kind}",
+        "options": {"normalizer": "sparsemax"},
+    }
+    with pytest.raises(InputError, match=f"HuggingFace{kind} has no option 'normalizer'"):
+        build_model("classification", net, {"classes": ["a", "b"]})
 
 
 def test_exact_tests_run() -> None:

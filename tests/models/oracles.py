@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from attnlight.batch import BOS, EOS, AttentionOutput
+from attnlight.models.attention import NORMALIZERS
 from tests.attribution.relevance_recursion import Array, Node, Parameters, Tape, part
+from tests.functional.test_masked_entmax import bisected
 
 VOCABULARY = 60
+SPARSE = {2.0: "sparsemax", 1.5: "entmax15"}
 
 
 def far_from_start(
@@ -100,6 +103,9 @@ def attended(
                 scores[place] = states[n] @ vector / len(vector) ** (0.5 * (kind[0] == "S"))
     weights = np.zeros(len(states))
     weights[items] = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+    alpha = next((x for x, name in SPARSE.items() if attention.normalize is NORMALIZERS[name]), 1.0)
+    if alpha > 1:
+        weights[items] = bisected(scores, alpha)
     return weights @ states, weights
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from attnlight.batch import BOS, EOS, AttentionOutput, TextBatch
 from attnlight.models import ATTENTIONS, ENCODERS, FlatClassifier
-from attnlight.models import deletion as deletion_module
 from attnlight.models.deletion import resumable
 from attnlight.probing.leave_one_out import leave_one_out, left_out_logits, reencode
 from tests.models import test_classifier as flat
@@ -26,6 +25,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     *(("flat", {"encoder": name}) for name in ENCODERS),
     ("flat", {"encoder": "cnn", "attention": "dot"}),
     ("flat", {"encoder": "bilstm", "attention": "uniform"}),
+    *((kind, {"normalizer": name}) for kind in KINDS for name in ("sparsemax", "entmax15")),
     *(("hierarchical", {"encoder": e, "attention": a}) for e, a in hierarchical.COMBINATIONS),
     *(("pair", {"encoder": e, "decoder": d}) for e in ENCODERS for d in ("tanh", "affine")),
     *(("pair", {"encoder": "bigru", "attention": name}) for name in ATTENTIONS),
@@ -105,7 +105,7 @@ def test_fast_path_is_taken_in_bounded_memory(
         monkeypatch.setattr(owner, name, counting)
 
     count(type(model.encoder), "forward", "encoded", lambda _, embeddings, mask: mask.numel())
-    count(deletion_module, "masked_softmax", "weights", lambda scores, mask: scores.numel())
+    count(model.attention, "normalize", "weights", lambda scores, mask: scores.numel())
     count(type(model.attention), "score", "states", lambda _, states, query: states[..., 0].numel())
     left_out_logits(model, batch, output, budget=budget)
     encoded_anew = sum((output.mask.sum(-1) * batch.mask.sum(-1)).tolist())

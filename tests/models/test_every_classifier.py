@@ -16,6 +16,7 @@ from torch import nn
 from attnlight.batch import BOS, EOS, NOT_ALLOWED, AttentionModel, TextBatch
 from attnlight.functional import read
 from attnlight.models import ATTENTIONS, ENCODERS
+from attnlight.models.attention import NORMALIZERS
 from tests.models import oracles
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
@@ -98,6 +99,11 @@ LOOPS: list[tuple[str, dict[str, Any]]] = [
     for classes in (2, 4)
     for shared in ([{}] if name in SINGLE else [{"share": False}, {"share": True}])
 ]
+LOOPS += [
+    (name, {"encoder": "cnn", "normalizer": x, "classes": 2})
+    for name in KINDS
+    for x in oracles.SPARSE.values()
+]
 UNLIKE = {"encoder": "average", "query_encoder": "bilstm", "hidden_size": 8, "classes": 4}
 
 
@@ -156,9 +162,11 @@ def test_logits_are_weights_times_item_logits(
 
 @each
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
 @torch.no_grad()
-def test_output(kind: Kind, classes: int) -> None:
-    made, batch = kind.model("bigru", classes=classes), kind.batch(True, classes)
+def test_output(kind: Kind, normalizer: str, classes: int) -> None:
+    made = kind.model("bigru", classes=classes, normalizer=normalizer)
+    batch = kind.batch(True, classes)
     output = made(batch)
     assert isinstance(made, AttentionModel)
     assert torch.equal(output.rows, torch.stack([batch.index, 0 * batch.index], 1))
@@ -170,10 +178,12 @@ def test_output(kind: Kind, classes: int) -> None:
     torch.testing.assert_close(output.bias.expand_as(empty), empty)
     layers = [(words, items) for words in output.layers or ()]
     assert [words.shape for words, _ in layers] == [batch.tokens.shape] * (items.ndim == 3)
+    positive: list[bool] = []
     for weights, mask in ((output.weights[:, 0], output.mask), *layers):
         assert (weights[~mask] == 0).all()
-        assert (weights[mask] > 0).all()
+        positive.append(bool((weights[mask] > 0).all()))
         torch.testing.assert_close(weights.sum(-1), mask.any(-1).to(weights.dtype))
+    assert all(positive) == (normalizer == "softmax")
     assert made.train()(batch).item_logits is None
 
 

@@ -54,6 +54,17 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         for name, sizes in {"cnn": (0, 3, 126), "conv": (0, 1, 101)}.items()
         for size in sizes
     ),
+    *(
+        (partial(kind, normalizer=name), words)
+        for kind in (*(kind.model for kind in KINDS.values()), tagger)
+        for name, words in (
+            (
+                "sigmoid",
+                "normalizer is sigmoid, whose weights do not sum to 1.*expected one of: soft",
+            ),
+            ("sparsmax", "normalizer is sparsmax; expected one of: softmax, sparsemax, entmax15"),
+        )
+    ),
     (partial(SelfAttention, 10, 4), "hidden_size 10 is not a multiple of heads 4"),
     (partial(Embedding(4, 3).start_from, VECTORS), "4 words of size 2"),
     (partial(Embedding(5, 2).start_from, VECTORS), "4 words of size 2"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +10,8 @@ from attnlight.batch import AttentionModel
 from attnlight.functional import read
 from attnlight.functional.readout.instances import texts_of_rows
 from tests.bases import one_text
-from tests.models.oracles import compare
+from tests.functional.test_masked_entmax import bisected
+from tests.models.oracles import SPARSE, compare
 from tests.models.taggers import FEATURES, LENGTHS, READOUTS, sentences, tagger
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -18,6 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "residual": {"readout": "residual", "features": {"case": 5}},
     "deep study": {"readout": "study", "layers": 3},
     "deep text": {"readout": "text", "layers": 2},
+    "sparse": {"readout": "residual", "normalizer": "entmax15"},
     "bilstm": {"readout": "residual", "encoder": "bilstm", "features": FEATURES},
     "bilstm study": {"readout": "study", "encoder": "bilstm", "layers": 2},
 }
@@ -81,6 +84,21 @@ def test_candidates_are_read_as_given_attention_is(kind: str) -> None:
     for chosen, which in ((texts, rows), (texts_of_rows(output.rows)[some].unique(), some)):
         alone = model.readout(output.select(chosen, which), candidates[which])
         torch.testing.assert_close(alone, logits[which])
+
+
+@pytest.mark.parametrize("alpha", SPARSE)
+def test_sparse_heads_equal_a_bisection(alpha: float) -> None:
+    model, batch = tagger(layers=2, normalizer=SPARSE[alpha]).double(), sentences(extra=2)
+    output = model(batch)
+    for row, items in enumerate(output.mask):
+        for head in range(2):
+            expected = bisected(output.scores[row, head, items].detach().numpy(), alpha)
+            found = output.weights[row, head, items].detach().numpy()
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+    assert ((output.weights == 0) & output.mask[:, None]).any()
+    assert (
+        (output.layers[0] == 0) & batch.mask[:, None, None] & batch.mask[:, None, :, None]
+    ).any()
 
 
 def test_one_sentence_shares_its_item_logits() -> None:

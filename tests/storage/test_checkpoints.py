@@ -74,3 +74,15 @@ def test_training_does_not_resume_from_weights(runs: Path, given: str, refused: 
     message = refused("fit", *experiment("planted_bilstm"), *SMALL, *place, leaving=runs)
     told = r"attnlight: \S*bilstm/best\.ckpt contains weights .* give --ckpt_path last\."
     assert re.fullmatch(told, message)
+
+
+def test_options_that_a_checkpoint_lacks_are_their_defaults(runs: Path, refused: Refused) -> None:
+    """Those of networks that are newer than the run; others must be equal."""
+    path = runs / "bilstm/older.ckpt"
+    older = read(runs / "bilstm/best.ckpt")
+    del older["hyper_parameters"]["net"]["normalizer"]
+    torch.save(older, path)
+    command = ["-c", str(runs / "bilstm/fit.yaml"), f"--ckpt_path={path}", "--trainer.logger=false"]
+    assert main(["predict", *command, *QUIET]) == 0
+    sparse = [*command, "--model.net.normalizer=sparsemax"]
+    refused("predict", *sparse, names=["normalizer softmax, the configuration sparsemax"])

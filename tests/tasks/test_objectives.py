@@ -17,7 +17,7 @@ from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
 from attnlight.reference import read_base
 from attnlight.tasks import AttentionClassifier, GuidedVariant, SeedVariant, UniformVariant
-from attnlight.tasks.objectives import PENALTIES, Penalties, deceive, supervise
+from attnlight.tasks.objectives import MARKED, Penalties, deceive, supervise
 from attnlight.tasks.options import Objective
 from tests.bases import SMALL, Planted, save_base, trainer
 from tests.callbacks.test_impermissible_mass import marked
@@ -55,12 +55,12 @@ def by_loop(
 
 
 @KINDS
-@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("name", MARKED)
 @pytest.mark.parametrize("aggregate", ["mean", "max"])
 def test_every_kind_of_model_equals_a_loop(
     scene: Scene, aggregate: Any, name: str, tmp_path: Path
 ) -> None:
-    penalty_of = PENALTIES[name]
+    penalty_of = MARKED[name]
     model: Any = read_base(scene.base(tmp_path)).model.double()  # type: ignore[attr-defined]
     data = scene.corpus.dataset("train")
     batch = marked(data[list(range(17))], COLUMN)
@@ -246,7 +246,7 @@ def test_a_column_of_another_length_and_attention_that_is_not_trained() -> None:
     with pytest.raises(InputError, match="needs attention whose scores are trained"):
         Penalties(OBJECTIVE)(model(batch), batch, real, "train")
     output = model(batch, weights=model(batch).weights)
-    for name, penalty in PENALTIES.items():
+    for name, penalty in MARKED.items():
         with pytest.raises(InputError, match=f"lambda_{name} needs attention whose scores are tr"):
             penalty(output, batch, OBJECTIVE)
     short: Tensor = batch.extras["evidence"][:, :-1]

@@ -32,6 +32,8 @@ from tests.tasks.tagged import SMALL as SMALL_TAGGER
 PUBLISHED = "released is the loss of the paper's code"
 RELEASED = {"lambda_": 5e-4, "released": True}
 CHECKPOINT = {"guide_checkpoint": "x"}
+TAGGED = "entmax15"  # the normalizer of the tagger below
+SPARSE = [("two", "sparsemax"), ("tokens", TAGGED), ("pairs", "sparsemax")]
 VARIANTS: list[tuple[str, type, dict[str, Any], str]] = [
     ("two", AdversarialVariant, RELEASED | {"prediction_term": "nll"}, PUBLISHED),
     ("two", AdversarialVariant, RELEASED | {"attention_term": "js"}, PUBLISHED),
@@ -62,6 +64,24 @@ def test_options_of_variants(
 ) -> None:
     with pytest.raises(InputError, match=message):
         kind(scene.corpus.spec, str(base), **options)
+
+
+@pytest.mark.parametrize(("scene", "normalizer"), SPARSE, indirect=["scene"])
+def test_divergences_that_are_infinite_where_a_base_has_no_attention(
+    scene: Scene, normalizer: str, tmp_path: Path
+) -> None:
+    base, spec_of = str(scene.base(tmp_path, normalizer=normalizer)), scene.corpus.spec
+    words = f"attention_term is kl, .*normalizer {normalizer} may be: give attention_term js"
+    for options in ({}, {"attention_term": "kl"}, {"released": True}):
+        with pytest.raises(InputError, match=words):
+            AdversarialVariant(spec_of, base, lambda_=0.1, **options)  # type: ignore[arg-type]
+    words = (
+        f"normalizer {normalizer}: leave query_key out" if normalizer == TAGGED else "of a tagger"
+    )
+    with pytest.raises(InputError, match=words):
+        GuidedVariant(spec_of, base, query_key=True)
+    task = AdversarialVariant(spec_of, base, lambda_=0.1, attention_term="js")
+    assert task.hparams["net"]["normalizer"] == normalizer
 
 
 def texts(labels: torch.Tensor | None) -> TextBatch:

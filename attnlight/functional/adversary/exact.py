@@ -17,6 +17,7 @@ _PAIRS = 1 << 18
 # Lower limit of distances from a bound, which keeps their reciprocals finite.
 _LEAST_GAP = 1e-290
 _LN2 = math.log(2)
+ROUNDING = 1e-12  # of a JS
 
 
 def max_js_attention(
@@ -81,18 +82,23 @@ def js_from(weights: Tensor, attention: Tensor) -> Tensor:
     Consistent with `one_item_js` and `two_item_js` to the last digits; less accurate for small JS.
     """
     terms = _js_gain(attention, weights) + weights * _LN2
-    return (terms.sum(-1) / 2).clamp(0.0, _LN2)
+    return _in_range(terms.sum(-1) / 2)
 
 
 def one_item_js(weights: Tensor) -> Tensor:
     """JS between `weights` (..., N) and all attention on each single item, (..., N)."""
-    return ((_LN2 + _js_gain(torch.ones_like(weights), weights)) / 2).clamp(0.0, _LN2)
+    return _in_range((_LN2 + _js_gain(torch.ones_like(weights), weights)) / 2)
 
 
 def two_item_js(shares: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> Tensor:
     """JS of attention on two items, from their shares and their original weights."""
     both = _js_gain(shares[0], weights[0]) + _js_gain(shares[1], weights[1])
-    return ((_LN2 + both) / 2).clamp(0.0, _LN2)
+    return _in_range((_LN2 + both) / 2)
+
+
+def _in_range(js: Tensor) -> Tensor:
+    """JS from 0 to ln 2, exactly ln 2 if up to rounding: attentions on items without weight are ties."""
+    return js.clamp(min=0.0).masked_fill(js > _LN2 - ROUNDING, _LN2)
 
 
 def _js_gain(share: Tensor, weight: Tensor) -> Tensor:

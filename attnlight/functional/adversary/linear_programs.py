@@ -15,6 +15,7 @@ The bounds are exact at the attention they are constructed at and the Jensen-Sha
 convex, so a sequence of programs that maximise its linearisation does not decrease it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from attnlight.functional.adversary.exact import ROUNDING
 
 Vector = NDArray[np.float64]
 
@@ -35,6 +38,7 @@ _FLOOR = 0.01
 _MARGIN, _MIXTURES = 1e-6, (0.0, 1e-6, 1e-4, 1e-2)
 # Least width of a piece of a bound; weight below which an item counts as unused.
 _MIN_WIDTH, _MIN_WEIGHT = 1e-12, 1e-9
+_STEP = 1e-5  # of costs from an item without weight to the next, above the solver's tolerance
 
 
 def linear_program_attention(
@@ -140,6 +144,8 @@ class Instance:
         self.log_prediction: Vector = log_softmax(original_logits)
         highest = np.logaddexp(self.log_prediction, np.log(epsilon)) - self.log_prediction
         self.highest, self.programs = highest, 0
+        # Items without weight are alike to JS: the first is cheapest, so that solutions are unique.
+        self._order = _STEP * np.cumsum(weights == 0) * (weights == 0)
 
     def climb(self, start: Vector, costs: Vector, excluded: int | None = None) -> Vector:
         """The best attention (N,) of an ascent; `costs` (N,) are those of its first program."""
@@ -206,7 +212,7 @@ class Instance:
         budget = 1 - _MARGIN
         low = np.concatenate([none(classes), [1.0, -np.inf, -np.inf]])
         high = np.concatenate([none(classes), [1.0, budget, budget - spent]])
-        costs = np.concatenate([costs, none(1 + 3 * classes)])
+        costs = np.concatenate([costs + self._order, none(1 + 3 * classes)])
         least = np.concatenate([limits[0], [-np.inf], none(3 * classes)])
         most = np.concatenate([limits[1], [np.inf], *width, np.full(classes, np.inf)])
         if price is not None:
@@ -258,4 +264,5 @@ class Instance:
         from scipy.special import rel_entr
 
         middle = (attention + self.weights) / 2
-        return float((rel_entr(attention, middle) + rel_entr(self.weights, middle)).sum() / 2)
+        js = float((rel_entr(attention, middle) + rel_entr(self.weights, middle)).sum() / 2)
+        return js if js < math.log(2) - ROUNDING else math.log(2)  # as `js_from`

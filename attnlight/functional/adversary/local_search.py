@@ -7,6 +7,7 @@ has a price, so that each program has a solution. A step that improves JS less t
 and doubles the radius; any other divides it by 4.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -123,6 +124,7 @@ class LocalSearch:
             points = points.gather(1, order.unsqueeze(-1).expand(*order.shape, points.shape[-1]))
             radius, merits, active = (part.gather(1, order) for part in (radius, merits, active))
             active &= torch.arange(order.shape[1], device=order.device) < left.unsqueeze(1)
+            active &= (self.js < math.log(2)).unsqueeze(1)  # of which there is no more
             if not active.any():
                 return
             left = left - active.sum(-1)

@@ -28,6 +28,7 @@ _CANDIDATES = 1 << 15  # evaluated at once
 _GAIN = 1e-6  # nats by which a segment's upper bound must exceed the best JS so far
 _ROUNDS = 40  # of a line search
 _BLOCK = 1 << 13  # weights (heads times items) whose local searches run together
+_MOST = math.log(2)  # of any JS, where all attention is on items that had none
 _MIN_RATIO = 1e-6  # least distance over epsilon, so that its logarithm is finite
 # E segments to all attention on an item: heads (E,), attention at the start (E, N) and its excess
 # (E,), see `_Search.evaluate`, and items (E,).
@@ -108,6 +109,7 @@ def opaque_adversary(
             search.try_segments(*segments)
         search.try_segments(*search.mixtures())
     if programs and search.open.any():
+        search.open &= (search.js < _MOST)[:, None]
         keys = mask.new_zeros(len(mask), 2, dtype=torch.long) if rows is None else rows
         left = None if evaluations is None else evaluations - evaluations // 3
         for block, heads, local in search.local_searches():

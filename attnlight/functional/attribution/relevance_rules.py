@@ -43,9 +43,10 @@ class RelevanceRules(TorchFunctionMode):
     In the first pass they have their values, and what is held fixed is recorded: of a nonlinearity
     f(z) the quotient f(z) / z, or its slope where z is 0; of an LSTM or GRU also the gates; the
     standard deviation of a layer norm and the root mean square of an RMS norm; the result of a
-    softmax. Of a product of two states each gets half of the relevance, the other one held fixed.
-    The gradient of that pass with respect to an input, times this input, is its relevance. After
-    `replay`, a pass with another input, without gradients, computes the same linear model.
+    softmax or of `masked_entmax`. Of a product of two states each gets half of the relevance, the other
+    one held fixed. The gradient of that pass with respect to an input, times this input, is its
+    relevance. After `replay`, a pass with another input, without gradients, computes the same linear
+    model.
 
     A share `epsilon / (|z| + epsilon)` of the relevance of a sum z is lost in affine maps,
     convolutions, products of matrices, and the candidates and cells of recurrent networks.
@@ -223,6 +224,6 @@ _NO_RULE = NotImplemented, None
 _RULES: dict[str, Callable[[_Operation], tuple[Any, Any]]] = (
     dict.fromkeys(_SLOPES, _nonlinearity)
     | dict.fromkeys(_SUMS, _sum)
-    | {"mul": _product, "div": _product, "softmax": _fixed, "rsqrt": _fixed}
+    | {"mul": _product, "div": _product, "softmax": _fixed, "rsqrt": _fixed, "masked_entmax": _fixed}
     | {"layer_norm": _layer_norm, "lstm": _recurrence, "gru": _recurrence}
 )
