@@ -1,6 +1,7 @@
 """The interpretability tests, one file each, and the callbacks that run them."""
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
+from attnlight.callbacks.alignment_error import AlignmentError
 from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
@@ -27,6 +28,7 @@ from attnlight.callbacks.texts import Texts
 
 __all__ = [
     "AdversarialAttention",
+    "AlignmentError",
     "AttentionPermutation",
     "AttentionSinks",
     "AttributionCost",
