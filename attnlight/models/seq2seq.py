@@ -254,6 +254,30 @@ class Seq2Seq(nn.Module):
         logits = self._logits(contexts.flatten(0, 1).unsqueeze(1), *flat)
         return after, words, attention, scores, logits.view(*after.shape[:2], -1)
 
+    @torch.no_grad()
+    def begin(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """States (B, N, D) and keys (B, N, A) of the sources, and the decoder's first state (B, S)."""
+        states = self.encoder(self.embed(batch), batch.mask)
+        last = self.encoder.final(states, batch.mask, batch.attendable())
+        keys = states if self.key is None else self.key(states)
+        return states, keys, torch.tanh(self.start(last))
+
+    @torch.no_grad()
+    def next_word(
+        self, states: Tensor, keys: Tensor, mask: Tensor, before: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, C) of the word after `before` (B,), -1 in the beginning, and the next state (B, S).
+
+        Other arguments are those that `begin` returns, and the sources' attendable tokens (B, N) bool.
+        """
+        start = self.target_embedding.num_embeddings - 1
+        word = self.target_embedding(torch.where(before < 0, start, before))
+        if not self.luong:
+            return self._bahdanau_step(states, keys, mask, word, state, None)[:2]
+        after = self._step(word, state)
+        weights, _ = self._weigh(keys, after.unsqueeze(1), mask)
+        return self._logits(weights @ states, after, word).squeeze(1), after
+
     def _bahdanau(
         self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
@@ -266,17 +290,34 @@ class Seq2Seq(nn.Module):
             if self.training and step and torch.rand(()) >= self.teacher_forcing:
                 assert logits is not None
                 word = self.dropout(self.target_embedding(logits.argmax(-1)))
-            weights, scores = (
-                (given[:, step], None)
-                if given is not None
-                else (found.squeeze(1) for found in self._weigh(keys, state.unsqueeze(1), mask))
+            step_weights = None if given is None else given[:, step]
+            logits, after, weights, scores = self._bahdanau_step(
+                states, keys, mask, word, state, step_weights
             )
-            context = (weights.unsqueeze(1) @ states).squeeze(1)
-            after = self._step(torch.cat([word, context], -1), state)
-            logits = self.decoder(self.dropout(torch.cat([after, context, word], -1)))
-            parts.append((state, word, weights, weights if scores is None else scores, logits))
+            parts.append((state, word, weights, scores, logits))
             state = after
         before, words, attention, all_scores, every = (
             torch.stack(p, 1) for p in zip(*parts, strict=True)
         )
         return before, words, attention, None if given is not None else all_scores, every
+
+    def _bahdanau_step(
+        self,
+        states: Tensor,
+        keys: Tensor,
+        mask: Tensor,
+        word: Tensor,
+        state: Tensor,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits (B, C) after a word before (B, E), the next state, weights and scores (B, N)."""
+        scores = weights
+        if weights is None:
+            weights, scores = (
+                found.squeeze(1) for found in self._weigh(keys, state.unsqueeze(1), mask)
+            )
+        assert scores is not None
+        context = (weights.unsqueeze(1) @ states).squeeze(1)
+        after = self._step(torch.cat([word, context], -1), state)
+        logits: Tensor = self.decoder(self.dropout(torch.cat([after, context, word], -1)))
+        return logits, after, weights, scores
