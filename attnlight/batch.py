@@ -48,6 +48,10 @@ class TextBatch(_Tensors):
         query: Token ids of a question or hypothesis, (B, M), or None.
         query_mask: Tokens that the query encoder reads, (B, M), or None.
         allowed_classes: Classes that each text may be answered with, (B, C) bool; None: all.
+        target: Class of each token of a text's translation, its end included, (B, T), -100 on padding;
+            None where rows are no target tokens. `trim` leaves it whole.
+        links: Whether a target token is aligned to a source token, (B, T, N) int8: 2 surely, 1
+            possibly; None where it is not known.
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
             `impermissible`, `rationale` and the like; 0 on padding and boundary tokens, which only
             `marked`, the tokens that are rows of a tagger, and `segment` may include.
@@ -62,6 +66,8 @@ class TextBatch(_Tensors):
     query: Tensor | None = None
     query_mask: Tensor | None = None
     allowed_classes: Tensor | None = None
+    target: Tensor | None = None
+    links: Tensor | None = None
     extras: dict[str, Tensor] = field(default_factory=dict)
     known: dict[str, Tensor] = field(default_factory=dict)
 
@@ -81,13 +87,14 @@ class TextBatch(_Tensors):
         return self.apply(lambda tensor: tensor[texts])
 
     def trim(self, items: int) -> TextBatch:
-        """The first `items` places of each text; `labels` of texts, query and classes stay."""
+        """The first `items` places of each text; labels of texts, query, classes and target stay."""
         labels = self.labels
         return replace(
             self,
             tokens=self.tokens[:, :items],
             mask=self.mask[:, :items],
             labels=labels if labels is None or labels.ndim == 1 else labels[:, :items],
+            links=None if self.links is None else self.links[..., :items],
             extras={name: values[:, :items] for name, values in self.extras.items()},
         )
 

@@ -1,6 +1,7 @@
 """The interpretability tests, one file each, and the callbacks that run them."""
 
 from attnlight.callbacks.adversarial_attention import AdversarialAttention, GradientSearch
+from attnlight.callbacks.alignment_error import AlignmentError
 from attnlight.callbacks.attention_interchange import AttentionInterchange
 from attnlight.callbacks.attention_permutation import AttentionPermutation
 from attnlight.callbacks.attention_sinks import AttentionSinks
@@ -29,6 +30,7 @@ from attnlight.callbacks.texts import Texts
 
 __all__ = [
     "AdversarialAttention",
+    "AlignmentError",
     "AttentionInterchange",
     "AttentionPermutation",
     "AttentionSinks",

@@ -231,15 +231,14 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         readout, excluded = shared_readout(batch, output, model, texts)
         if len(excluded):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
-        output = readout.output
-        if not len(output.rows):
-            return
-        columns = {
-            "prediction": output.logits.argmax(dim=-1),
-            "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
-        }
-        columns |= self.measure(readout.batch, output, readout)
-        self._recorder.add(output.rows, columns)
+        for part in readout.by_texts() if len(readout.output.rows) else ():
+            output = part.output
+            columns = {
+                "prediction": output.logits.argmax(dim=-1),
+                "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
+            }
+            columns |= self.measure(part.batch, output, part)
+            self._recorder.add(output.rows, columns)
 
     def finish(self, tests: Sequence[InterpretabilityTest]) -> EpochRecorder | None:
         """Merge the record of the epoch, and warn of texts that could not be measured.

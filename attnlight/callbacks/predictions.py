@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -11,12 +12,17 @@ from attnlight.functional import attention_entropy
 from attnlight.functional.readout.instances import row_texts
 from attnlight.models.readout import Readout
 
+_MOST_CLASSES, _TOP = 256, 20  # with all probabilities in a record; recorded of more
+
 
 class Predictions(InterpretabilityTest):
     """Record label, prediction, probabilities, length and the entropy of attention.
 
     Columns beside `prediction` and `max_attention`: `label` (if the corpus has labels),
-    `probabilities` (C), `length` (attended items), `attention_entropy` (nats, mean over heads).
+    `probabilities` (C), `length` (attended items), `attention_entropy` (nats, mean over heads). Of more
+    than 256 classes, in place of `probabilities`: those of the prediction and of the label,
+    `probability_prediction` and `probability_label`; `entropy` of the prediction (nats); and the 20 most
+    probable classes, `top_classes`, with `top_probabilities`.
     """
 
     measures = ("max_attention", "attention_entropy")
@@ -25,17 +31,38 @@ class Predictions(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        columns = {
-            "probabilities": output.probabilities,
+        label = row_labels(batch, output)
+        probabilities = output.probabilities
+        columns = {} if label is None else {"label": label}
+        if probabilities.shape[1] <= _MOST_CLASSES:
+            columns["probabilities"] = probabilities
+        else:
+            columns |= _of_many_classes(probabilities, label)
+        return columns | {
             "length": output.mask.sum(dim=-1),
             "attention_entropy": attention_entropy(output.weights).mean(dim=-1),
         }
-        label = row_labels(batch, output)
-        return columns if label is None else {"label": label} | columns
+
+
+def _of_many_classes(probabilities: Tensor, label: Tensor | None) -> dict[str, Tensor]:
+    """What is recorded of probabilities (R, C) of more classes than a record holds."""
+    top, classes = probabilities.topk(_TOP, dim=-1)
+    columns = {
+        "probability_prediction": top[:, 0],
+        "entropy": torch.special.entr(probabilities).sum(-1),
+        "top_classes": classes,
+        "top_probabilities": top,
+    }
+    if label is not None:
+        of_label = probabilities.gather(-1, label.clamp(min=0)[:, None]).squeeze(-1)
+        columns["probability_label"] = of_label.masked_fill(label < 0, torch.nan)
+    return columns
 
 
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
-    """Label of each row, (R,), from labels per text or per token; None without labels."""
+    """Label of each row, (R,), from labels per text, token or target token; None without labels."""
+    if batch.target is not None:
+        return batch.target[row_texts(batch, output), output.rows[:, 1]]
     if batch.labels is None:
         return None
     text = row_texts(batch, output)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attnlight.batch import TextBatch
+from attnlight.data.targets import IGNORED
 
 Ids = Sequence[int] | NDArray[np.integer]
 
@@ -91,3 +92,23 @@ def allow_classes(batch: TextBatch, allowed: Sequence[Ids], classes: int) -> Tex
     (flat, lengths), marks = _flat(allowed), np.zeros((len(allowed), classes), np.bool_)
     marks[np.repeat(np.arange(len(allowed)), lengths), flat] = True
     return replace(batch, allowed_classes=torch.from_numpy(marks))
+
+
+def with_targets(
+    batch: TextBatch, targets: Sequence[Ids], links: Sequence[Ids] | None = None
+) -> TextBatch:
+    """The batch with its `target` (B, T), from the classes of each, and its `links` (B, T, N).
+
+    The links of a text are triples, one after the other: target token, source token, and 1 or 2.
+    """
+    flat, lengths = _flat(targets)
+    target = pad_ragged(flat, lengths)
+    target[torch.arange(target.shape[1]) >= torch.from_numpy(lengths)[:, None]] = IGNORED
+    if links is None:
+        return replace(batch, target=target)
+    flat, lengths = _flat(links)
+    triples = torch.from_numpy(flat).view(-1, 3)
+    text = torch.from_numpy(np.repeat(np.arange(len(links)), lengths // 3))
+    dense = torch.zeros(*target.shape, batch.tokens.shape[1], dtype=torch.int8)
+    dense[text, triples[:, 0], triples[:, 1]] = triples[:, 2].to(torch.int8)
+    return replace(batch, target=target, links=dense)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from attnlight.batch import BOS, SEGMENT, SPECIAL_TOKENS, TextBatch
-from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries
+from attnlight.data.collate import allow_classes, collate, pad_ragged, with_queries, with_targets
 from attnlight.data.columns import READ_ROWS
 from attnlight.data.raw_text import RawText
 from attnlight.data.sources import silent
@@ -33,6 +33,7 @@ PAIR_COLUMNS = ("query", "query_text", "allowed")
 EDIT_OF = "edit_of"
 COLUMNS = (
     *("index", "label", "length", "tokens", "sentences", "text", "words", EDIT_OF),
+    *("target", "target_text", "links"),
     *PAIR_COLUMNS,
 )
 TAGS = "tags"  # in place of "label" where each token has a label
@@ -132,7 +133,7 @@ class TokenDataset(Dataset[TextBatch]):
         if "sentences" in names:
             self._sentences = _RaggedColumn(self.table["sentences"])
         self.paired = "query" in names
-        pair_columns = [name for name in ("query", "allowed") if name in names]
+        pair_columns = [name for name in ("query", "allowed", "target", "links") if name in names]
         self._pair = {name: _RaggedColumn(self.table[name]) for name in pair_columns}
         self._extras = {name: _RaggedColumn(self.table[name]) for name in self.extras}
         self._has_token_labels = self.labels is None and TAGS in names
@@ -149,7 +150,8 @@ class TokenDataset(Dataset[TextBatch]):
     def label_counts(self, classes: int) -> list[int]:
         """Number of texts, or of tokens, of each of the classes; the split must have labels."""
         counts = np.zeros(classes, np.int64)
-        for chunk in self.table["label" if self.labels is not None else TAGS].chunks:
+        name = "label" if self.labels is not None else TAGS if TAGS in self._extras else "target"
+        for chunk in self.table[name].chunks:
             labels = (chunk.flatten() if self.labels is None else chunk).to_numpy()
             counts += np.bincount(labels[labels != IGNORED], minlength=classes)
         return list(map(int, counts))
@@ -165,11 +167,12 @@ class TokenDataset(Dataset[TextBatch]):
     def shapes(self) -> NDArray[np.int32]:
         """Sizes of each text that determine the padding of a batch, for sorting by size.
 
-        Numbers of ids, (n,); for pairs, of ids of passage and query, (n, 2); if nested, of sentences
-        and of ids of the longest one, (n, 2).
+        Numbers of ids, (n,); for pairs, of ids of passage and query, or of source and target, (n, 2);
+        if nested, of sentences and of ids of the longest one, (n, 2).
         """
-        if self.paired:
-            sizes = [np.diff(offsets) for offsets in self._pair["query"].offsets]
+        other = next((name for name in ("query", "target") if name in self._pair), None)
+        if other:
+            sizes = [np.diff(offsets) for offsets in self._pair[other].offsets]
             queries = np.concatenate([np.zeros(0, np.int32), *sizes])
             return np.stack([self.lengths, queries], axis=1)
         if not self.nested:
@@ -207,6 +210,8 @@ class TokenDataset(Dataset[TextBatch]):
             batch = with_queries(batch, pair["query"])
         if "allowed" in pair:
             batch = allow_classes(batch, pair["allowed"], self._num_classes)
+        if "target" in pair:
+            batch = with_targets(batch, pair["target"], pair.get("links"))
         return batch
 
     def sentences(self, position: int) -> list[list[int]]:

@@ -38,6 +38,7 @@ class Part(SelectedRows, Generic[AnyReader]):
         queries: Reads the queries of pairs, whose passages `reader` reads; None for single texts.
         allowed: Classes that each row of the source may be answered with, (rows,); None: all.
         edit_of: Row of the original of each row that is the edit of a pair, -1 for others, (rows,).
+        links: Links of each row of the source, a translation whose targets `queries` reads, (rows,).
     """
 
     reader: AnyReader
@@ -45,6 +46,7 @@ class Part(SelectedRows, Generic[AnyReader]):
     queries: DocumentReader | None = None
     allowed: pyarrow.ListArray | None = None
     edit_of: NDArray[np.int64] | None = None
+    links: pyarrow.ChunkedArray | None = None
 
     def texts(self) -> Iterator[list[str]]:
         """The texts of the split, in chunks; of pairs, the passages and then the queries."""

@@ -5,7 +5,9 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.datamodules.chunking import ChunkingDataModule
 from attnlight.datamodules.pair import PairDataModule
 from attnlight.datamodules.planted import PlantedEvidence
+from attnlight.datamodules.symbols import SymbolSequences
 from attnlight.datamodules.text import TextDataModule
+from attnlight.datamodules.translation import TranslationDataModule
 
 __all__ = [
     "BabiStories",
@@ -13,5 +15,7 @@ __all__ = [
     "CorpusDataModule",
     "PairDataModule",
     "PlantedEvidence",
+    "SymbolSequences",
     "TextDataModule",
+    "TranslationDataModule",
 ]

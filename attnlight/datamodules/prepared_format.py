@@ -6,7 +6,8 @@ It holds `corpus.json` (`{"format", "classes", "splits": {split: {"rows", "empty
 (`text` or `words`). Where texts were split into sentences, `sentences` lists the number of ids of
 each, and `text` the sentences. Where texts are passages with queries (`paired`), `query` lists the
 ids of the query, `query_text` is its source, and `allowed` lists the classes that the row may be
-answered with, unless every one is.
+answered with, unless every one is. Where texts are sources of translations, `target` lists the classes
+of the target's tokens, and `links`, optionally, is described by `with_targets`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict
             raise InputError(f"{place} is empty.")
         dataset = TokenDataset(folder / split)
         labels = dataset.labels
-        if labels is None and split == "train" and TAGS not in dataset.table.column_names:
+        labelled = {TAGS, "target"} & set(dataset.table.column_names)
+        if labels is None and split == "train" and not labelled:
             raise InputError(f"{place} has no labels.")
         if labels is not None and (labels.min() < 0 or labels.max() > last):
             invalid = labels[(labels < 0) | (labels > last)][0]

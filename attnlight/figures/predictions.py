@@ -35,8 +35,13 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             axes[name].set(xlabel=label, xlim=(0.0, most), yticks=[])
             draw_violins(axes[name], violins)
         if labelled:
-            below, chance = axes["c"], 1 / rows["probabilities"].shape[1]
-            bins = calibration_bins(rows["probabilities"], rows["label"])
+            below, chance = axes["c"], 0.0
+            if "probabilities" in rows:
+                confidence = rows["probabilities"].max(axis=1)
+                chance = 1 / rows["probabilities"].shape[1]
+            else:  # of many classes
+                confidence = rows["probability_prediction"]
+            bins = calibration_bins(confidence, rows["prediction"], rows["label"])
             below.plot([chance, 1], [chance, 1], "--", color=MUTED, linewidth=0.9)
             below.vlines(bins["confidence"], bins["low"], bins["high"], color=INK, linewidth=0.9)
             below.plot(bins["confidence"], bins["accuracy"], color=PALETTE[0], linewidth=1.2)
@@ -51,11 +56,14 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     return figure
 
 
-def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -> pd.DataFrame:
+def calibration_bins(
+    confidence: NDArray[np.floating], prediction: NDArray[Any], label: NDArray[Any]
+) -> pd.DataFrame:
     """Accuracy in ten equal bins of the probability of the predicted class.
 
     Args:
-        probabilities: (R, C).
+        confidence: Probability of the predicted class, (R,).
+        prediction: Predicted class, (R,).
         label: Classes (R,); rows where it is NaN or negative are left out.
 
     Returns:
@@ -64,8 +72,7 @@ def calibration_bins(probabilities: NDArray[np.floating], label: NDArray[Any]) -
         with its 95 % Wilson interval, `low` and `high`.
     """
     labelled = label >= 0
-    confidence = probabilities[labelled].max(axis=1).astype(np.float64)
-    right = probabilities[labelled].argmax(axis=1) == label[labelled]
+    confidence, right = confidence[labelled].astype(np.float64), (prediction == label)[labelled]
     rows = pd.DataFrame({"confidence": confidence, "right": right})
     tenths = rows.groupby(np.minimum((confidence * _BINS).astype(int), _BINS - 1))
     bins = tenths.agg(

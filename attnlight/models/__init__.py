@@ -22,6 +22,7 @@ from attnlight.models.encoders import (
 )
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.pair import PairClassifier
+from attnlight.models.seq2seq import Seq2Seq
 from attnlight.models.tagger import SelfAttentionTagger
 from attnlight.models.vectors import WordVectors, read_vectors
 
@@ -45,6 +46,7 @@ __all__ = [
     "PairClassifier",
     "ScaledDotAttention",
     "SelfAttentionTagger",
+    "Seq2Seq",
     "UniformAttention",
     "WordVectors",
     "read_vectors",

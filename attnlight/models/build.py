@@ -15,20 +15,26 @@ from attnlight.errors import InputError, did_you_mean
 from attnlight.models.classifier import FlatClassifier
 from attnlight.models.guided import apply_guide, leave_one_out_guided, no_guide
 from attnlight.models.hierarchical import HierarchicalClassifier
-from attnlight.models.options import ClassifierNet, PairNet, TaggerNet, group_of
+from attnlight.models.options import ClassifierNet, PairNet, Seq2SeqNet, TaggerNet, group_of
 from attnlight.models.pair import PairClassifier
+from attnlight.models.seq2seq import Seq2Seq
 from attnlight.models.tagger import SelfAttentionTagger
 from attnlight.storage.foreign_classes import import_class
 
 Options = Mapping[str, Any]
 CUSTOM = "network"  # the plain option that names the class of a custom network
-Group = ClassifierNet | PairNet | TaggerNet
+Group = ClassifierNet | PairNet | TaggerNet | Seq2SeqNet
 NETS: dict[str, type[Group]] = {
     "classification": ClassifierNet,
     "pairs": PairNet,
     "tagging": TaggerNet,
+    "translation": Seq2SeqNet,
 }
-_CLASSES: dict[str, type[nn.Module]] = {"pairs": PairClassifier, "tagging": SelfAttentionTagger}
+_CLASSES: dict[str, type[nn.Module]] = {
+    "pairs": PairClassifier,
+    "tagging": SelfAttentionTagger,
+    "translation": Seq2Seq,
+}
 
 
 def network(problem: str, net: Options) -> type[Any]:

@@ -14,6 +14,7 @@ Initialization = Literal["default", "xavier"]
 DropoutOn = Literal["context", "logits"]
 PairDecoder = Literal["tanh", "affine"]
 TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
+TranslationAttention = Literal["additive", "uniform", "general", "dot", "scaled_dot", "none"]
 ReadoutName = Literal["study", "text", "residual"]
 
 
@@ -141,6 +142,38 @@ class TaggerNet:
     dropout: float = 0.2
     attention_dropout: float = 0.2
     relu_dropout: float = 0.2
+
+
+@dataclass(frozen=True)
+class Seq2SeqNet:
+    """A translation network, whose decoder attends to the states of the source.
+
+    Args:
+        encoder: The encoder of the source.
+        attention: Bahdanau's form: `additive`, of the state before a step, or `uniform`; Luong's, of the
+            state after it: `general`, `dot`, `scaled_dot`; `none`: the encoder's last states alone.
+        embedding_size: Size E of a token embedding.
+        hidden_size: Size of the encoder's states, per direction.
+        decoder_size: Size of the decoder's state; null: `hidden_size`.
+        attention_size: Size of additive attention's hidden layer; null: that of the decoder's state.
+        embedding_scale: Standard deviation of randomly drawn embeddings of the source.
+        initialization: Standard deviation of all parameters in the beginning, .01 as Pruthi et al.;
+            null: torch's.
+        dropout: Dropout on embeddings and before the map to the vocabulary.
+        teacher_forcing: Probability that the word before is the true one in training; evaluation
+            always gives the true one.
+    """
+
+    encoder: Literal["bigru", "bilstm"] = "bigru"
+    attention: TranslationAttention = "additive"
+    embedding_size: int = 256
+    hidden_size: int = 512
+    decoder_size: int | None = None
+    attention_size: int | None = None
+    embedding_scale: float = 0.1
+    initialization: float | None = None
+    dropout: float = 0.5
+    teacher_forcing: float = 0.5
 
 
 Group = TypeVar("Group")

@@ -7,7 +7,11 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, TextBatch
 from attnlight.functional._cpu import blocks
-from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+from attnlight.functional.readout.instances import (
+    require_rows_of_tokens,
+    rows_are_items,
+    rows_are_texts,
+)
 from attnlight.probing.removal import keep_items
 from attnlight.probing.shared_results import shared
 
@@ -111,15 +115,17 @@ def reencode(
     at = torch.arange(text_mask.shape[1], device=ends.device)
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
     one_row_per_text, items = rows_are_texts(batch, output), output.mask
+    of_items = rows_are_items(batch, output)
     if not one_row_per_text:
         text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
-        row_of_token = position.new_zeros(text_mask.shape)
+        grid = text_mask if batch.target is None else batch.target >= 0
+        row_of_token = position.new_zeros(grid.shape)
         row_of_token[text, position] = torch.arange(len(text), device=text.device)
-        is_row = torch.zeros_like(text_mask).index_put((text, position), text_mask.new_ones(()))
+        is_row = torch.zeros_like(grid).index_put((text, position), grid.new_ones(()))
         only_row = is_row & (is_row.sum(-1, keepdim=True) == 1)
         items = torch.zeros_like(text_mask).index_copy(0, text, output.mask)
     for texts, places in deletions(items, ends, budget // tokens):
-        if not one_row_per_text:  # deleting its only row leaves a text without a prediction
+        if of_items:  # deleting its only row leaves a text without a prediction
             compared = ~only_row[texts, places]
             texts, places = texts[compared], places[compared]
         if not len(texts):
@@ -132,7 +138,7 @@ def reencode(
             # Not derived from the rows of the shortened texts: neighbours may be copies of one
             # text, and one row each at different places does not separate them.
             shortened_row, place = is_row[texts].nonzero().unbind(-1)
-            others = place != places[shortened_row]
+            others = (place != places[shortened_row]) | (not of_items)
             shortened_row, place = shortened_row[others], place[others]
             rows, places = row_of_token[texts[shortened_row], place], places[shortened_row]
         logits[rows, places] = shortened_logits

@@ -47,6 +47,7 @@ def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) ->
         query=None if batch.query is None else batch.query[texts],
         query_mask=None if batch.query_mask is None else batch.query_mask[texts],
         allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
+        target=None if batch.target is None else batch.target[texts],
         extras={name: values[index] * real for name, values in batch.extras.items()},
         known={name: values[texts] for name, values in batch.known.items()},
     )

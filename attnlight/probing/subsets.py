@@ -8,7 +8,11 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
 from attnlight.functional._cpu import blocks
-from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
+from attnlight.functional.readout.instances import (
+    require_rows_of_tokens,
+    rows_are_items,
+    rows_are_texts,
+)
 from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, last_places
 from attnlight.probing.removal import Token, keep_items, replace_items
 
@@ -57,13 +61,15 @@ def subset_logits(
     one_row_per_text = rows_are_texts(batch, output)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     text, position = torch.arange(len(batch), device=rows.device), torch.zeros_like(rows)
-    row_of_token = text[:, None].expand_as(text_mask)
-    is_row = torch.zeros_like(text_mask)
+    of_items = rows_are_items(batch, output)
+    grid = text_mask if batch.target is None else batch.target >= 0  # of rows that are tokens
+    row_of_token = text[:, None].expand_as(grid)
+    is_row = torch.zeros_like(grid)
     if not one_row_per_text:
         text = require_rows_of_tokens(batch, output)
         position = output.rows[rows, 1]
         is_row[text, output.rows[:, 1]] = True
-        row_of_token = torch.zeros_like(text_mask, dtype=torch.long)
+        row_of_token = torch.zeros_like(grid, dtype=torch.long)
         row_of_token[text, output.rows[:, 1]] = torch.arange(len(text), device=rows.device)
     removed = (output.mask[rows].unsqueeze(1) & ~kept).flatten(0, 1)  # (Q, N)
     query_rows = torch.arange(len(rows), device=rows.device).repeat_interleave(kept.shape[1])
@@ -106,7 +112,8 @@ def subset_logits(
         elif replacement != "delete":
             part = replace_items(part, removed[block].gather(1, source), replacement)
         # Rows of the shortened texts: their text in the block, and their token.
-        number, token = (is_row[texts[block]] & remaining[block]).nonzero().unbind(-1)
+        left = is_row[texts[block]]
+        number, token = (left & remaining[block] if of_items else left).nonzero().unbind(-1)
         if one_row_per_text:
             number = torch.arange(len(source), device=rows.device)
             token = torch.zeros_like(number)
@@ -119,7 +126,7 @@ def subset_logits(
             total = weights.sum(-1, keepdim=True)
             weights = weights / total.clamp(min=torch.finfo(total.dtype).tiny)
         found = model(part, weights=weights).logits.double()
-        place = torch.zeros(len(source), text_mask.shape[1], dtype=torch.long, device=rows.device)
+        place = torch.zeros(len(source), grid.shape[1], dtype=torch.long, device=rows.device)
         place[number, token] = torch.arange(len(number), device=rows.device)
         ends = copy_of.new_tensor([block.start, block.stop])
         start, stop = torch.searchsorted(copy_of, ends).tolist()

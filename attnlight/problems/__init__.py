@@ -5,6 +5,7 @@ from attnlight.problems.base import Problem, Words
 from attnlight.problems.classification import Classification
 from attnlight.problems.pairs import Pairs
 from attnlight.problems.tagging import Tagging
+from attnlight.problems.translation import Translation
 from attnlight.storage.foreign_classes import import_class
 
 __all__ = [
@@ -13,13 +14,19 @@ __all__ = [
     "Pairs",
     "Problem",
     "Tagging",
+    "Translation",
     "Words",
     "problem_class",
     "problem_of_task",
 ]
 
-PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in (Classification, Pairs, Tagging)}
-_TASKS = {"AttentionClassifier": Classification.name, "ChunkTagger": Tagging.name}
+_KINDS = (Classification, Pairs, Tagging, Translation)
+PROBLEMS: dict[str, type[Problem]] = {kind.name: kind for kind in _KINDS}
+_TASKS = {
+    "AttentionClassifier": Classification.name,
+    "ChunkTagger": Tagging.name,
+    "Translator": Translation.name,
+}
 
 
 def problem_of_task(class_path: object) -> str | None:

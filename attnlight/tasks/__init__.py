@@ -5,6 +5,7 @@ from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.classification import AttentionClassifier
 from attnlight.tasks.guided import GuidedVariant
 from attnlight.tasks.tagging import ChunkTagger
+from attnlight.tasks.translation import Translator
 from attnlight.tasks.variants import SeedVariant, UniformVariant
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "ChunkTagger",
     "GuidedVariant",
     "SeedVariant",
+    "Translator",
     "UniformVariant",
 ]

@@ -335,7 +335,8 @@ def test_reliability_equals_a_naive_loop() -> None:
     rows["label"] = rows["label"].astype(np.float64)
     rows["label"][::10], rows["label"][1::10] = np.nan, -1
     rows["probabilities"][5] = [0, 1, 0]  # certainty falls into the last bin
-    found, bins = calibration_bins(rows["probabilities"], rows["label"]), by_tenth(rows)
+    confidence, prediction = rows["probabilities"].max(1), rows["probabilities"].argmax(1)
+    found, bins = calibration_bins(confidence, prediction, rows["label"]), by_tenth(rows)
     assert found.index.tolist() == sorted(bins)
     assert len(bins) > 5
     for tenth, line in found.iterrows():

@@ -224,6 +224,12 @@ _NO_RULE = NotImplemented, None
 _RULES: dict[str, Callable[[_Operation], tuple[Any, Any]]] = (
     dict.fromkeys(_SLOPES, _nonlinearity)
     | dict.fromkeys(_SUMS, _sum)
-    | {"mul": _product, "div": _product, "softmax": _fixed, "rsqrt": _fixed, "masked_entmax": _fixed}
+    | {
+        "mul": _product,
+        "div": _product,
+        "softmax": _fixed,
+        "rsqrt": _fixed,
+        "masked_entmax": _fixed,
+    }
     | {"layer_norm": _layer_norm, "lstm": _recurrence, "gru": _recurrence}
 )

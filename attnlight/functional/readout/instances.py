@@ -35,12 +35,18 @@ def rows_are_texts(batch: TextBatch, output: AttentionOutput) -> bool:
     Where every text has a single token, or a single token that is a row, labels or marks decide.
     """
     of_tokens = MARKED in batch.extras or (batch.labels is not None and batch.labels.ndim == 2)
+    of_tokens |= batch.target is not None
     return not of_tokens and torch.equal(output.rows[:, 0], batch.index)
+
+
+def rows_are_items(batch: TextBatch, output: AttentionOutput) -> bool:
+    """Whether rows are tokens of the texts themselves, and not texts or tokens of translations."""
+    return batch.target is None and not rows_are_texts(batch, output)
 
 
 def other_items(batch: TextBatch, output: AttentionOutput) -> Tensor:
     """Attended items of each row but the token that the row itself is, (R, N) bool."""
-    if rows_are_texts(batch, output):
+    if not rows_are_items(batch, output):
         return output.mask
     places = torch.arange(output.mask.shape[1], device=output.mask.device)
     return output.mask & (places != output.rows[:, 1:])

@@ -27,6 +27,7 @@ from attnlight.functional import (
 from attnlight.functional.erasure.erase import keep_items, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
+from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import last_places
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
@@ -34,6 +35,8 @@ Gradient = Literal["signed", "absolute"]
 Columns = Callable[["Readout"], Mapping[str, Tensor]]
 # Rows of similar length that are measured together, and the largest batch that is not split.
 _ROWS, _UNSPLIT_ROWS = 512, 128
+# More classes than these bound the rows that are measured at once, by elements of their predictions.
+_MANY_CLASSES, _PREDICTED = 256, 1 << 25
 EVALUATIONS = 2000  # of a readout that may be costly, by default, in the search of a worst case
 
 
@@ -251,6 +254,26 @@ class Readout:
         places = torch.arange(len(self.lengths), device=self.lengths.device)
         for start in range(0, len(places), size):
             yield self.select((places >= start) & (places < start + size))
+
+    def by_texts(self) -> Iterator[Readout]:
+        """Readouts of consecutive texts, such that 128 predictions of each row have few elements.
+
+        At most 2**25, or one text; all texts at once where the readout is affine or of at most 256
+        classes.
+        """
+        classes, (rows, places) = self.output.logits.shape[-1], (len(self.lengths), self.lengths)
+        most = max(1, _PREDICTED // (128 * classes))
+        if self.affine or classes <= _MANY_CLASSES or rows <= most:
+            yield self
+            return
+        text = texts_of_rows(self.output.rows)
+        start = 0
+        ends = text.bincount().cumsum(0).tolist()
+        for end, following in zip(ends, [*ends[1:], rows + most], strict=True):
+            if following - start > most:
+                at = torch.arange(rows, device=places.device)
+                yield self.select((at >= start) & (at < end))
+                start = end
 
     def columns(self, measure: Columns, measure_heads: Columns) -> dict[str, Tensor]:
         """Columns (R,) and, for several heads, `<column>_by_head` (R, H).

@@ -1,0 +1,131 @@
+"""Does attention link words of a translation to the words that they translate?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from attnlight.attribution import build_attributions
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.marked import tested_split
+from attnlight.callbacks.surroundings import Surroundings
+from attnlight.errors import InputError
+from attnlight.functional.alignment_error import alignment_scores
+from attnlight.functional.readout.instances import row_texts, texts_of_rows
+from attnlight.models.readout import Readout
+
+METHODS = ("attention", "input_gradient", {"name": "occlusion", "replacement": "delete"})
+
+
+class AlignmentError(InterpretabilityTest):
+    """Compare what a translation's words attend to with links that the corpus marks.
+
+    Each target word is linked to the source token of its largest score. Of a sentence, with sure links
+    S, possible links P (the sure ones among them) and predicted links A:
+
+    * `error_<method>`: alignment error rate `1 - (|A & S| + |A & P|) / (|A| + |S|)` of Och & Ney
+      (2003); `precision_<method>`: `|A & P| / |A|`; `recall_<method>`: `|A & S| / |S|`.
+    * `error_threshold`, `precision_threshold`, `recall_threshold`: A are all tokens whose attention,
+      mean over heads, is at least `threshold`.
+    * `error_diagonal`: each target word is linked to the source token at its relative place.
+    * `mass`: attention on the tokens that a target word is linked to, of a word that has links;
+      `chance`: their share of the source.
+
+    All rows of a sentence have its scores but the end of the target, which is no word and is undefined:
+    a mean over rows weights a sentence by its target words. A row's own link is in `linked_<method>`, 1
+    where its largest score is on a link, undefined without links.
+
+    Args:
+        methods: Names of attribution methods, or mappings `{name: ..., option: value}`.
+        threshold: Least weight of a link.
+        options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
+
+    Raises:
+        InputError: `threshold` is outside (0, 1].
+    """
+
+    needs_gradients = True
+
+    def __init__(
+        self,
+        methods: Sequence[str | dict[str, Any]] = METHODS,
+        threshold: float = 0.2,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(**options)
+        if not 0 < threshold <= 1:
+            raise InputError(
+                f"threshold of {self.name} is {threshold}; it must be above 0, at most 1."
+            )
+        self.threshold = threshold
+        self.methods = build_attributions(methods, self.name)
+        named = (*self.methods, "threshold", "diagonal")
+        self.measures = (
+            *(f"error_{name}" for name in named),
+            *("mass", "chance"),
+            *(f"{score}_{name}" for score in ("precision", "recall") for name in named[:-1]),
+            *(f"linked_{name}" for name in self.methods),
+        )
+        self.metadata = {
+            "methods": {label: method.metadata for label, method in self.methods.items()},
+            "threshold": threshold,
+        }
+
+    @override
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        texts = tested_split(around)
+        if texts is not None and "links" not in texts.table.column_names:
+            raise InputError(
+                f"{self.name} needs the links of a translation: `alignment` of TranslationDataModule "
+                "names their column, and SymbolSequences has them."
+            )
+
+    @override
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> Mapping[str, Tensor]:
+        if batch.links is None or batch.target is None:
+            raise InputError(
+                f"{self.name} needs a corpus with links between words of translations."
+            )
+        text, position = row_texts(batch, output), output.rows[:, 1]
+        links = batch.links[text, position] * output.mask
+        words = (batch.target >= 0).sum(-1)[text] - 1  # without the end
+        word = position < words
+        sentence = texts_of_rows(output.rows)
+        target = output.logits.argmax(-1)
+        columns: dict[str, Tensor] = {}
+        predicted = {"threshold": readout.weights >= self.threshold}
+        for name, method in self.methods.items():
+            scores = method(readout.model, batch, output, target).abs()
+            predicted[name] = _largest(scores, output.mask)
+            linked = (predicted[name] & (links > 0)).any(-1).double()
+            columns[f"linked_{name}"] = linked.masked_fill(~(links > 0).any(-1), torch.nan)
+        predicted["diagonal"] = _diagonal(output.mask, position, words)
+        for name, chosen in predicted.items():
+            found = alignment_scores(chosen & word[:, None], links, sentence)
+            for score, values in found._asdict().items():
+                columns[f"{score}_{name}"] = values[sentence].masked_fill(~word, torch.nan)
+        of_links, none = links > 0, ~(links > 0).any(-1)
+        mass = (readout.weights * of_links).sum(-1)
+        chance = of_links.sum(-1) / readout.lengths.double()
+        columns |= {"mass": mass.masked_fill(none, torch.nan)}
+        return columns | {"chance": chance.masked_fill(none, torch.nan)}
+
+
+def _largest(scores: Tensor, mask: Tensor) -> Tensor:
+    """The first item of largest score of each row, (R, N) bool; none where no score is defined."""
+    known = scores.nan_to_num(-1.0).masked_fill(~mask, -1.0)
+    best = known.argmax(-1, keepdim=True)
+    return torch.zeros_like(mask).scatter(-1, best, known.gather(-1, best) >= 0)
+
+
+def _diagonal(mask: Tensor, position: Tensor, words: Tensor) -> Tensor:
+    """The item at the same relative place as each row among its target's words, (R, N) bool."""
+    length = mask.sum(-1)
+    place = ((position + 0.5) / words.clamp(min=1) * length).long().minimum(length - 1)
+    return mask & (mask.cumsum(-1) - 1 == place[:, None])

@@ -1,0 +1,323 @@
+"""A translation network: a decoder whose every step attends to the states of the source."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.errors import InputError, require_at_least
+from attnlight.functional import masked_softmax
+from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models.embedding import Embedding
+from attnlight.models.encoders import ENCODERS
+from attnlight.models.guided import Guide
+from attnlight.models.options import Seq2SeqNet, group_of
+
+# In `AttentionOutput.memory`, of each text: the decoder's state that a step starts from, (B, T, S),
+# and the embedding of the word before, (B, T, E).
+STATE, WORD = "decoder state", "word before"
+# Elements of the hidden layers and logits of candidates that are computed at once.
+_CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 22, 1 << 26
+
+
+class Seq2Seq(nn.Module):
+    """An encoder of the source, and a recurrent decoder that predicts the next word of the target.
+
+    With `additive` attention, and `uniform`, a step is that of Bahdanau et al. (2015): weights are
+    `softmax(v . tanh(W_h h + W_s s + b))` of the state s before the step, whose GRU reads the word
+    before and the weighted mean c of the states h; logits are an affine map of the new state, of c and
+    of that word. With `general` (`s . W h`), `dot` and `scaled_dot` it is that of Luong et al. (2015):
+    the GRU reads words alone, weights are of its state s after the step, and logits are an affine map
+    of `tanh(W [c; s])`. With `none` there are no weights: the decoder starts from the encoder's last
+    states, and c is 0. In all forms the weights of step t choose word t.
+
+    A row is a target token; the words before it are given. Rows share the states, so that a changed
+    weight of one step does not change later steps in `readout`. In training the word before is the
+    predicted one with probability 1 - `teacher_forcing`, drawn for each step of a batch.
+
+    Args:
+        vocab_size: Number of token ids of the source.
+        num_classes: Number of words C of the target, its end among them.
+        options: Options of `Seq2SeqNet`.
+
+    Raises:
+        InputError: A size is not positive, a probability is outside [0, 1], or a dot product is of
+            states of different sizes.
+    """
+
+    cheap_readout: ClassVar[bool] = False
+
+    def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        net = group_of(Seq2SeqNet, options)
+        require_at_least(2, num_classes=num_classes)
+        if not 0 <= net.teacher_forcing <= 1:
+            raise InputError(f"teacher_forcing is {net.teacher_forcing}; it must be 0 to 1.")
+        self.kind, self.teacher_forcing = net.attention, net.teacher_forcing
+        self.guide: Guide | None = None
+        self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
+        self.encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
+        size, state = self.encoder.output_size, net.decoder_size or net.hidden_size
+        if net.attention in ("dot", "scaled_dot") and size != state:
+            raise InputError(
+                f"{net.attention} multiplies states of size {size} with states of the decoder of size "
+                f"{state}: set decoder_size to {size}, or use general."
+            )
+        # The last row is the word before the first.
+        self.target_embedding = nn.Embedding(num_classes + 1, net.embedding_size)
+        self.start = nn.Linear(size, state)
+        self.luong = net.attention in ("general", "dot", "scaled_dot")
+        inputs = net.embedding_size if self.luong else net.embedding_size + size
+        self.cell = nn.GRU(inputs, state, batch_first=True)
+        self.key = self.query = self.value = None
+        if net.attention == "additive":
+            inner = net.attention_size or state
+            self.key, self.query = nn.Linear(size, inner), nn.Linear(state, inner, bias=False)
+            self.value = nn.Linear(inner, 1, bias=False)
+        elif net.attention == "general":
+            self.key = nn.Linear(size, state, bias=False)
+        self.combine = nn.Linear(size + state, state) if self.luong else None
+        read = state if self.luong else state + size + net.embedding_size
+        self.decoder = nn.Linear(read, num_classes)
+        self.dropout = nn.Dropout(net.dropout)
+        if net.initialization is not None:
+            for parameter in self.parameters():
+                nn.init.normal_(parameter, 0.0, net.initialization)
+
+    @property
+    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
+        """The modules of each part of the network by name, from the output down, see `part_names`."""
+        return {
+            "decoder": ("decoder", "combine", "cell", "start", "target_embedding"),
+            "attention": ("key", "query", "value"),
+            "encoder": ("encoder",),
+            "embedding": ("embedding",),
+        }
+
+    @staticmethod
+    def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
+        """Options of the same network with uniform attention, see `models.build`."""
+        if head is not None:
+            raise InputError(
+                f"head is {head}, but the attention of a translation network has one head."
+            )
+        return net | {"attention": "uniform"}
+
+    @staticmethod
+    def guided_net(
+        net: dict[str, Any], guide: str, context: str | None, query_key: bool
+    ) -> dict[str, Any]:
+        """Options of the same network without attention of its own, unless the guide is learned."""
+        if context == "full" or query_key:
+            raise InputError("context full and query_key are options of a tagger.")
+        return net if guide == "learned" else net | {"attention": "uniform"}
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Embeddings of the source's tokens, (B, N, E), zero on padding."""
+        embeddings: Tensor = self.embedding(batch.tokens)
+        return embeddings
+
+    @override
+    def forward(
+        self, batch: TextBatch, weights: Tensor | None = None, embeddings: Tensor | None = None
+    ) -> AttentionOutput:
+        """Read a batch.
+
+        Args:
+            batch: B sources of N tokens, with the classes of their targets, (B, T).
+            weights: Attention that replaces the model's at every step, (R, 1, N): the states of later
+                steps follow from it.
+            embeddings: Embeddings of the source that replace `embed(batch)`, (B, N, E).
+
+        Returns:
+            One row per target token. `states` are the encoder's, (B, N, D); `bias` are the logits
+            without a source, (R, C), NaN in training.
+
+        Raises:
+            InputError: The batch has no targets, or sentences.
+        """
+        if batch.target is None or batch.tokens.ndim != 2:
+            raise InputError(
+                "a translation network reads sources with targets: give a corpus of translations in "
+                "`data`, such as TranslationDataModule."
+            )
+        embeddings, mask = (
+            self.embed(batch) if embeddings is None else embeddings,
+            batch.attendable(),
+        )
+        states = self.encoder(self.dropout(embeddings), batch.mask).to(embeddings.dtype)
+        real = batch.target >= 0
+        text, position = real.nonzero().unbind(-1)
+        if weights is None and self.guide is not None:
+            weights = self.guide(batch).to(states.dtype)
+        given = None
+        if weights is not None:
+            given = states.new_zeros(*real.shape, mask.shape[1]).index_put(
+                (text, position), weights[:, 0].to(states.dtype)
+            )
+        steps = self._luong if self.luong else self._bahdanau
+        before, words, attention, scores, logits = steps(batch, states, mask, given)
+        own = attention[text, position].unsqueeze(1)
+        memory = {STATE: before, WORD: words}
+        bias = logits.new_full((logits.shape[-1],), torch.nan)
+        if not self.training:
+            empty = states.new_zeros(len(text), 1, states.shape[-1])
+            bias = self._logits(empty, before[text, position], words[text, position]).squeeze(1)
+        return AttentionOutput(
+            rows=torch.stack([batch.index[text], position], dim=1),
+            logits=logits[text, position].to(states.dtype),
+            weights=own if weights is None else weights,
+            item_logits=None,
+            bias=bias.to(states.dtype),
+            mask=mask[text],
+            states=states,
+            memory=memory,
+            scores=None if scores is None else scores[text, position].unsqueeze(1),
+        )
+
+    def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
+        """Logits (R, K, C) of K candidate attentions (R, 1, K, N) over the states of `output`.
+
+        Each costs one step of the decoder and the map to the vocabulary; the encoder is not called.
+        """
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        state, words = (output.memory[name][text, position] for name in (STATE, WORD))
+        width = max(self.decoder.out_features, output.states.shape[1:].numel())
+        block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
+        size = max(1, block // max(1, weights.shape[2] * width))
+        logits = []
+        for rows in torch.split(torch.arange(len(text), device=text.device), size):
+            contexts = weights[rows, 0] @ output.states[text[rows]]
+            logits.append(self._logits(contexts, state[rows], words[rows]))
+        return (
+            torch.cat(logits)
+            if logits
+            else weights.new_zeros(0, weights.shape[2], self.decoder.out_features)
+        )
+
+    def _logits(self, contexts: Tensor, state: Tensor, words: Tensor) -> Tensor:
+        """Logits (R, K, C) of contexts (R, K, D), states (R, S) and words before (R, E)."""
+        state, words = (
+            values.unsqueeze(1).expand(-1, contexts.shape[1], -1) for values in (state, words)
+        )
+        if self.combine is not None:
+            hidden = self.combine(torch.cat([contexts, state], -1)).tanh()
+        else:
+            after = self._step(torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1))
+            hidden = torch.cat([after.view_as(state), contexts, words], -1)
+        logits: Tensor = self.decoder(self.dropout(hidden))
+        return logits
+
+    def _step(self, inputs: Tensor, state: Tensor) -> Tensor:
+        """The decoder's states (R, S) after one step from others, (R, S)."""
+        after: Tensor = self.cell(inputs.unsqueeze(1), state.unsqueeze(0).contiguous())[1]
+        return after.squeeze(0)
+
+    def _weigh(self, keys: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and scores (B, T, N) of keys (B, N, A) for states of the decoder (B, T, S)."""
+        if self.value is not None:
+            assert self.query is not None
+            hidden = torch.tanh(keys.unsqueeze(1) + self.query(state).unsqueeze(2))
+            scores = self.value(hidden).squeeze(-1)
+        elif self.luong:
+            scores = state @ keys.mT
+            scores = scores / keys.shape[-1] ** 0.5 if self.kind == "scaled_dot" else scores
+        else:
+            scores = keys.new_zeros(*state.shape[:2], keys.shape[1])
+        reached = mask.unsqueeze(1).expand_as(scores)
+        if self.kind == "none":
+            return torch.zeros_like(scores), scores
+        return masked_softmax(scores.flatten(0, 1), reached.flatten(0, 1)).view_as(scores), scores
+
+    def _inputs(self, batch: TextBatch, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (B, T, E) of the words before each target token, and the first state (B, S)."""
+        assert batch.target is not None
+        first = torch.full_like(batch.target[:, :1], self.target_embedding.num_embeddings - 1)
+        before = torch.cat([first, batch.target[:, :-1].clamp(min=0)], dim=1)
+        words = self.dropout(self.target_embedding(before))
+        last = self.encoder.final(states, batch.mask, batch.attendable())
+        return words, torch.tanh(self.start(last))
+
+    def _luong(
+        self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
+        words, first = self._inputs(batch, states)
+        after, _ = self.cell(words, first.unsqueeze(0).contiguous())
+        keys = states if self.key is None else self.key(states)
+        attention, scores = (given, None) if given is not None else self._weigh(keys, after, mask)
+        contexts = attention @ states
+        flat = (values.flatten(0, 1) for values in (after, words))
+        logits = self._logits(contexts.flatten(0, 1).unsqueeze(1), *flat)
+        return after, words, attention, scores, logits.view(*after.shape[:2], -1)
+
+    @torch.no_grad()
+    def begin(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """States (B, N, D) and keys (B, N, A) of the sources, and the decoder's first state (B, S)."""
+        states = self.encoder(self.embed(batch), batch.mask)
+        last = self.encoder.final(states, batch.mask, batch.attendable())
+        keys = states if self.key is None else self.key(states)
+        return states, keys, torch.tanh(self.start(last))
+
+    @torch.no_grad()
+    def next_word(
+        self, states: Tensor, keys: Tensor, mask: Tensor, before: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, C) of the word after `before` (B,), -1 in the beginning, and the next state (B, S).
+
+        Other arguments are those that `begin` returns, and the sources' attendable tokens (B, N) bool.
+        """
+        start = self.target_embedding.num_embeddings - 1
+        word = self.target_embedding(torch.where(before < 0, start, before))
+        if not self.luong:
+            return self._bahdanau_step(states, keys, mask, word, state, None)[:2]
+        after = self._step(word, state)
+        weights, _ = self._weigh(keys, after.unsqueeze(1), mask)
+        return self._logits(weights @ states, after, word).squeeze(1), after
+
+    def _bahdanau(
+        self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
+        words, state = self._inputs(batch, states)
+        keys = states if self.key is None else self.key(states)
+        parts: list[tuple[Tensor, ...]] = []
+        logits: Tensor | None = None
+        for step in range(words.shape[1]):
+            word = words[:, step]
+            if self.training and step and torch.rand(()) >= self.teacher_forcing:
+                assert logits is not None
+                word = self.dropout(self.target_embedding(logits.argmax(-1)))
+            step_weights = None if given is None else given[:, step]
+            logits, after, weights, scores = self._bahdanau_step(
+                states, keys, mask, word, state, step_weights
+            )
+            parts.append((state, word, weights, scores, logits))
+            state = after
+        before, words, attention, all_scores, every = (
+            torch.stack(p, 1) for p in zip(*parts, strict=True)
+        )
+        return before, words, attention, None if given is not None else all_scores, every
+
+    def _bahdanau_step(
+        self,
+        states: Tensor,
+        keys: Tensor,
+        mask: Tensor,
+        word: Tensor,
+        state: Tensor,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits (B, C) after a word before (B, E), the next state, weights and scores (B, N)."""
+        scores = weights
+        if weights is None:
+            weights, scores = (
+                found.squeeze(1) for found in self._weigh(keys, state.unsqueeze(1), mask)
+            )
+        assert scores is not None
+        context = (weights.unsqueeze(1) @ states).squeeze(1)
+        after = self._step(torch.cat([word, context], -1), state)
+        logits: Tensor = self.decoder(self.dropout(torch.cat([after, context, word], -1)))
+        return logits, after, weights, scores
