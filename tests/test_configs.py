@@ -85,7 +85,10 @@ def sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     def prepare(data: Path, corpora: str = "short_corpora") -> None:
         if not read(data)["class_path"].endswith(
-            ("TextDataModule", "PairDataModule", "BabiStories", "ChunkingDataModule")
+            (
+                *("TextDataModule", "PairDataModule", "BabiStories", "ChunkingDataModule"),
+                "TranslationDataModule",
+            )
         ):
             return
         folder = request.getfixturevalue(corpora)
@@ -118,7 +121,11 @@ def vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
 def few_texts(data: Path) -> list[str]:
     """The options by which a corpus is small that is generated."""
-    return SMALL if read(data)["class_path"].endswith(("PlantedEvidence", "BabiStories")) else []
+    return (
+        SMALL
+        if read(data)["class_path"].endswith(("PlantedEvidence", "BabiStories", "SymbolSequences"))
+        else []
+    )
 
 
 def saved_base(folder: Path, data: Path) -> str:
@@ -230,6 +237,8 @@ def test_test_runs(
     if file.stem == "counterfactual_use":  # originals and edits
         sources(CONFIGS / "data/counterfactual_imdb.yaml")
         command = ["fit", *experiment("counterfactual_imdb_none")]
+    if file.stem == "alignment_error":
+        command = ["fit", *experiment("symbols_copy"), *SMALL]
     if file.stem in ("attention_sinks", "head_ablation", "head_roles"):  # layers of a transformer
         sources(CONFIGS / "data/conll2000.yaml")
         command = ["fit", *experiment("conll2000_text"), "--data.batch_size=8"]
@@ -261,6 +270,7 @@ def test_all_tests_are_in_all() -> None:
     apart = {"BaseDivergence", "EvidenceMass", "Faithfulness", "MeasuredUse", "Plausibility"}
     apart |= {"AttributionCost", "ImpermissibleMass", "SaliencyAgreement", "Sanity"}
     apart |= {"StateTokenAgreement", "Texts", "CounterfactualUse", "ErasedAccuracy"}
+    apart |= {"AlignmentError"}  # of translations alone
     apart |= {"ContextAblation"}  # which reads each text many times
     apart |= {"AttentionInterchange"}  # which needs other texts of the corpus
     apart |= {"AttentionSinks", "HeadAblation", "HeadRoles"}  # few models have layers of attention

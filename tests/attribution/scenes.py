@@ -11,6 +11,7 @@ from attnlight.functional import log_odds
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
+from tests.models import translations
 from tests.models.taggers import sentences, tagger
 from tests.outside import Texts, TwoHeads, collate
 
@@ -31,6 +32,8 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
     """A model far from its start, in evaluation mode, and a batch with so much more padding."""
     sparse: Any = {"normalizer": "sparsemax"} if name.startswith("sparse ") else {}
     name = name.removeprefix("sparse ")
+    if name == "translation":
+        return translations.model(), translations.batch(padding)
     if name == "han":
         batch = hierarchical.collate(hierarchical.corpus()[:5], padding, padding)
         return hierarchical.model(classes=2, **sparse), batch

@@ -31,6 +31,7 @@ NEEDS = {
     "marks": {"EvidenceMass", "ImpermissibleMass", "Plausibility"},
     "planted texts": {"MeasuredUse"},
     "edits": {"CounterfactualUse"},
+    "links": {"AlignmentError"},
     "partners": {"AttentionInterchange"},
     "base": {"BaseDivergence"},
     "random networks": {"Sanity"},
@@ -142,6 +143,7 @@ def ready(test: InterpretabilityTest, model: AttentionModel, batch: TextBatch) -
         test.metadata |= {"parts": ["all"]}
     elif isinstance(test, Texts):
         words = {"words": lambda _: ["word"], "query_words": lambda _: ["word"]}
+        test._mapped = batch.index.sort().values[:2].numpy()
         test._texts = TextColumns(SimpleNamespace(index=batch.index.numpy(), **words))
     elif isinstance(test, CounterfactualUse):
         test._split = FakeSplit(batch)

@@ -33,6 +33,7 @@ from tests.callbacks.handmade import Hidden, batch_of, random_output
 
 SCENES = {"bilstm": "texts", "han": "texts", "pair": "texts", "transformer": "", "heads": ""}
 SCENES |= {f"sparse {name}": kind for name, kind in SCENES.items()}  # with weights of exactly 0
+SCENES["translation"] = ""
 RESAMPLED = {"name": "occlusion", "replacement": "resample", "resamples": 2}
 SEARCH = GradientSearch(starts=2, steps=3)
 TESTS: list[InterpretabilityTest] = [
@@ -64,6 +65,7 @@ def on_scenes(scenes: Sequence[str]) -> list[Any]:
         for test in TESTS
         for name in scenes
         if (type(test).__name__ not in NEEDS["layers"] or name in LAYERED)
+        and (type(test).__name__ not in NEEDS["links"] or name == "translation")
         and (type(test).__name__ not in NEEDS["planted texts"] or name.endswith("bilstm"))
         and (type(test).__name__ not in of_texts or SCENES[name] == "texts")
     ]
@@ -148,7 +150,9 @@ def test_batches_padding_order_and_budget_change_nothing(
 @pytest.mark.parametrize("test", TESTS, ids=named)
 def test_batches_and_padding_change_nothing_in_single_precision(test: InterpretabilityTest) -> None:
     """Of methods whose scores here have no margins below its rounding."""
-    name = "heads" if type(test).__name__ in NEEDS["layers"] else "bilstm"
+    of_links = type(test).__name__ in NEEDS["links"]
+    layered = type(test).__name__ in NEEDS["layers"]
+    name = "translation" if of_links else "heads" if layered else "bilstm"
     model, batch = marked(name)
     model, wide = model.float(), marked(name, padding=4)[1]
     test = rebuilt(test, methods=["attention", "gradient", "random"])
