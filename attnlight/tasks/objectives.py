@@ -13,13 +13,14 @@ from torchmetrics import MeanMetric, Metric, SumMetric
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError, did_you_mean
 from attnlight.functional import evidence_divergence, impermissible_penalty
-from attnlight.functional.readout.instances import marked_items
+from attnlight.functional.readout.instances import marked_items, texts_of_rows
 from attnlight.tasks.options import Objective
 from attnlight.tasks.state_penalties import WordHead, diversity, masked_words, tying, undefined
 
 # From the output for a batch and the options to the penalty of each instance (R,), 0 where it is not
 # defined, and whether it is defined (R,) bool. `tying` is given the embedding too, `masked_words` a head.
 Penalty = Callable[..., tuple[Tensor, Tensor]]
+LINKS = "links"  # the column of `objective` that names the links of translations
 _BATCH = 256  # texts that are looked at together before training
 
 
@@ -28,14 +29,21 @@ def deceive(
 ) -> tuple[Tensor, Tensor]:
     """-log(1 - attention on impermissible items), the deceptive attention of Pruthi et al. (2020).
 
+    Of a translation's `links` it is of the mean attention over the target tokens of a sentence.
+
     Raises:
         InputError: The batch lacks the column, it is of another length than the texts, or the output
             has no scores.
     """
     scores, impermissible = _scores_and_marks("deceive", output, batch, objective.column)
     by_head = impermissible_penalty(scores, impermissible, output.mask)
+    defined = impermissible.any(-1) & (output.mask & ~impermissible).any(-1)
+    if objective.column == LINKS:
+        text = texts_of_rows(output.rows)
+        by_head = _of_sentences(by_head, text)
+        defined = torch.zeros_like(by_head[:, 0]).index_add(0, text, defined.to(by_head))[text] > 0
     penalty = by_head.mean(-1) if objective.aggregate == "mean" else by_head.amax(-1)
-    return penalty, impermissible.any(-1) & (output.mask & ~impermissible).any(-1)
+    return penalty, defined
 
 
 def supervise(
@@ -55,6 +63,23 @@ def supervise(
     return penalty, marked.any(-1)
 
 
+def _of_sentences(values: Tensor, text: Tensor) -> Tensor:
+    """The penalty of the mean attention over the rows of each row's sentence, (R, H).
+
+    Args:
+        values: Penalties -log(1 - m) of the attention m of each row, (R, H).
+        text: Sentence of each row, (R,) long.
+    """
+    sentences = int(text.amax()) + 1 if len(text) else 0
+    permitted = values.new_zeros(sentences, values.shape[1])
+    counts = torch.bincount(text, minlength=sentences)[:, None]
+    # Relative to the least penalty of the sentence, so that none vanishes by rounding.
+    index = text[:, None].expand_as(values)
+    least = torch.full_like(permitted, torch.inf).scatter_reduce(0, index, values.detach(), "amin")
+    total = permitted.index_add(0, text, (least[text] - values).exp())
+    return (least - (total / counts).log())[text]
+
+
 def _scores_and_marks(
     name: str, output: AttentionOutput, batch: TextBatch, column: str
 ) -> tuple[Tensor, Tensor]:
@@ -63,16 +88,19 @@ def _scores_and_marks(
     Raises:
         InputError: As `deceive`.
     """
-    marks = batch.extras.get(column)
+    marks = batch.links if column == LINKS else batch.extras.get(column)
     if marks is None:
         raise _no_column(name, column, list(batch.extras))
+    if output.scores is None:
+        raise _untrained(name)
+    if column == LINKS:
+        linked = marks[texts_of_rows(output.rows), output.rows[:, 1]] > 0
+        return output.scores, linked & output.mask
     if marks.shape != batch.tokens.shape:
         raise InputError(
             f"the column {column} of a batch is of shape {tuple(marks.shape)}; expected "
             f"{tuple(batch.tokens.shape)}, a number for each token."
         )
-    if output.scores is None:
-        raise _untrained(name)
     return output.scores, marked_items(marks > 0, batch, output)
 
 
@@ -175,6 +203,8 @@ class Penalties(nn.Module):
         if not self.marked:
             return
         column, (name,) = self.objective.column, self.marked
+        if column == LINKS and LINKS in texts.table.column_names:
+            return
         if column not in texts.extras:
             raise _no_column(name, column, texts.extras)
         for start in range(0, len(texts), _BATCH):

@@ -221,7 +221,8 @@ class Objective:
         aggregate: The penalty of several heads: their `mean`, or that of the head with the most, of
             each instance.
         column: Per-token column of the corpus; tokens where it is positive are impermissible, or those
-            that attention is supervised to reach.
+            that attention is supervised to reach. `links`: the source tokens that a target token of a
+            translation is linked to.
         lambda_supervise: Weight of KL(uniform over marked items || attention) in nats, by which
             attention is supervised (Liu et al. 2017; Mi et al. 2016), as by rationales (Bao et al.
             2018); instances without a marked item have no penalty. It excludes `lambda_deceive`.

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torchmetrics import MeanMetric
+from torchmetrics.text import BLEUScore
+from typing_extensions import override
+
+from attnlight.batch import TextBatch
 from attnlight.models.options import CustomNetwork, Seq2SeqNet
+from attnlight.models.seq2seq import Seq2Seq
+from attnlight.models.translate import END, translate
+from attnlight.reference import evaluating
 from attnlight.tasks.attention import AttentionTask
+
+_UNKNOWN = "[UNK]"
+_LONGER = 20  # most words of a translation beyond those of its source, times two
 
 
 class Translator(AttentionTask):
     """A translation network, whose decoder attends to the words of the source.
 
     The loss is cross-entropy of the target's words and its end, with the words before given;
-    validation and test log it with the accuracy of the next word.
+    validation and test log it with the accuracy of the next word. Test also translates each source,
+    with no word given, by greedy search or a beam, and logs `test/exact`, the share of targets that are
+    translated word for word, and `test/bleu`, BLEU of up to four words over the whole split (0 to 100,
+    torchmetrics), on the words of the corpus; a word of the target without a class is matched by none.
 
     Args:
         spec: Description of the corpus; the command line supplies it. Classes are target words.
         net: The network.
+        beams: Hypotheses that search keeps of each source; 1: greedy search; 0: test does not translate.
         options: `optimizer`, `loss`, `vectors` and `objective`, see `AttentionTask`.
     """
 
@@ -26,6 +42,49 @@ class Translator(AttentionTask):
         self,
         spec: dict[str, Any],
         net: Seq2SeqNet | CustomNetwork = Seq2SeqNet(),
+        beams: int = 1,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, "translation", net, **options)  # type: ignore[arg-type]
+        self.beams = self.hparams["beams"] = beams
+        self.test_bleu, self.test_exact = BLEUScore(), MeanMetric()
+
+    def translate(self, batch: TextBatch, beams: int = 1) -> list[list[str]]:
+        """The words of the translation of each source of a batch, by greedy search or a beam."""
+        with evaluating(self.model):
+            found = translate(self.model, batch, self._longest(batch), beams)
+        return [self._words(row) for row in found.tolist()]
+
+    @override
+    def test_step(self, batch: TextBatch, batch_idx: int) -> dict[str, Any]:
+        step: dict[str, Any] = self.validation_step(batch, batch_idx)
+        if self.beams and isinstance(self.model, Seq2Seq) and batch.target is not None:
+            real = batch.index >= 0
+            found = translate(self.model, batch, self._longest(batch), self.beams)[real]
+            pairs = list(zip(found.tolist(), batch.target[real].tolist(), strict=True))
+            words = [self._words(row) for row, _ in pairs]
+            targets = [self._words(row) for _, row in pairs]
+            self.test_exact.update(
+                torch.tensor([a == b for a, b in zip(words, targets, strict=True)]).float()
+            )
+            known = [[word if word != _UNKNOWN else "\ufffd" for word in row] for row in targets]
+            self.test_bleu.update(
+                [" ".join(row) for row in words], [[" ".join(row)] for row in known]
+            )
+        return step
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        super().on_test_epoch_end()
+        if self.beams and isinstance(self.model, Seq2Seq):
+            self.log("test/exact", self.test_exact)
+            self.log("test/bleu", 100 * self.test_bleu.compute())
+
+    def _words(self, classes: list[int]) -> list[str]:
+        """The words of a row of classes, without its end."""
+        return [self.classes[number] for number in classes if number > END]
+
+    @staticmethod
+    def _longest(batch: TextBatch) -> int:
+        """Most words of a translation of a batch's sources."""
+        return 2 * batch.tokens.shape[1] + _LONGER

@@ -21,6 +21,7 @@ from attnlight.tasks.objectives import MARKED, Penalties, deceive, supervise
 from attnlight.tasks.options import Objective
 from tests.bases import SMALL, Planted, save_base, trainer
 from tests.callbacks.test_impermissible_mass import marked
+from tests.models import translations
 from tests.tasks.conftest import Scene
 
 KINDS = pytest.mark.parametrize("scene", ["two", "sentences", "pairs", "tokens"], indirect=True)
@@ -252,3 +253,32 @@ def test_a_column_of_another_length_and_attention_that_is_not_trained() -> None:
     short: Tensor = batch.extras["evidence"][:, :-1]
     with pytest.raises(InputError, match=r"evidence of a batch is of shape \(2, .*a number for"):
         deceive(model(batch), replace(batch, extras={"evidence": short}), OBJECTIVE)
+
+
+@pytest.mark.parametrize("kind", ["additive", "general"])
+def test_links_of_translations_are_penalised_by_sentence(kind: str) -> None:
+    made, sources = translations.model(kind).train(), translations.batch(padding=2)
+    output = made(sources)
+    found, defined = deceive(output, sources, Objective(1.0, "mean", "links"))
+    row = 0
+    for text, (words, others) in enumerate(translations.LENGTHS):
+        masses = []
+        for step in range(others + 1):
+            links = sources.links[text, step, :words] > 0
+            mass = output.weights[row + step, 0, :words][links].sum().item()
+            masses.append(mass if 0 < links.sum() < words else 0.0)  # else it cannot move
+        expected = -math.log(1 - sum(masses) / len(masses))
+        for step in range(others + 1):
+            assert found[row + step].item() == pytest.approx(expected, abs=1e-9)
+            assert defined[row + step].item() == (words > 1)
+        row += others + 1
+    (gradient,) = torch.autograd.grad(
+        found.sum(), made.query.weight if kind == "additive" else made.key.weight
+    )
+    assert gradient.abs().sum() > 0
+    with pytest.raises(InputError, match="needs a corpus with the column links"):
+        deceive(output, replace(sources, links=None), Objective(1.0, "mean", "links"))
+    uniform = translations.model("uniform").train()
+    free = uniform(sources)
+    penalty, _ = deceive(free, sources, Objective(1.0, "mean", "links"))
+    assert not penalty.requires_grad, "which `Penalties` refuses"

@@ -1,0 +1,73 @@
+"""Training translation networks: what search finds, logged and restored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+
+from attnlight.datamodules import SymbolSequences
+from attnlight.tasks import Translator
+from tests.bases import trainer
+
+SIZES: dict[str, Any] = {"train_size": 2000, "validation_size": 30, "test_size": 30}
+NET = {"embedding_size": 16, "hidden_size": 32, "dropout": 0.0, "teacher_forcing": 1.0}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Translator, SymbolSequences, Path]:
+    """A network that copies four symbols."""
+    folder = tmp_path_factory.mktemp("copy")
+    corpus = SymbolSequences(
+        symbols=4, max_length=5, batch_size=50, cache_dir=str(folder / "cache"), **SIZES
+    )
+    corpus.prepare()
+    pl.seed_everything(0)
+    optimizer: Any = {"name": "adam", "learning_rate": 1e-2}
+    task = Translator(corpus.spec, net=NET, optimizer=optimizer)  # type: ignore[arg-type]
+    fit = trainer(folder, max_epochs=12)
+    fit.fit(task, datamodule=corpus)
+    fit.save_checkpoint(folder / "copy.ckpt")
+    return task, corpus, folder
+
+
+def test_a_copy_is_learned_and_found_by_search(
+    trained: tuple[Translator, SymbolSequences, Path],
+) -> None:
+    task, corpus, folder = trained
+    logged = trainer(folder).test(task, datamodule=corpus, verbose=False)[0]
+    batch = corpus.dataset("test")[[*range(30)]]
+    found, right = task.translate(batch), 0
+    for place, words in enumerate(found):
+        right += words == corpus.dataset("test").words(place)
+    assert right > 24
+    assert logged["test/exact"] == pytest.approx(right / 30)
+    assert logged["test/accuracy"] > 0.9
+    assert 60 < logged["test/bleu"] <= 100
+    assert task.translate(batch, beams=3)[0] == found[0]
+
+
+def test_a_checkpoint_restores_words_and_search(
+    trained: tuple[Translator, SymbolSequences, Path],
+) -> None:
+    task, corpus, folder = trained
+    task.hparams["beams"] = task.beams = 2
+    fit = trainer(folder, max_epochs=1)
+    fit.strategy.connect(task)
+    fit.save_checkpoint(folder / "beams.ckpt")
+    task.hparams["beams"] = task.beams = 1
+    again = Translator.load_from_checkpoint(folder / "beams.ckpt")
+    assert (again.beams, again.problem.name) == (2, "translation")
+    batch = corpus.dataset("test")[[0, 1, 2]]
+    assert again.translate(batch) == task.translate(batch)
+    with torch.no_grad():
+        assert torch.equal(again.model.eval()(batch).logits, task.model.eval()(batch).logits)
+
+
+def test_unknown_words_of_a_target_are_matched_by_none() -> None:
+    spec = {"vocab_size": 8, "classes": ["[EOS]", "[UNK]", "a", "b"], "features": {}}
+    task = Translator(spec | {"target": "tokens"}, net=NET)  # type: ignore[arg-type]
+    assert task._words([2, 1, 3, 0, -100]) == ["a", "[UNK]", "b"]
