@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution import build_attributions
-from attnlight.batch import HasScope
+from attnlight.batch import HasScope, TextBatch
 from attnlight.data.digests import digests
 from attnlight.data.progress import progress
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.ranking import first_items
-from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.functional.readout.instances import rows_are_items, texts_of_rows
 from attnlight.models.readout import Readout, readout_of
 from attnlight.models.weights_digest import weights_digest
 from attnlight.reference.rows import GivenTexts, encode_rows
@@ -129,7 +129,7 @@ def _explanations(
     # Special tokens may be items as well.
     mask = mask.index_put((texts_of_rows(output.rows),), output.mask, accumulate=True)
     places = [seen.nonzero().flatten() for seen in mask]
-    found = []
+    found, of_items = [], rows_are_items(batch, output)
     for number, text in enumerate(texts_of_rows(output.rows).tolist()):
         at = places[text]
         query = rows[text].get("query")
@@ -148,10 +148,10 @@ def _explanations(
         found.append(
             Explanation(
                 text=surface.text or rows[text]["text"],  # what `spans` are of
-                query=query if apart else None,
+                query=_words_before(batch, classes, text, position) or (query if apart else None),
                 items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]
-                if reader.problem.tags and (at == position).any()
+                if reader.problem.tags and of_items and (at == position).any()
                 else None,
                 prediction=classes[int(output.logits[number].argmax())],
                 probabilities=named(output.probabilities[number]),
@@ -182,6 +182,14 @@ def _explanations(
             )
         )
     return found
+
+
+def _words_before(batch: TextBatch, classes: Sequence[str], text: int, position: int) -> str | None:
+    """The words of a translation before one of them; None where rows are no words of translations."""
+    if batch.target is None:
+        return None
+    before = batch.target[text, :position].tolist()
+    return " ".join(["…", *(classes[number] for number in before)])
 
 
 def smallest_flip_sets(readout: Readout) -> tuple[Tensor, Tensor, bool]:

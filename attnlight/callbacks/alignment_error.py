@@ -3,15 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import build_attributions
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, HasWords, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional.alignment_error import alignment_scores
 from attnlight.functional.readout.instances import row_texts, texts_of_rows
@@ -38,9 +41,13 @@ class AlignmentError(InterpretabilityTest):
     a mean over rows weights a sentence by its target words. A row's own link is in `linked_<method>`, 1
     where its largest score is on a link, undefined without links.
 
+    Of some sentences `shown_weights`, `shown_links` and `shown_words` are the attention of each row on
+    the source, the links, and the words of the source, for the figure; null of others.
+
     Args:
         methods: Names of attribution methods, or mappings `{name: ..., option: value}`.
         threshold: Least weight of a link.
+        shown: Number of sentences whose attention the figure shows, chosen by a seeded hash.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
 
     Raises:
@@ -53,6 +60,7 @@ class AlignmentError(InterpretabilityTest):
         self,
         methods: Sequence[str | dict[str, Any]] = METHODS,
         threshold: float = 0.2,
+        shown: int = 4,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -60,7 +68,8 @@ class AlignmentError(InterpretabilityTest):
             raise InputError(
                 f"threshold of {self.name} is {threshold}; it must be above 0, at most 1."
             )
-        self.threshold = threshold
+        self.threshold, self.shown = threshold, shown
+        self._shown: dict[int, list[str]] = {}
         self.methods = build_attributions(methods, self.name)
         named = (*self.methods, "threshold", "diagonal")
         self.measures = (
@@ -85,9 +94,18 @@ class AlignmentError(InterpretabilityTest):
             )
 
     @override
+    def begin(self, around: Surroundings) -> None:
+        super().begin(around)
+        texts = around.dataset
+        if isinstance(texts, HasWords):
+            chosen = choose(texts.index, self.shown, self.seed)
+            places = np.flatnonzero(np.isin(texts.index, chosen)).tolist()
+            self._shown = {int(texts.index[place]): texts.words(place) for place in places}
+
+    @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    ) -> Mapping[str, Any]:
         if batch.links is None or batch.target is None:
             raise InputError(
                 f"{self.name} needs a corpus with links between words of translations."
@@ -114,7 +132,20 @@ class AlignmentError(InterpretabilityTest):
         mass = (readout.weights * of_links).sum(-1)
         chance = of_links.sum(-1) / readout.lengths.double()
         columns |= {"mass": mass.masked_fill(none, torch.nan)}
-        return columns | {"chance": chance.masked_fill(none, torch.nan)}
+        columns |= {"chance": chance.masked_fill(none, torch.nan)}
+        return columns | {"label": batch.target[text, position]} | self._matrices(readout, links)
+
+    def _matrices(self, readout: Readout, links: Tensor) -> dict[str, pa.Array]:
+        """What the figure shows of each row, null of most."""
+        mask, rows = readout.output.mask, readout.output.rows[:, 0].tolist()
+        found: dict[str, list[Any]] = {"weights": [], "links": [], "words": []}
+        for row, index in enumerate(rows):
+            words, seen = self._shown.get(index), mask[row]
+            found["weights"].append(words and readout.weights[row, seen].tolist())
+            found["links"].append(words and links[row, seen].tolist())
+            found["words"].append(words)
+        kinds = {"weights": pa.float32(), "links": pa.int8(), "words": pa.string()}
+        return {f"shown_{name}": pa.array(x, pa.list_(kinds[name])) for name, x in found.items()}
 
 
 def _largest(scores: Tensor, mask: Tensor) -> Tensor:

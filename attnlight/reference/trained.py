@@ -18,6 +18,8 @@ from attnlight.batch import AttentionModel, TextBatch
 from attnlight.data.raw_text import RawText
 from attnlight.errors import InputError
 from attnlight.models.build import pretrained_network
+from attnlight.models.seq2seq import Seq2Seq
+from attnlight.models.translate import translate
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
 from attnlight.storage.model_folder import (
@@ -198,6 +200,8 @@ class TrainedModel:
     ) -> TextBatch:
         """An unlabelled batch of raw texts with index 0 to B - 1, see `RawText.encode`.
 
+        Of a translation network the targets are its own translations, by greedy search.
+
         Raises:
             InputError: The corpus has queries and none are given, or the reverse; or `RawText.encode`
                 refuses the texts.
@@ -206,4 +210,8 @@ class TrainedModel:
         if expected != (queries is not None) and not (self.raw.joins and queries is not None):
             reads = "passages with queries: give one for each in" if expected else "texts without"
             raise InputError(f"the model reads {reads} `queries`.")
-        return self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))
+        batch = self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))
+        if isinstance(self.model, Seq2Seq):
+            with evaluating(self.model) as device:
+                batch.target = translate(self.model, batch.to(device)).to(batch.index.device)
+        return batch
