@@ -25,6 +25,7 @@ from tests.tasks.tagged import corpus as chunks
 from tests.tasks.tagged import task_of, written
 
 REFUSED = {
+    "alignment_error": "needs a corpus with links between words of translations",
     "attention_interchange": "draws the partners of texts from a corpus: use `attnlight test`",
     "attention_sinks": "needs a model with layers of self-attention",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",

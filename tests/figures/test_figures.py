@@ -28,7 +28,7 @@ LINES = {
 }
 # Figures of all classes together.
 TOGETHER = ("saliency_agreement", "sanity", "attribution_cost", "head_ablation", "attention_sinks")
-TOGETHER += ("erased_accuracy", "attention_interchange", "head_roles")
+TOGETHER += ("erased_accuracy", "attention_interchange", "head_roles", "alignment_error")
 
 
 @pytest.mark.parametrize("test", TESTS)

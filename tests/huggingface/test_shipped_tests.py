@@ -16,6 +16,7 @@ from tests.huggingface.folders import NAMES, TEXTS, write_model
 FILES = sorted(path.stem for path in (CONFIGS / "tests").glob("*.yaml"))
 AFFINE = "needs logits that are affine in attention, and the model's are not: choose"
 REFUSED = {
+    "alignment_error": "needs a corpus with links between words of translations",
     "attention_interchange": "draws the partners of texts from a corpus",
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "context": "answer_attention reads models that answer, such as AnswerModel",

@@ -98,6 +98,13 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
             rows[column] = random.random((n, 3), dtype=np.float32)
     if test == "attention_sinks":
         stems = [(f"mass_{sink}",) * 2 for sink in ("special", "first", "punctuation")]
+    if test == "alignment_error":
+        few = rows["index"] < 3
+        for name, value in {"weights": [0.25, 0.75], "links": [2, 0], "words": ["a", "$b"]}.items():
+            rows[f"shown_{name}"] = np.array([value if one else None for one in few] + [0], object)[
+                :-1
+            ]
+        rows["label"] = random.integers(0, classes, n)
     if test == "head_roles":
         stems = [(name,) * 2 for name in MEASURES[test] if name.startswith("mass_")]
     for of_heads, of_layers in stems:
