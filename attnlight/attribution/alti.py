@@ -18,8 +18,8 @@ from attnlight.probing.layer_calls import LayerCall, layer_calls, noted_calls
 from attnlight.probing.layers import calls_from_reader, linear_part, rolled_out
 from attnlight.probing.replay import layered
 
-_PAIRS = 1 << 20  # of tokens, whose attention of all layers is in memory at once
-_ELEMENTS = 1 << 23  # of transformed vectors at once
+_PAIRS = 1 << 18  # of tokens, whose attention of all layers is in memory at once
+_ELEMENTS = 1 << 20  # of transformed vectors at once: larger blocks leave the cache
 
 
 @dataclass
@@ -92,9 +92,8 @@ class AttentionBlock:
     def transformed(self, queries: Tensor) -> Tensor:
         """The vectors T_i(x_j) of some tokens i, (B, N, I, D): of all tokens j, the second dimension."""
         vectors = torch.einsum("bhqn,bnhd->bnqd", self.weights[:, :, queries], self.values)
-        vectors[:, queries, torch.arange(len(queries), device=queries.device)] += self.states[
-            :, queries
-        ]
+        own = torch.arange(len(queries), device=queries.device)
+        vectors[:, queries, own] += self.states[:, queries]
         return vectors
 
     def contributions(self) -> Tensor:
@@ -102,10 +101,9 @@ class AttentionBlock:
         tokens, found = torch.arange(self.output.shape[1], device=self.output.device), []
         for queries in torch.split(tokens, max(1, _ELEMENTS // max(1, self.output.numel()))):
             whole = self.output[:, None, queries]
-            distances = (whole - self.transformed(queries)).abs().sum(-1)
-            found.append((whole.abs().sum(-1) - distances).clamp(min=0).mT)
-        reached = (self.weights > 0).any(1) | (tokens == tokens[:, None])
-        return torch.cat(found, dim=1).masked_fill(~reached, 0.0)  # what else there is is rounding
+            nearer = whole.abs() - (whole - self.transformed(queries)).abs()  # 0 without a part
+            found.append(nearer.sum(-1).clamp(min=0).mT)
+        return torch.cat(found, dim=1)
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """ALTI against loops over tokens and heads, from a full pass and a model's own weights."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution import ALTI
-from attnlight.attribution.alti import attention_block
+from attnlight.attribution.alti import AttentionBlock, attention_block
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.layer_calls import layer_calls
@@ -36,6 +37,8 @@ NEAR = {"atol": 1e-5, "rtol": 1e-5}
 
 def built(name: str, **options: Any) -> Any:
     """A small random model in double precision, with norms and biases far from their start."""
+    if name in ("bert", "roberta"):
+        options["layer_norm_eps"] = 0.1
     net = build(name, "AutoModelForSequenceClassification", num_labels=3, **options).double()
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -189,6 +192,22 @@ def test_padding_and_batches_change_nothing(name: str, monkeypatch: pytest.Monke
         "attnlight.attribution.alti._ELEMENTS", 4 * 2 * 9 * 32
     )  # four of their tokens
     torch.testing.assert_close(explained(model, batch), whole, **near)
+
+
+def test_contributions_by_hand() -> None:
+    """A part that is opposed to the output has none, nor has rounding of tokens without weight."""
+    block = AttentionBlock(
+        weights=torch.tensor([[[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]]]).double(),
+        values=torch.tensor([[[[2.0, 0.0]], [[-4.0, 1.0]], [[1.0, 1.0]]]]).double(),
+        states=torch.tensor([[[1.0, 1.0], [4.0, 0.0], [0.1, 0.1]]]).double(),
+        output=torch.tensor([[[3.0, 1.5], [3.0, 0.5], [0.0, 1.0]]]).double(),
+    )
+    # Of the second token the parts are (1, 0) and (2, 0.5); of the third (0.4, 0), (-1.2, 0.3), (0.6, 0.6).
+    expected = [[4.0, 0.0, 0.0], [1.0, 2.5, 0.0], [0.0, 0.0, 0.0]]
+    found = block.contributions()[0]
+    torch.testing.assert_close(found, torch.tensor(expected).double())
+    opposed = dataclasses.replace(block, output=-block.output).contributions()
+    assert not opposed.any()
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
