@@ -13,12 +13,14 @@ from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import (
     CNN,
     ENCODERS,
+    LSTM,
     Average,
     BiGRU,
     BiLSTM,
     Conv,
     Encoder,
     NoEncoder,
+    OrthogonalLSTM,
 )
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.pair import PairClassifier
@@ -29,6 +31,7 @@ __all__ = [
     "ATTENTIONS",
     "CNN",
     "ENCODERS",
+    "LSTM",
     "AdditiveAttention",
     "AffineClassifier",
     "Attention",
@@ -42,6 +45,7 @@ __all__ = [
     "FlatClassifier",
     "HierarchicalClassifier",
     "NoEncoder",
+    "OrthogonalLSTM",
     "PairClassifier",
     "ScaledDotAttention",
     "SelfAttentionTagger",

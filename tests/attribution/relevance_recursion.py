@@ -117,8 +117,10 @@ class Tape:
         centred = (np.eye(size) - 1 / size) / np.sqrt(node.array.var() + 1e-5)
         return self.affine(node, values["weight"][:, None] * centred, values["bias"], 0.0)
 
-    def recurrent(self, values: Parameters, words: Sequence[Node]) -> list[Node]:
-        """States of one direction of an LSTM, or of a GRU."""
+    def recurrent(
+        self, values: Parameters, words: Sequence[Node], orthogonal: bool = False
+    ) -> list[Node]:
+        """States of one direction of an LSTM, whose relevance is unknown if orthogonal, or of a GRU."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         into, own, bias, own_bias = (values[f"{name}_l0"] for name in names)
         size, states = own.shape[1], []
@@ -137,6 +139,10 @@ class Tape:
             cell = self.add(self.gate(cell, keep * cell.array), new)
             leave = sigmoid((given + kept)[3 * size :]) * np.tanh(cell.array) if lstm else None
             hidden = cell if leave is None else self.gate(cell, leave)
+            if orthogonal and states:
+                before = np.mean([state.array for state in states], axis=0)
+                share = (hidden.array @ before) / (before @ before)
+                hidden = Node(hidden.array - share * before)
             states.append(hidden)
         return states
 
@@ -148,6 +154,8 @@ class Tape:
             layer = values["projection.weight"], values["projection.bias"]
             below = [self.affine(word, *layer) for word in words]
             return [self.gate(node, np.tanh(node.array)) for node in below]
+        if kind in ("lstm", "orthogonal_lstm"):
+            return self.recurrent(part(values, "forwards"), words, kind != "lstm")
         if kind in ("bilstm", "bigru"):
             one = self.recurrent(part(values, "forwards"), words)
             other = self.recurrent(part(values, "backwards"), words[::-1])[::-1]
