@@ -13,12 +13,14 @@ from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import (
     CNN,
     ENCODERS,
+    LSTM,
     Average,
     BiGRU,
     BiLSTM,
     Conv,
     Encoder,
     NoEncoder,
+    OrthogonalLSTM,
 )
 from attnlight.models.hierarchical import HierarchicalClassifier
 from attnlight.models.pair import PairClassifier
@@ -30,6 +32,7 @@ __all__ = [
     "ATTENTIONS",
     "CNN",
     "ENCODERS",
+    "LSTM",
     "AdditiveAttention",
     "AffineClassifier",
     "Attention",
@@ -43,6 +46,7 @@ __all__ = [
     "FlatClassifier",
     "HierarchicalClassifier",
     "NoEncoder",
+    "OrthogonalLSTM",
     "PairClassifier",
     "ScaledDotAttention",
     "SelfAttentionTagger",

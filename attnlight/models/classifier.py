@@ -42,7 +42,7 @@ class AffineClassifier(ContextClassifier):
         size = net.embedding_size
         for level in self.levels:
             encoder = ENCODERS[net.encoder](size, net.hidden_size)
-            size = encoder.output_size
+            size = encoder.output_size + size * self.with_embeddings
             scorer = (ATTENTIONS | RANDOM_ATTENTIONS)[net.attention]
             attention = scorer(size, None, net.attention_size, net.normalizer)
             for kind, module in zip(PARTS, (encoder, attention), strict=True):

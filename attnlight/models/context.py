@@ -53,6 +53,7 @@ class ContextClassifier(nn.Module, ABC):
         cheap_readout: Whether tests may evaluate the readout tens of thousands of times for a text.
         guide: Source of the attention that tests see; None: the model's attention. A model with a
             guide must encode each item alone: encoder `average` or `none`.
+        with_embeddings: Whether the input of the encoder is part of the states.
 
     Raises:
         InputError: There are fewer than two classes.
@@ -71,6 +72,7 @@ class ContextClassifier(nn.Module, ABC):
         self.embedding_dropout = nn.Dropout(net.embedding_dropout)
         self.dropout = nn.Dropout(net.dropout)
         self.guide: Guide | None = None
+        self.with_embeddings = net.attend_to == "states_and_embeddings"
 
     @property
     def reach(self) -> int | None:
@@ -104,7 +106,8 @@ class ContextClassifier(nn.Module, ABC):
                 "are options of a tagger."
             )
         attention = "additive" if guide == "learned" else "uniform"
-        return net | {"encoder": "average", "attention": attention, "attention_size": None}
+        changed = {"encoder": "average", "attention": attention, "attention_size": None}
+        return net | changed | ({"attend_to": "states"} if "attend_to" in net else {})
 
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the batch's tokens, (B, N, E) or (B, S, N, E), zero on padding."""
@@ -138,7 +141,7 @@ class ContextClassifier(nn.Module, ABC):
         encoder, attention = (getattr(self, self.levels[-1] + part) for part in PARTS)
         # Under autocast, states and logits are in half precision; tests need the full one.
         known = self._known_states(batch) if embeddings is None else None
-        states: Tensor = encoder(items, seen).to(items.dtype) if known is None else known
+        states: Tensor = self._attended(encoder(items, seen), items) if known is None else known
         if places is not None:
             states = states.gather(1, places.expand_as(states))
             mask = mask.gather(1, places.squeeze(-1))
@@ -202,12 +205,20 @@ class ContextClassifier(nn.Module, ABC):
             part = TextBatch(batch.index[texts], tokens, seen_tokens)
             items, seen, mask, places, _ = self._items(part)
             asked = None if query is None else query[texts]
-            values = leave_out(encoder, attention, self._project, items, seen, mask, budget, asked)
+            tensors = items, seen, mask
+            values = leave_out(
+                encoder, attention, self._project, *tensors, budget, asked, self.with_embeddings
+            )
             if places is not None:
                 values = values.gather(1, places.expand_as(values))
             parts.append(pad(values, (0, 0, 0, output.mask.shape[1] - size), value=torch.nan))
         values = torch.cat(parts)[order.argsort()]
         return self._finish(values, memory).masked_fill(values[..., :1].isnan(), torch.nan)
+
+    def _attended(self, states: Tensor, embeddings: Tensor) -> Tensor:
+        """What attention weights (B, N, D), from an encoder's states and input, as precise as that."""
+        states = states.to(embeddings.dtype)
+        return torch.cat([states, embeddings], dim=-1) if self.with_embeddings else states
 
     def _project(self, states: Tensor) -> Tensor:
         """The decoder's affine map (..., P) of states (..., D)."""

@@ -14,22 +14,25 @@ from torch import Tensor, nn
 from attnlight.batch import HasReach
 from attnlight.functional import read
 from attnlight.models.attention import Attention, RandomAttention
-from attnlight.models.encoders import Encoder
+from attnlight.models.encoders import Encoder, OrthogonalLSTM
 from attnlight.models.recurrence import Recurrence
 from attnlight.probing.leave_one_out import deletions
 
 # Deletions per item of the budget: one stores P + 1 numbers per token, a re-encoded text thousands.
 _DELETIONS = 8
+_RECURRENCES = {"forwards": 1, "backwards": -1}  # with the step from each token to the next
 
 
 def resumable(encoder: nn.Module, attention: Attention) -> bool:
     """Whether `leave_out` supports a network; all others must encode each shortened text.
 
-    It supports encoders with a `reach`, and two recurrences of one layer, `forwards` and
-    `backwards`, with attention that scores each state alone.
+    It supports encoders with a `reach`, and recurrences of one layer, `forwards` and, if there is
+    one, `backwards`, with attention that scores each state alone.
     """
-    networks = [getattr(encoder, name, None) for name in ("forwards", "backwards")]
-    recurrent = all(
+    parts = dict(encoder.named_children())
+    networks = [parts[name] for name in _RECURRENCES if name in parts]
+    recurrent = bool(networks) and parts.keys() <= _RECURRENCES.keys()
+    recurrent &= all(
         isinstance(network, nn.LSTM | nn.GRU)
         and network.num_layers == 1
         and network.bias
@@ -51,6 +54,7 @@ def leave_out(
     mask: Tensor,
     budget: int,
     query: Tensor | None = None,
+    with_embeddings: bool = False,
 ) -> Tensor:
     """Projection of the context after each item is deleted and attention is recomputed.
 
@@ -63,17 +67,20 @@ def leave_out(
         mask: Items that attention may reach, (B, N) bool.
         budget: Items encoded at once, at least one text.
         query: Query vectors of the attention, (B, Q), or None; a deletion does not change them.
+        with_embeddings: Whether attention is over states and embeddings, one after the other.
 
     Returns:
         (B, N, P); NaN off the mask and for the only item of a text.
     """
     lengths, recurrences = text.sum(-1), []
     if encoder.reach is None:
-        for name, step in (("forwards", 1), ("backwards", -1)):
-            recurrences.append(Recurrence(encoder.get_submodule(name), embeddings, text, step))
+        for name, network in encoder.named_children():
+            step, orthogonal = _RECURRENCES[name], isinstance(encoder, OrthogonalLSTM)
+            recurrences.append(Recurrence(network, embeddings, text, step, orthogonal))
         states = torch.cat([recurrence.hidden for recurrence in recurrences], dim=-1)
     else:
         states = encoder(embeddings, text)
+    states = torch.cat([states, embeddings], dim=-1) if with_embeddings else states
     scores, items = attention.score(states, query), project(states)
     values = torch.full_like(items, torch.nan)
     for texts, places in deletions(mask, lengths, _DELETIONS * budget):
@@ -83,6 +90,8 @@ def leave_out(
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
         for deletion, place, changed in changes:
             asked = None if query is None else query[texts[deletion]]
+            if with_embeddings:
+                changed = torch.cat([changed, embeddings[texts[deletion], place]], dim=-1)
             new_scores[deletion, place] = attention.score(changed[:, None], asked)[:, 0]
             new_items[deletion, place] = project(changed)
         values[texts, places] = read(attention.normalize(new_scores, remaining), new_items)
@@ -100,7 +109,7 @@ def _changed_states(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The states that differ after deleting the tokens `places` (r,) of r `texts`.
 
-    Two recurrences resume from their states before the gap. Of an encoder with a `reach`, the
+    Recurrences resume from their states before the gap. Of an encoder with a `reach`, the
     states near the gap are computed from twice as many tokens around it, in blocks of texts within
     the budget. Such a window does not begin before the text, where the encoder pads by itself.
 
@@ -109,11 +118,11 @@ def _changed_states(
         and its new state (M, D).
     """
     for number, recurrence in enumerate(recurrences):
-        others = recurrences[1 - number].hidden
         # Several steps at a time, so that attention and decoder are not called for each.
         for deletion, place, hidden in recurrence.resume(texts, places, budget // 4):
-            both = hidden, others[texts[deletion], place]
-            yield deletion, place, torch.cat(both[::-1] if number else both, dim=-1)
+            whole = [other.hidden[texts[deletion], place] for other in recurrences]
+            whole[number] = hidden
+            yield deletion, place, torch.cat(whole, dim=-1)
     reach = encoder.reach
     if not reach:
         return

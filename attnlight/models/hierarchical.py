@@ -49,7 +49,7 @@ class HierarchicalClassifier(AffineClassifier):
         tokens, seen, reached = (part.flatten(0, 1) for part in (batch.tokens, batch.mask, items))
         dtype = self.embedding.weight.dtype if embeddings is None else embeddings.dtype
         rows = [torch.empty(0, dtype=torch.long, device=valid.device)]
-        contexts = [rows[0].new_empty(0, self.word_encoder.output_size, dtype=dtype)]
+        contexts = [rows[0].new_empty(0, self.word_attention.size, dtype=dtype)]
         weights = [rows[0].new_empty(0, size, dtype=dtype)]
         for group, longest in _length_groups(batch.mask.sum(-1) * valid):
             # Embed each group alone: (B, S, N, E) would be mostly padding.
@@ -58,7 +58,7 @@ class HierarchicalClassifier(AffineClassifier):
             else:
                 words = embeddings.flatten(0, 1)[group, :longest]
             words = self.embedding_dropout(words)
-            states = self.word_encoder(words, seen[group, :longest]).to(words.dtype)
+            states = self._attended(self.word_encoder(words, seen[group, :longest]), words)
             weight, _ = self.word_attention(states, reached[group, :longest])
             rows.append(group)
             contexts.append((weight.unsqueeze(1) @ states).squeeze(1).to(words.dtype))

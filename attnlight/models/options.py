@@ -11,6 +11,7 @@ from attnlight.models.attention import AttentionName, NormalizerName, RandomAtte
 from attnlight.models.encoders import EncoderName
 
 Initialization = Literal["default", "xavier"]
+AttendTo = Literal["states", "states_and_embeddings"]
 DropoutOn = Literal["context", "logits"]
 PairDecoder = Literal["tanh", "affine"]
 TaggerEncoder = Literal["transformer", "bilstm", "tokens"]
@@ -35,7 +36,11 @@ class ClassifierNet:
     Args:
         hierarchical: Compose words to sentences and sentences to the text, each with a separate
             encoder and attention; needs a corpus with sentences.
-        encoder: The encoder that turns embeddings into the states attended to.
+        encoder: The encoder that turns embeddings into the states attended to. `orthogonal_lstm` is an
+            LSTM from the first token to the last whose states are orthogonal to the mean of those before
+            (Mohankumar et al. 2020).
+        attend_to: What attention weights and the classification layer reads: `states`, or each state and
+            the embedding below it, one after the other (Tutek & Snajder 2020).
         attention: The scoring function of a state. `random_by_token` and `random_by_text` are drawn
             once and not trained, by the token, or by the token and the index of its text.
         normalizer: From scores to weights that sum to 1. `sparsemax` (Martins & Astudillo 2016) and
@@ -55,6 +60,7 @@ class ClassifierNet:
 
     hierarchical: bool = False
     encoder: EncoderName = "bilstm"
+    attend_to: AttendTo = "states"
     attention: AttentionName | RandomAttentionName = "additive"
     normalizer: NormalizerName = "softmax"
     embedding_size: int = 300
@@ -74,6 +80,7 @@ class PairNet:
 
     Args:
         encoder: The encoder that turns the passage's embeddings into the states attended to.
+        attend_to: As of `ClassifierNet`, of the passage.
         attention: The scoring function of a state and the query.
         normalizer: From scores to weights, as of `ClassifierNet`.
         decoder: The layers after attention. `tanh`, as Jain & Wallace: a hidden layer of half a
@@ -91,6 +98,7 @@ class PairNet:
     """
 
     encoder: EncoderName = "bilstm"
+    attend_to: AttendTo = "states"
     attention: AttentionName = "additive"
     normalizer: NormalizerName = "softmax"
     decoder: PairDecoder = "tanh"

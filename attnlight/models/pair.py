@@ -47,7 +47,8 @@ class PairClassifier(ContextClassifier):
             )
         self.encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
         self.query_embedding, self.query_encoder = None, None
-        size = query_size = self.encoder.output_size
+        query_size = self.encoder.output_size
+        size = query_size + net.embedding_size * self.with_embeddings
         if not net.share:
             self.query_embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
             self.query_encoder = ENCODERS[query_encoder](net.embedding_size, net.hidden_size)

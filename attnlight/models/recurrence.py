@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attnlight.models.encoders import orthogonal_to
+
 
 class Recurrence:
     """One direction of a recurrent network over B texts.
@@ -19,12 +21,20 @@ class Recurrence:
         embeddings: (B, N, E).
         text: Mask of real tokens, (B, N) bool.
         step: 1 from the first token to the last, -1 from the last to the first.
+        orthogonal: Whether states are those of `OrthogonalLSTM`.
 
     Attributes:
         hidden: State of each token, (B, N, H); zero on padding.
     """
 
-    def __init__(self, network: nn.Module, embeddings: Tensor, text: Tensor, step: int) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        embeddings: Tensor,
+        text: Tensor,
+        step: int,
+        orthogonal: bool = False,
+    ) -> None:
         assert isinstance(network, nn.LSTM | nn.GRU)
         self.lengths, self.step = text.sum(-1), step
         weight, self._bias = (network.get_parameter(f"{kind}_hh_l0") for kind in ("weight", "bias"))
@@ -35,8 +45,8 @@ class Recurrence:
         lstm = isinstance(network, nn.LSTM)
         if lstm:
             self.inputs += self._bias
-        # The states before each token: hidden and, of an LSTM, cell.
-        self._before = [torch.zeros_like(self.hidden) for _ in range(2 if lstm else 1)]
+        # The states before each token: hidden and, of an LSTM, cell and, if orthogonal, sum of states.
+        self._before = [torch.zeros_like(self.hidden) for _ in range(1 + lstm + orthogonal)]
         state = [part.new_zeros(len(text), part.shape[-1]) for part in self._before]
         for place in range(text.shape[1])[::step]:
             for part, current in zip(self._before, state, strict=True):
@@ -86,12 +96,14 @@ class Recurrence:
 
         The gates initially hold the inputs' contribution, for an LSTM with both biases.
         """
-        if len(state) == 2:
-            hidden, cell = state
+        if len(state) > 1:
+            hidden, cell, *total = state
             gates.addmm_(hidden, self._weight)
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
             cell.mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
             torch.tanh(cell, out=hidden).mul_(output_gate.sigmoid_())
+            for before in total:
+                before.add_(hidden.copy_(orthogonal_to(hidden, before)))
             return
         (hidden,) = state
         reset, update, candidate = gates.chunk(3, -1)

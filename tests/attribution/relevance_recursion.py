@@ -145,8 +145,10 @@ class Tape:
         rows = [np.repeat(weights[:, query].T, size, axis=1) for query in range(len(nodes))]
         return [self.affine(self.mean(values, row), *output) for row in rows]
 
-    def recurrent(self, values: Parameters, words: Sequence[Node]) -> list[Node]:
-        """States of one direction of an LSTM, or of a GRU."""
+    def recurrent(
+        self, values: Parameters, words: Sequence[Node], orthogonal: bool = False
+    ) -> list[Node]:
+        """States of one direction of an LSTM, whose relevance is unknown if orthogonal, or of a GRU."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         into, own, bias, own_bias = (values[f"{name}_l0"] for name in names)
         size, states = own.shape[1], []
@@ -165,6 +167,10 @@ class Tape:
             cell = self.add(self.gate(cell, keep * cell.array), new)
             leave = sigmoid((given + kept)[3 * size :]) * np.tanh(cell.array) if lstm else None
             hidden = cell if leave is None else self.gate(cell, leave)
+            if orthogonal and states:
+                before = np.mean([state.array for state in states], axis=0)
+                share = (hidden.array @ before) / (before @ before)
+                hidden = Node(hidden.array - share * before)
             states.append(hidden)
         return states
 
@@ -176,6 +182,8 @@ class Tape:
             layer = values["projection.weight"], values["projection.bias"]
             below = [self.affine(word, *layer) for word in words]
             return [self.gate(node, np.tanh(node.array)) for node in below]
+        if kind in ("lstm", "orthogonal_lstm"):
+            return self.recurrent(part(values, "forwards"), words, kind != "lstm")
         if kind in ("bilstm", "bigru"):
             one = self.recurrent(part(values, "forwards"), words)
             other = self.recurrent(part(values, "backwards"), words[::-1])[::-1]

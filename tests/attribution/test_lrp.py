@@ -24,6 +24,7 @@ from tests.models.oracles import parameters
 from tests.models.taggers import READOUTS, sentences, tagger
 
 EPSILONS = [0.0, 1e-2]
+KINDS = [name for name in ENCODERS if name != "orthogonal_lstm"]  # whose projection has no rule
 # Relevance of the tokens, (N,) or (S, N), that of biases and query, and the logits.
 Expected = tuple[Array, float, Array]
 
@@ -78,7 +79,7 @@ def decoded(tape: Tape, values: Parameters, context: Node) -> Node:
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize(
     ("kind", "attention"),
-    [*itertools.product(ENCODERS, ["additive"]), ("bilstm", "dot"), ("cnn", "scaled_dot")],
+    [*itertools.product(KINDS, ["additive"]), ("bilstm", "dot"), ("cnn", "scaled_dot")],
 )
 def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: float) -> None:
     model, texts = flat.model(kind, attention, classes=classes), flat.corpus()[:6]
@@ -200,6 +201,13 @@ class Unusual(nn.Module):
     def forward(self, embeddings: Tensor, _: Tensor) -> Tensor:
         states = self.layer(embeddings)
         return states[0] if isinstance(states, tuple) else states
+
+
+def test_states_that_are_projected_are_refused() -> None:
+    model, batch = flat.model("orthogonal_lstm"), flat.collate(flat.corpus()[:3])
+    output = model(batch)
+    with pytest.raises(InputError, match=r"lrp has no rule for encoder \(OrthogonalLSTM\), which"):
+        LRP()(model, batch, output, output.logits.argmax(-1))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "card": {"scenes": scenes},
+        "encoders": {"repetitions": 2, "texts": 2, "tokens": 3, "units": 4},
         "card_tolerances": {"scenes": scenes, "settings": (card.CHOSEN,)},
         "variants": {"repetitions": 2, "corpus": planted},
         "tagging": tagger | {"repetitions": 1, "sentences": 2, "steps": 3, "epoch": epoch},

@@ -118,6 +118,8 @@ def flat_text(made: nn.Module, text: list[int], kind: str) -> tuple[Array, Array
     """Logits (C,) and weights (N,) of a text, from the parameters of a flat classifier alone."""
     values = parameters(made)
     states = encoded(kind, part(values, "encoder"), values["embedding.weight"][text])
+    if made.with_embeddings:
+        states = np.concatenate([states, values["embedding.weight"][text]], axis=1)
     context, weights = attended(made.attention, states, words_of(text))
     return class_logits(values["decoder.weight"] @ context + values["decoder.bias"]), weights
 
@@ -129,11 +131,14 @@ def text_in_sentences(
     values = parameters(made)
     vectors, words = [], []
     for sentence in text:
-        states = encoded(kind, part(values, "word_encoder"), values["embedding.weight"][sentence])
+        embeddings = values["embedding.weight"][sentence]
+        states = encoded(kind, part(values, "word_encoder"), embeddings)
+        states = np.concatenate([states, embeddings], 1) if made.with_embeddings else states
         vector, weights = attended(made.word_attention, states, words_of(sentence))
         vectors.append(vector)
         words.append(weights)
     states = encoded(kind, part(values, "sentence_encoder"), np.stack(vectors))
+    states = np.concatenate([states, np.stack(vectors)], 1) if made.with_embeddings else states
     context, weights = attended(made.sentence_attention, states, list(range(len(text))))
     logits = class_logits(values["decoder.weight"] @ context + values["decoder.bias"])
     return logits, weights, words
@@ -149,12 +154,15 @@ def text_with_query(
     embedding = values["embedding.weight"]
     asked = values["query_embedding.weight"] if own else embedding
     states = encoded(kind, part(values, "encoder"), embedding[passage])
+    states = np.concatenate([states, embedding[passage]], 1) if made.with_embeddings else states
     query_part = part(values, "query_encoder" if own else "encoder")
     query_states = encoded(query_kind, query_part, asked[query])
     words = words_of(query)
     if query_kind in ("bilstm", "bigru"):
         half = query_states.shape[1] // 2
         q = np.concatenate([query_states[-1, :half], query_states[0, half:]])
+    elif query_kind in ("lstm", "orthogonal_lstm"):
+        q = query_states[-1]
     elif query_kind in ("cnn", "conv"):
         q = query_states[words].max(0)
     else:

@@ -7,7 +7,7 @@ from torch import nn
 
 def require_bfloat16(encoder: str) -> None:
     """Skip where torch itself cannot run the encoder's LSTM in bfloat16, as on a CPU with AVX2 alone."""
-    if encoder != "bilstm":
+    if encoder not in ("bilstm", "lstm"):
         return
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16):

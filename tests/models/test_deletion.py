@@ -21,9 +21,12 @@ from tests.probing.oracles import left_out
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-6}
 KINDS = {"flat": flat, "hierarchical": hierarchical, "pair": pair}
+JOINED = {"attend_to": "states_and_embeddings"}
 CASES: list[tuple[str, dict[str, str]]] = [
     *(("flat", {"encoder": name}) for name in ENCODERS),
     ("flat", {"encoder": "cnn", "attention": "dot"}),
+    *((kind, JOINED | {"encoder": e}) for kind in KINDS for e in ("cnn", "bilstm", "none")),
+    ("flat", JOINED | {"encoder": "orthogonal_lstm"}),
     ("flat", {"encoder": "bilstm", "attention": "uniform"}),
     *((kind, {"normalizer": name}) for kind in KINDS for name in ("sparsemax", "entmax15")),
     *(("hierarchical", {"encoder": e, "attention": a}) for e, a in hierarchical.COMBINATIONS),
@@ -155,6 +158,10 @@ def test_networks_of_other_shapes_are_not_resumed() -> None:
 
     assert known(flat.model("bilstm"))
     assert known(flat.model("cnn"))
+    assert known(flat.model("orthogonal_lstm"))
+    further = flat.model("lstm")
+    further.encoder.output = nn.Linear(5, 5)
+    assert not known(further)
     for network in (
         nn.LSTM(5, 4, num_layers=2),
         nn.LSTM(5, 4, bidirectional=True),

@@ -99,6 +99,8 @@ LOOPS: list[tuple[str, dict[str, Any]]] = [
     for classes in (2, 4)
     for shared in ([{}] if name in SINGLE else [{"share": False}, {"share": True}])
 ]
+JOINED = {"attend_to": "states_and_embeddings", "classes": 2}
+LOOPS += [(name, {"encoder": x} | JOINED) for name in KINDS for x in ("lstm", "cnn", "none")]
 LOOPS += [
     (name, {"encoder": "cnn", "normalizer": x, "classes": 2})
     for name in KINDS

@@ -40,8 +40,9 @@ def guided(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     kind, options = KINDS[request.param]
     problem = "pairs" if kind is pairs else "classification"
     changes: dict[str, Any] = {"guide": "base", "context": None, "query_key": False}
-    net = changed_net(problem, plain_net(problem, SMALL | options), "guided_net", **changes)
-    assert net["attention"] == "uniform"
+    joined = {"attend_to": "states_and_embeddings"} | options  # which is no word alone
+    net = changed_net(problem, plain_net(problem, SMALL | joined), "guided_net", **changes)
+    assert (net["attention"], net["attend_to"]) == ("uniform", "states")
     torch.manual_seed(0)
     model: Any = build_model(problem, net, SPEC, guided=True).double().eval()
     assert model.guide is no_guide
