@@ -1,6 +1,7 @@
 """How far does a prediction go towards that of another text or model with its attention?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -22,18 +23,17 @@ from attnlight.functional.random import draw_keys
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.models.readout import Readout
 from attnlight.probing.flat_texts import FlatTexts
-from attnlight.probing.interception import intercept
+from attnlight.probing.interception import LayerAttention, intercept
 from attnlight.probing.leave_one_out import prediction_change
 from attnlight.probing.patches import Patch, move, restrict, uniform
 from attnlight.probing.replay import Replay
-from attnlight.probing.single_edits import aligned_blocks
+from attnlight.probing.single_edits import item_blocks
 from attnlight.reference.trained import TrainedModel
 
 Level = Literal["all", "layer", "head"]
 _LEVELS = get_args(Level)
-_Logits = tuple[
-    dict[str, Tensor], Tensor, Tensor
-]  # by part (R, K, C), of the text and of the other
+_UNIFORM = "all_uniform"
+_Recording = AbstractContextManager[Mapping[int, LayerAttention]]
 
 
 class AttentionInterchange(InterpretabilityTest):
@@ -44,11 +44,9 @@ class AttentionInterchange(InterpretabilityTest):
     original of an edit and the first edit of an original, aligned as in `CounterfactualUse`; in any
     other, another text of the split with as many tokens (sentences of hierarchical models), drawn by the
     seed, and aligned token by token. What the partner lacks keeps its own attention (`patches.move`).
-    With `other` the attention is that of another model for the same text.
 
     `distance` is the total variation distance between both predictions. The parts are `all` layers,
-    each `layer` and each `head`, and as controls `all_uniform` and `layer_uniform`, where uniform
-    attention takes the place of the partner's. For each part:
+    each `layer`, each `head`, and as a control `all_uniform`, uniform attention in all layers:
 
     * `covered_<part>`: the share of the distance that is covered, 1 if the prediction becomes the
       partner's, 0 if it stays as far from it, below 0 if it moves away; mean over layers or heads, with
@@ -63,8 +61,8 @@ class AttentionInterchange(InterpretabilityTest):
     Args:
         level: The smallest parts that are measured: `all`, `layer` or `head`. All heads of L layers with
             H heads cost about H (L + 1) / 2 forward passes.
-        other: A run, a checkpoint, or a model's folder or id, of the same tokens and shape; None: the
-            attention is of another text.
+        other: A run, a checkpoint, or a model's folder or id, of the same tokens and shape, whose
+            attention for the same text is taken; None: that of another text.
         least: Smallest distance of which a share is taken.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
@@ -85,8 +83,7 @@ class AttentionInterchange(InterpretabilityTest):
         if not 0 < least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be above 0 and below 1.")
         self.other, self.least = other, least
-        chosen = _LEVELS[: _LEVELS.index(level) + 1]
-        self.parts = (*chosen, *(f"{part}_uniform" for part in chosen if part != "head"))
+        self.parts = (*_LEVELS[: _LEVELS.index(level) + 1], _UNIFORM)
         names = (f"{measure}_{part}" for measure in ("covered", "turns") for part in self.parts)
         self.measures = ("distance", *names)
         self.metadata = {"clusters": "pair", "level": level, "least": least, "other": other}
@@ -112,19 +109,13 @@ class AttentionInterchange(InterpretabilityTest):
         else:
             own = TrainedModel.of(around.owner)
             tokens, spec = own.raw, own.problem.spec
-        vocabularies = [x.parsed_tokenizer.get_vocab() for x in (tokens, theirs.raw)]
-        layers = [
-            len(x.attention_layers) if isinstance(x, LayeredModel) else 0
-            for x in (around.model, theirs.model)
-        ]
+        one, two = (x.parsed_tokenizer.get_vocab() for x in (tokens, theirs.raw))
         classes = list(spec["classes"])
         differs = type(theirs.problem)(spec).difference(theirs.problem.spec)
-        if vocabularies[0] != vocabularies[1]:
+        if one != two:
             differs = "reads other tokens than the model"
         elif classes != theirs.classes and sorted(classes) == sorted(theirs.classes):
             differs = f"has the classes in another order, {', '.join(theirs.classes)}"
-        elif layers[0] != layers[1]:
-            differs = f"has {layers[1]} layers of self-attention, the model {layers[0]}"
         if differs:
             raise InputError(f"other of {self.name}, {self.other}, {differs}.")
         network: Any = theirs.model
@@ -134,8 +125,7 @@ class AttentionInterchange(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
-        pair, other = output.rows[:, 0], batch
-        alone = torch.zeros_like(pair, dtype=torch.bool)
+        model, pair, other, edits = readout.model, output.rows[:, 0], batch, False
         if self._model is None:
             assert self._partners is not None
             if not rows_are_texts(batch, output):
@@ -143,104 +133,85 @@ class AttentionInterchange(InterpretabilityTest):
                     f"{self.name} needs a model with one row for each text, not for each token, unless it "
                     "compares with another model: name one as `other`."
                 )
-            split = self._split
-            at = np.searchsorted(split.index, batch.index.cpu().numpy())
-            other = split[self._partners[at].tolist()].to(pair.device)
-            alone = other.index == batch.index
-            if split.edit_of is not None:
-                original = torch.from_numpy(split.edit_of[at]).to(pair)
+            at = np.searchsorted(self._split.index, batch.index.cpu().numpy())
+            other = self._split[self._partners[at].tolist()].to(pair.device)
+            if edits := self._split.edit_of is not None:
+                original = torch.from_numpy(self._split.edit_of[at]).to(pair)
                 pair = torch.where(original < 0, pair, original)
-        model = readout.model
         layered = isinstance(model, LayeredModel) and len(model.attention_layers) > 0
-        found, own, theirs = (self._of_layers if layered else self._of_readout)(readout, other)
-        distance = prediction_change(theirs.unsqueeze(1), own).masked_fill(
-            alone[:, None], torch.nan
-        )
+        recording: _Recording = intercept(record="all") if layered else nullcontext({})
+        with torch.no_grad(), recording as found:
+            theirs = (self._model or model)(other)
+        given = [found[layer].weights for layer in sorted(found)] or [theirs.weights]
+        replay = Replay(model, batch, self.name) if layered else None
+        weights = [one.weights for one in replay.attention] if replay else [output.weights]
+        heads = [[layer.shape[1] for layer in each] for each in (given, weights)]
+        if heads[0] != heads[1]:
+            raise InputError(
+                f"other of {self.name}, {self.other}, has {heads[0]} heads in its layers of attention, "
+                f"the model {heads[1]}."
+            )
+        texts = [FlatTexts.of(one).batch if layered else one for one in (batch, other)]
+        blocks = item_blocks(texts[0], texts[1], edits)
+        if replay is None:
+            own, logits = readout.logits, self._of_readout(readout, theirs, blocks)
+        else:
+            own, logits = replay.output.logits, self._of_layers(replay, given, blocks)
+        distance = prediction_change(theirs.logits.unsqueeze(1), own)
+        if self._model is None:  # texts without a partner are their own
+            distance = distance.masked_fill((other.index == batch.index)[:, None], torch.nan)
         apart = distance >= self.least
-        differ = apart & (own.argmax(-1) != theirs.argmax(-1))[:, None]
+        differ = apart & (own.argmax(-1) != theirs.logits.argmax(-1))[:, None]
         columns = {"distance": distance[:, 0], "pair": pair.double()}
-        for part, logits in found.items():
-            covered = 1 - prediction_change(logits, theirs) / distance
-            turns = (logits.argmax(-1) == theirs.argmax(-1, keepdim=True)).double()
+        for part, values in logits.items():
+            covered = 1 - prediction_change(values, theirs.logits) / distance
+            turns = (values.argmax(-1) == theirs.logits.argmax(-1, keepdim=True)).double()
             turns = turns.masked_fill(covered.isnan(), torch.nan)
-            for name, values, defined in (("covered", covered, apart), ("turns", turns, differ)):
-                values = values.masked_fill(~defined, torch.nan)
-                columns[f"{name}_{part}"] = values.mean(1)
-                if not part.startswith("all"):
-                    columns[f"{name}_{part}_by_{part.partition('_')[0]}"] = values
+            for name, each, defined in (("covered", covered, apart), ("turns", turns, differ)):
+                each = each.masked_fill(~defined, torch.nan)
+                columns[f"{name}_{part}"] = each.mean(1)
+                if part in ("layer", "head"):
+                    columns[f"{name}_{part}_by_{part}"] = each
         return columns
 
-    def _of_layers(self, readout: Readout, other: TextBatch) -> _Logits:
-        """Logits of a model with layers, each part computed from its first layer on."""
-        replay = Replay(readout.model, readout.batch, self.name)
-        with intercept(record="all") as found:
-            theirs = (self._model or readout.model)(other).logits
-        layers = range(len(replay.attention))
-        shapes = [
-            [given[layer].weights.shape[1] for layer in layers]
-            for given in (replay.attention, found)
-        ]
-        if shapes[0] != shapes[1]:
-            raise InputError(
-                f"other of {self.name}, {self.other}, has {shapes[1]} heads in its layers, the model "
-                f"{shapes[0]}."
-            )
-        texts = (FlatTexts.of(readout.batch).batch, FlatTexts.of(other).batch)
-        own, blocks = self._blocks(*texts)
-        moved: dict[int, Patch] = {n: partial(move, found[n].weights, blocks, own) for n in layers}
+    def _of_layers(
+        self, replay: Replay, given: Sequence[Tensor], blocks: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """Logits (R, K, C) by part, with the weights (B, H, M, M) of each layer of the partners moved."""
+        own, others = blocks
+        moved: list[Patch] = [partial(move, weights, others, own) for weights in given]
         patches: dict[str, list[dict[int, Patch]]] = {
-            "all": [moved],
-            "layer": [{n: patch} for n, patch in moved.items()],
+            "all": [dict(enumerate(moved))],
+            "layer": [{layer: patch} for layer, patch in enumerate(moved)],
             "head": [
-                {n: restrict(partial(move, found[n].weights[:, [head]], blocks, own), [head])}
-                for n in layers
-                for head in range(shapes[0][n])
+                {layer: restrict(partial(move, weights[:, [head]], others, own), [head])}
+                for layer, weights in enumerate(given)
+                for head in range(weights.shape[1])
             ],
+            _UNIFORM: [dict.fromkeys(range(len(given)), uniform)],
         }
-        for part in ("all", "layer"):
-            patches[f"{part}_uniform"] = [dict.fromkeys(one, uniform) for one in patches[part]]
         chosen = [patches[part] for part in self.parts]
         logits = replay.logits([one for group in chosen for one in group], self.budget)
         parts = torch.split(logits, [len(group) for group in chosen], dim=1)
-        return dict(zip(self.parts, parts, strict=True)), replay.output.logits, theirs
+        return dict(zip(self.parts, parts, strict=True))
 
-    def _of_readout(self, readout: Readout, other: TextBatch) -> _Logits:
-        """Logits of a model whose one layer is the attention that is tested; NaN if its mass is lost."""
-        with torch.no_grad():
-            theirs = (self._model or readout.model)(other)
+    def _of_readout(
+        self, readout: Readout, theirs: AttentionOutput, blocks: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """The same of a model whose one layer is the attention that is tested; NaN if mass is lost."""
         output, mask = readout.output, readout.output.mask
-        if theirs.weights.shape[1] != output.weights.shape[1]:
-            raise InputError(
-                f"other of {self.name}, {self.other}, has {theirs.weights.shape[1]} heads, the model "
-                f"{output.weights.shape[1]}."
-            )
-        own, blocks = self._blocks(readout.batch, other)
-        own, blocks = own.masked_fill(~mask, -1), blocks.masked_fill(~theirs.mask, -1)
-        moved = move_weights(theirs.weights, blocks, own).unsqueeze(2)
+        own, others = blocks[0].masked_fill(~mask, -1), blocks[1].masked_fill(~theirs.mask, -1)
+        moved = move_weights(theirs.weights, others, own).unsqueeze(2)
         lost = moved.isnan().flatten(1).any(-1)[:, None, None]
         weights = output.weights.to(moved).unsqueeze(2)
-        equal = masked_softmax(torch.zeros_like(weights), mask)
         single = torch.eye(weights.shape[1], dtype=torch.bool, device=mask.device).unsqueeze(-1)
-        given = {"all": moved, "layer": moved, "all_uniform": equal, "layer_uniform": equal}
-        given["head"] = torch.where(single, moved, weights)
-        logits = {
-            part: readout.candidates(given[part].nan_to_num().to(output.weights.dtype))
-            for part in self.parts
-        }
-        logits = {part: values.masked_fill(lost, torch.nan) for part, values in logits.items()}
-        return logits, readout.logits, theirs.logits.to(readout.logits)
-
-    def _blocks(self, batch: TextBatch, other: TextBatch) -> tuple[Tensor, Tensor]:
-        """Block of each item of texts (B, N) and of their partners (B, M), -1 on padding."""
-        masks = [x.mask if x.mask.ndim == 2 else x.mask.any(-1) for x in (batch, other)]
-        found = [(mask.cumsum(-1) - 1).clamp(min=0) for mask in masks]
-        if self._model is None and self._split.edit_of is not None:
-            pairs = zip(aligned_blocks(batch, other), found, strict=False)
-            found = [blocks.gather(1, places) for blocks, places in pairs]
-        one, two = (
-            values.masked_fill(~mask, -1) for values, mask in zip(found, masks, strict=True)
-        )
-        return one, two
+        given = {"all": moved, "layer": moved, "head": torch.where(single, moved, weights)}
+        given[_UNIFORM] = masked_softmax(torch.zeros_like(weights), mask)
+        logits = {}
+        for part in self.parts:
+            found = readout.candidates(given[part].nan_to_num().to(output.weights.dtype))
+            logits[part] = found.masked_fill(lost, torch.nan)
+        return logits
 
 
 def partners(split: Any, seed: int) -> NDArray[np.int64]:  # noqa: ANN401

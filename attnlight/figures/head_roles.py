@@ -24,76 +24,56 @@ _ROLES = {
     "same_chunk": "own chunk",
     "same_tag": "own tag",
 }
-_ORDERS = {"pruned": (INK, "solid", "least important first"), "random": (MUTED, "dashed", "random")}
+_ORDERS = {"pruned": (INK, "solid", "least first"), "random": (MUTED, "dashed", "random order")}
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Heat maps of the attention in each role and, where heads were pruned, accuracy below them."""
-    roles = [role for role in _ROLES if f"mass_{role}_by_head" in rows]
-    percents = _percents(rows)
-    lines = -(-len(roles) // 4)
-    with canvas(1.6 * lines + (2.2 if percents else 0)) as figure:
-        ratios = (1.6 * lines, 2.2)[: 1 + bool(percents)]
-        parts = figure.subfigures(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
-        panels = parts[0].subplots(lines, 4, squeeze=False).flatten()
-        names = {_ROLES[role]: (f"mass_{role}_by_head", f"mass_{role}_by_layer") for role in roles}
-        draw_heads(parts[0], panels[: len(roles)], rows, names, "Attention")
-        for axes in panels[len(roles) :]:
-            axes.remove()
+    columns = {
+        words: (f"mass_{role}_by_head", f"mass_{role}_by_layer")
+        for role, words in _ROLES.items()
+        if f"mass_{role}_by_head" in rows
+    }
+    start = "correct_pruned_"
+    percents = sorted(int(name.removeprefix(start)) for name in rows if name.startswith(start))
+    lines = -(-len(columns) // 3)
+    heights = [1.4 * lines, *([2.2] if percents else [])]
+    with canvas(sum(heights)) as figure:
+        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        panels = parts[0].subplots(lines, 3, squeeze=False).flatten()
+        draw_heads(parts[0], panels[: len(columns)], rows, columns, "Attention")
+        for empty in panels[len(columns) :]:
+            empty.remove()
         for below in parts[1:]:
             axes, left = below.subplots(), [100 - percent for percent in percents]
             for order, (color, style, words) in _ORDERS.items():
-                columns = np.stack([rows[f"correct_{order}_{percent}"] for percent in percents], 1)
-                means = bootstrap_means(columns.astype(np.float64), rows["index"])
+                values = np.stack([rows[f"correct_{order}_{percent}"] for percent in percents], 1)
+                means = bootstrap_means(values.astype(np.float64), rows["index"])
                 axes.fill_between(left, [x.low for x in means], [x.high for x in means], color=GRID)
                 axes.plot(left, [x.mean for x in means], color=color, linestyle=style, label=words)
             axes.set(xlabel="Heads left (%)", ylabel="Accuracy", xlim=(103, -3))
-            axes.legend()
     return figure
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """The head of most attention in each role, the role of each head, and accuracy by heads left."""
-    roles = [role for role in _ROLES if f"mass_{role}_by_head" in rows]
-    count = rows[f"mass_{roles[0]}_by_layer"].shape[1]
-    means = np.stack([column_means(rows[f"mass_{role}_by_head"]) for role in roles])
-    heads = means.shape[1] // count
-    strongest, known = [], np.nan_to_num(means)
-    for role, most in zip(roles, known.argmax(1).tolist(), strict=True):
+    """The head of most attention in each role, and the role of most attention of each head."""
+    words = {role: words for role, words in _ROLES.items() if f"mass_{role}_by_head" in rows}
+    means = np.nan_to_num([column_means(rows[f"mass_{role}_by_head"]) for role in words])
+    heads = means.shape[1] // rows["mass_previous_by_layer"].shape[1]
+    strongest = []
+    for (role, name), most in zip(words.items(), means.argmax(1).tolist(), strict=True):
         columns = [
             rows[f"mass_{role}_by_head"][:, most],
             rows[f"mass_{role}"],
             rows[f"chance_{role}"],
         ]
-        layer, head = divmod(most, heads)
-        cells = mean_cells(columns, rows, [estimate] * 3)
-        strongest.append([_ROLES[role], f"{layer + 1}, {head + 1}", *cells])
-    largest = known.argmax(0).reshape(count, heads)
+        place = f"{most // heads + 1}, {most % heads + 1}"
+        strongest.append([name, place, *mean_cells(columns, rows, [estimate] * 3)])
+    names = np.array([*words.values()])[means.argmax(0)]
+    cells = [f"{name} {mean:.2f}" for name, mean in zip(names, means.max(0), strict=True)]
     grid = [
-        [
-            f"{layer + 1}",
-            *(
-                f"{_ROLES[roles[role]]} {known[role, layer * heads + head]:.2f}"
-                for head, role in enumerate(line)
-            ),
-        ]
-        for layer, line in enumerate(largest.tolist())
+        [f"{layer // heads + 1}", *cells[layer : layer + heads]]
+        for layer in range(0, len(cells), heads)
     ]
-    found: list[RecordTable] = [("roles", strongest, {})]
-    found.append(
-        ("heads", grid, {"head": ["layer", *(f"head {head + 1}" for head in range(heads))]})
-    )
-    accuracy = [
-        [
-            f"{100 - percent}",
-            *mean_cells([rows[f"correct_{order}_{percent}"] for order in _ORDERS], rows),
-        ]
-        for percent in _percents(rows)
-    ]
-    return [*found, *([("left", accuracy, {})] if accuracy else [])]
-
-
-def _percents(rows: Rows) -> list[int]:
-    """Shares of heads that were pruned, in per cent, ascending."""
-    start = "correct_pruned_"
-    return sorted(int(name.removeprefix(start)) for name in rows if name.startswith(start))
+    head = ["layer", *(f"head {number + 1}" for number in range(heads))]
+    return [("roles", strongest, {}), ("heads", grid, {"head": head})]

@@ -30,6 +30,20 @@ def aligned_blocks(first: TextBatch, second: TextBatch) -> Blocks:
     return one, other, edited == 1
 
 
+def item_blocks(first: TextBatch, second: TextBatch, edits: bool) -> tuple[Tensor, Tensor]:
+    """Block of each item of P texts, (P, N), and of P others, (P, M), long, -1 on padding.
+
+    Of edits they are those of `align`, else the numbers of the items.
+    """
+    masks = [x.mask if x.mask.ndim == 2 else x.mask.any(-1) for x in (first, second)]
+    found = [(mask.cumsum(-1) - 1).clamp(min=0) for mask in masks]
+    if edits:
+        pairs = zip(aligned_blocks(first, second), found, strict=False)
+        found = [blocks.gather(1, numbers) for blocks, numbers in pairs]
+    one, two = (x.masked_fill(~mask, -1) for x, mask in zip(found, masks, strict=True))
+    return one, two
+
+
 def _items(batch: TextBatch) -> list[list[Hashable]]:
     """The items of each text: ids of a token, or of all tokens of a sentence."""
     texts = (batch.tokens * batch.mask).reshape(*batch.tokens.shape[:2], -1).tolist()

@@ -78,18 +78,16 @@ def test_one_layer_with_the_attention_of_an_edit(name: str) -> None:
             logits = model.readout(own, weights.to(own.weights).view(1, 1, 1, -1))[0, 0]
             covered, turn = judged(logits, own.logits[0], theirs.logits[0], LEAST)
             turns += [turn]
-            layer = part.replace("all", "layer")
-            for column in (part, layer, *(["head"] if part == "all" else [])):
+            for column in ("all", "layer", "head") if part == "all" else (part,):
                 assert float(found[f"covered_{column}"][text]) == pytest.approx(
                     covered, abs=1e-9, nan_ok=True
                 )
                 assert float(found[f"turns_{column}"][text]) == pytest.approx(turn, nan_ok=True)
-            assert torch.equal(
-                found[f"covered_{layer}_by_layer"][:, 0].nan_to_num(),
-                found[f"covered_{layer}"].nan_to_num(),
-            )
         assert float(found["pair"][text]) == batch.index[text // 2 * 2]
     assert {0.0, 1.0} <= {*turns, *([1.0] if name == "han" else [])}
+    assert torch.equal(
+        found["covered_layer_by_layer"].nan_to_num(), found["covered_all"].nan_to_num()[:, None]
+    )
     assert set(test.measures) <= found.keys()
 
 

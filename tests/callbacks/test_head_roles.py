@@ -241,10 +241,10 @@ def test_what_pruning_cannot_learn_from_is_refused(tmp_path: Path) -> None:
 def test_tables_name_heads_and_roles() -> None:
     rows = rows_of("head_roles")
     rows["mass_previous_by_head"][:, 6] += 2
-    roles, heads, left = tables("head_roles", rows)
+    roles, heads = tables("head_roles", rows)
     (line,) = [cells for cells in roles.rows if cells[0] == "token before"]
     assert line[1] == "2, 3"
     mean = rows["mass_previous_by_head"][:, 6].mean()
     assert float(line[2].split()[0]) == pytest.approx(mean, abs=1e-3)
     assert heads.rows[1][3] == f"token before {mean:.2f}"
-    assert [cells[0] for cells in left.rows] == ["100", "50", "0"]
+    assert [cells[0] for cells in heads.rows] == ["1", "2", "3"]

@@ -21,7 +21,10 @@ from attnlight.callbacks import AttentionInterchange
 from attnlight.errors import InputError
 from attnlight.functional.alignment import align
 from attnlight.huggingface import HuggingFaceClassifier
-from attnlight.models.readout import readout_of
+from attnlight.probing.flat_texts import FlatTexts
+from attnlight.probing.layers import layer_attention
+from attnlight.probing.replay import Replay
+from attnlight.probing.single_edits import item_blocks
 from tests.bases import one_text
 from tests.callbacks.every import ready
 from tests.callbacks.test_attention_interchange import judged, moved_row
@@ -142,9 +145,11 @@ def test_its_own_attention_changes_nothing(name: str, items: Any) -> None:
         )
     test = AttentionInterchange("head", other="a copy")
     test._model = copy.deepcopy(model)
-    readout = readout_of(batch, model(batch), model)
-    logits, own, theirs = test._of_layers(readout, batch)
-    torch.testing.assert_close(own, theirs, atol=1e-6, rtol=0)
+    replay = Replay(model, batch, "the test")
+    own, weights = replay.output.logits, layer_attention(test._model, batch)  # type: ignore[arg-type]
+    flat = FlatTexts.of(batch).batch
+    blocks = item_blocks(flat, flat, edits=False)
+    logits = test._of_layers(replay, [one.weights for one in weights], blocks)
     for part in ("all", "layer", "head"):
         expected = own.unsqueeze(1).expand_as(logits[part])
         torch.testing.assert_close(logits[part], expected, atol=1e-5, rtol=1e-5)
@@ -217,8 +222,11 @@ def test_other_models_are_refused_or_compared(tmp_path: Path) -> None:
     assert (table["distance"] < 1e-6).all()
     for given, sentence in (
         (other, "has .* token ids|reads other tokens than the model"),
-        (tmp_path / "2", "2, has 3 layers of self-attention, the model 2"),
-        (heads, r"has \[2, 2\] heads in its layers, the model \[4, 4\]"),
+        (
+            tmp_path / "2",
+            r"2, has \[4, 4, 4\] heads in its layers of attention, the model \[4, 4\]",
+        ),
+        (heads, r"has \[2, 2\] heads in its layers of attention, the model \[4, 4\]"),
         (turned, "has the classes in another order, LABEL_1, LABEL_0"),
         (tmp_path / "none", "there is no run or checkpoint"),
     ):

@@ -93,9 +93,6 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if test == "attention_interchange":
         rows["pair"] = rows["index"] // 2 * 2.0
         stems = [(f"{x}_head", f"{x}_layer") for x in ("covered", "turns")]
-        for measure in ("covered", "turns"):
-            column = f"{measure}_layer_uniform_by_layer"
-            rows[column] = random.random((n, 3), dtype=np.float32)
     if test == "attention_sinks":
         stems = [(f"mass_{sink}",) * 2 for sink in ("special", "first", "punctuation")]
     if test == "alignment_error":
