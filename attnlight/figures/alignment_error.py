@@ -24,20 +24,20 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         for axes, index in zip(panels, sentences, strict=False):
             own = np.flatnonzero(rows["index"] == index)[:_TARGETS]
             weights = np.stack([rows["shown_weights"][row] for row in own])
-            axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+            axes.pcolormesh(weights, cmap="Greys", vmin=0, vmax=1)
+            axes.invert_yaxis()
             for place, row in enumerate(own):
                 for item in np.flatnonzero(np.asarray(rows["shown_links"][row])):
-                    square = Rectangle((item - 0.5, place - 0.5), 1, 1, fill=False, edgecolor=INK)
+                    square = Rectangle((float(item), place), 1, 1, fill=False, edgecolor=INK)
                     sure = rows["shown_links"][row][item] == 2
                     square.set(linewidth=0.9, linestyle="solid" if sure else "dotted")
                     axes.add_patch(square)
             words = list(rows["shown_words"][own[0]])[: weights.shape[1]]
-            axes.set_xticks(
-                range(len(words)), words, rotation=60, ha="left", rotation_mode="anchor"
-            )
+            centres = np.arange(len(words)) + 0.5
+            axes.set_xticks(centres, words, rotation=60, ha="left", rotation_mode="anchor")
             axes.xaxis.tick_top()
             names = [class_name(int(label), classes) for label in rows["label"][own]]
-            axes.set_yticks(range(len(names)), names)
+            axes.set_yticks(np.arange(len(names)) + 0.5, names)
             axes.tick_params(length=0)
         for axes in panels[len(sentences) :]:
             axes.remove()
