@@ -274,4 +274,5 @@ def test_all_tests_are_in_all() -> None:
     apart |= {"ContextAblation"}  # which reads each text many times
     apart |= {"AttentionInterchange"}  # which needs other texts of the corpus
     apart |= {"AttentionSinks", "HeadAblation", "HeadRoles"}  # few models have layers of attention
+    apart |= {"Conicity"}  # which is of states alone, whatever attention is
     assert names == interpretability_tests() - apart

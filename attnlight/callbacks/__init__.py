@@ -8,6 +8,7 @@ from attnlight.callbacks.attention_sinks import AttentionSinks
 from attnlight.callbacks.attribution_cost import AttributionCost
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.base_divergence import BaseDivergence
+from attnlight.callbacks.conicity import Conicity
 from attnlight.callbacks.context_ablation import ContextAblation
 from attnlight.callbacks.counterfactual_use import CounterfactualUse
 from attnlight.callbacks.decision_flip import DecisionFlip
@@ -36,6 +37,7 @@ __all__ = [
     "AttentionSinks",
     "AttributionCost",
     "BaseDivergence",
+    "Conicity",
     "ContextAblation",
     "CounterfactualUse",
     "DecisionFlip",

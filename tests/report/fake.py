@@ -84,7 +84,7 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
         rows["original"] = np.where(rows["index"] % 2, np.nan, rows["index"] + 1.0)
     if test == "attribution_cost":
         rows["batch"] = rows["index"] % 7
-    if test == "state_token_agreement":
+    if test in ("state_token_agreement", "conicity"):
         rows["items"] = random.integers(1, 40, n)
     stems: list[tuple[str, str]] = []
     if test == "head_ablation":
