@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
@@ -40,7 +41,7 @@ class FromBase(AttentionTask):
         loss: Options of the loss that differ from the base's.
         vectors: Options of the word vectors that differ from the base's.
         objective: Options of the objective that differ from the base's, of a variant that has one.
-        inherited: BaseSpec of the base; null: read it from its checkpoint.
+        inherited: BaseSpec of the base by role, or this as JSON; null: read it from its checkpoint.
 
     Attributes:
         has_objective: Whether the base's objective is taken over; if not, the variant has none.
@@ -63,10 +64,11 @@ class FromBase(AttentionTask):
         loss: LossChanges | None = None,
         vectors: VectorsChanges | None = None,
         objective: ObjectiveChanges | None = None,
-        inherited: dict[str, Any] | None = None,
+        inherited: str | dict[str, Any] | None = None,
     ) -> None:
         super(AttentionTask, self).__init__()  # `_build` needs the options of the base
         self.save_hyperparameters()
+        self.hparams["inherited"] = _roles(inherited)
         self._changes = {"optimizer": optimizer, "loss": loss, "vectors": vectors}
         self._changes["objective"] = objective
         if objective and not self.has_objective:
@@ -86,7 +88,7 @@ class FromBase(AttentionTask):
     @classmethod
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        inherited = (arguments.get("inherited") or {}).get("base")
+        inherited = _roles(arguments.get("inherited")).get("base")
         identity = BaseSpec(**inherited) if inherited else FrozenBase(arguments["base"]).identity
         objective = identity.options.get("objective", {}) if cls.has_objective else {}
         options = {"objective": objective | (arguments.get("objective") or {})}
@@ -142,10 +144,11 @@ class FromBase(AttentionTask):
 
     def _load_frozen(self, role: str, path: str) -> FrozenBase:
         """A frozen model, identified by its checkpoint or by `inherited` if that has its role."""
-        inherited = self.hparams["inherited"] or {}
+        inherited = self.hparams["inherited"]
         reference = FrozenBase(path, BaseSpec(**inherited[role]) if role in inherited else None)
         self.hparams["inherited"] = inherited | {role: asdict(reference.identity)}
-        self.resolved_args = {"inherited": self.hparams["inherited"]}
+        # As JSON, since a command line reads the texts of a mapping as YAML: `no`, `[EOS]`.
+        self.resolved_args = {"inherited": json.dumps(self.hparams["inherited"])}
         return reference
 
     def _outputs(self, split: str | None = None) -> CachedOutputs:
@@ -156,3 +159,8 @@ class FromBase(AttentionTask):
             split or running_split(self.trainer),
             self.device,
         )
+
+
+def _roles(inherited: str | dict[str, Any] | None) -> dict[str, Any]:
+    """The argument `inherited` as a mapping from roles."""
+    return json.loads(inherited) if isinstance(inherited, str) else dict(inherited or {})

@@ -1,5 +1,6 @@
 """A guided model attends as its guide does, text by text and token by token."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class TestGuides:
         attach_stub_trainer(task, scene.corpus)
         weights = own.model.eval()(batch).weights
         torch.testing.assert_close(task.model(batch).weights, weights, atol=2e-6, rtol=0)
-        assert set(task.resolved_args["inherited"]) == {"base", "guide"}
+        assert set(json.loads(task.resolved_args["inherited"])) == {"base", "guide"}
 
 
 @TOKENS

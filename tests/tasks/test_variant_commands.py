@@ -1,5 +1,6 @@
 """`fit` and `test` of variants as a user gives them."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class TestCommands:
             count = int(scenes["tokens"].corpus.dataset("test").lengths.sum())
         assert main(["fit", *options, *CPU]) == 0
         said = yaml.safe_load((run / "fit.yaml").read_text())["model"]["init_args"]
-        assert said["inherited"]["base"] == asdict(read_base(base).identity)
+        assert json.loads(said["inherited"])["base"] == asdict(read_base(base).identity)
         command = ["test", "-c", f"{run}/fit.yaml", *self.divergence, *CPU, *QUIET]
         command += [f"--ckpt_path={run}/best.ckpt"]
         assert main(command) == 0  # evaluates the base on the test split
