@@ -111,6 +111,7 @@ class BabiStories(CorpusDataModule):
         released: Prepare questions as Jain & Wallace's released code does: no full stop after the last
             sentence, no question mark, and all 36 words of the three tasks as classes; not to copy.
         sentences: As of `PairDataModule`; passages whose sentences are separate have no boundary tokens.
+        tokenizer: As of `PairDataModule`, for models of transformers: story and question are one text.
         common: The options of every corpus.
 
     Raises:
@@ -130,6 +131,7 @@ class BabiStories(CorpusDataModule):
         test: Source | None = None,
         released: bool = False,
         sentences: Sentences = "none",
+        tokenizer: str | None = None,
         *,
         common: CorpusOptions,
     ) -> None:
@@ -159,10 +161,12 @@ class BabiStories(CorpusDataModule):
             lowercase=False,
             splitting="punctuation",
             sentences=sentences,
+            tokenizer=tokenizer,
             boundary_tokens=sentences == "none",
             common=common,
         )
         self.sentence_rules, self.nested = self._pairs.sentence_rules, self._pairs.nested
+        self.paired, self.joined = self._pairs.paired, self._pairs.joined
 
     @property
     @override

@@ -38,6 +38,8 @@ REFUSED = {
     "impermissible_mass": "needs a corpus with a column `impermissible`",
     "known_answers": "only PlantedEvidence without sentences has: run `attnlight test`",
     "measured_use": "only PlantedEvidence without sentences has: run `attnlight test`",
+    "mixing": "rollout needs a model with layers of self-attention",
+    "mixing_evidence": "needs a corpus with a column `rationale` or `evidence`",
     "plausibility": "needs a corpus with a column `rationale` or `evidence`",
     "real_text_evidence": "needs a corpus with a column `rationale` or `evidence`",
     "saliency_documents": "needs a corpus with a column `rationale` or `evidence`",

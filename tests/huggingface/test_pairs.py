@@ -1,6 +1,7 @@
 """Pairs of a passage and a query as one text of a model of transformers."""
 
 import json
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tokenizers import Tokenizer
 
 import attnlight
 from attnlight.__main__ import main
 from attnlight.batch import SEGMENT, TextBatch
-from attnlight.datamodules import PairDataModule, TextDataModule
+from attnlight.data.babi import generate_questions
+from attnlight.datamodules import BabiStories, PairDataModule, TextDataModule
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassifier
 from attnlight.probing.leave_one_out import reencode
@@ -73,6 +76,35 @@ def test_ids_and_types_are_those_of_transformers() -> None:
     real = batch.mask
     for name in ("input_ids", "token_type_ids"):
         assert inputs[name][real].tolist() == torch.tensor(found[name])[real].tolist()
+
+
+def test_facts_to_copy_mark_the_source_of_each_answer(place: Path) -> None:
+    """Story and question are one text, whose evidence is all pieces of the one sentence asked for."""
+    questions = list(islice(generate_questions("copy", 0, 0), 20))
+    stories = [" ".join((*one.passage, one.query)) for one in questions] * 5
+    options = {"num_labels": 10, "max_position_embeddings": 200}
+    write_model(place / "copy", texts=stories, **options)
+    sizes = {"train_size": 20, "validation_size": 5, "test_size": 5}
+    data = BabiStories("copy", **sizes, tokenizer="copy", cache_dir="cache")
+    batch = data.dataset("train")[list(range(20))]
+    network = HuggingFaceClassifier("copy", items_of="passage").eval()
+    tokenizer = Tokenizer.from_file("copy/tokenizer.json")
+    tokenizer.no_padding()
+    start, end = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+    mask = network(batch).mask
+    for row, question in enumerate(questions):
+        *facts, query = (
+            tokenizer.encode(text, add_special_tokens=False).ids
+            for text in (*question.passage, question.query)
+        )
+        passage = [piece for fact in facts for piece in fact]
+        real = batch.mask[row]
+        ids = network.numbers[batch.tokens[row][real]].tolist()
+        assert ids == [start, *passage, end, *query, end]
+        marks = [[number in question.evidence] * len(fact) for number, fact in enumerate(facts)]
+        expected = [False, *chain(*marks), *[False] * (len(query) + 2)]
+        assert batch.extras["evidence"][row][real].bool().tolist() == expected
+        assert mask[row][real].nonzero().flatten().tolist() == [*range(1, len(passage) + 1)]
 
 
 def test_logits_are_those_of_transformers() -> None:

@@ -34,6 +34,7 @@ MARKED = {  # by the column that they need
     "evidence_mass": "evidence",
     "evidence_swap": "evidence",
     "impermissible_mass": "impermissible",
+    "mixing_evidence": "evidence",
     "plausibility": "rationale",
     "real_text_evidence": "evidence",
     "saliency_documents": "rationale",
