@@ -10,8 +10,15 @@ from attnlight.figures.style import MUTED, PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
 
 
-def draw(rows: Rows, classes: Sequence[str] | None = None, least: float | None = None) -> Figure:
-    """Layers beside all of them with the other's attention and with uniform one; below, heads."""
+def draw(
+    rows: Rows, classes: Sequence[str] | None = None, least: float | None = None
+) -> Figure | None:
+    """Layers beside all of them with the other's attention and with uniform one; below, heads.
+
+    None where no prediction is far enough from another.
+    """
+    if np.isnan(rows["covered_all"]).all():
+        return None
     heads = "covered_head_by_head" in rows
     every, equal = (
         float(column_means(rows[f"covered_all{x}"][:, None])[0]) for x in ("", "_uniform")

@@ -28,6 +28,7 @@ def ticks(axes: Axes, axis: str = "y") -> list[str]:
     ("test", "column"),
     [
         ("adversarial_attention", "worst_js"),
+        ("attention_interchange", "covered_all"),
         ("base_divergence", "attention_js"),
         ("evidence_mass", "mass"),
         ("plausibility", "chance_auprc"),
