@@ -160,6 +160,7 @@ class Seq2SeqNet:
         encoder: The encoder of the source.
         attention: Bahdanau's form: `additive`, of the state before a step, or `uniform`; Luong's, of the
             state after it: `general`, `dot`, `scaled_dot`; `none`: the encoder's last states alone.
+        normalizer: From scores to weights, as of `ClassifierNet`.
         embedding_size: Size E of a token embedding.
         hidden_size: Size of the encoder's states, per direction.
         decoder_size: Size of the decoder's state; null: `hidden_size`.
@@ -174,6 +175,7 @@ class Seq2SeqNet:
 
     encoder: Literal["bigru", "bilstm"] = "bigru"
     attention: TranslationAttention = "additive"
+    normalizer: NormalizerName = "softmax"
     embedding_size: int = 256
     hidden_size: int = 512
     decoder_size: int | None = None

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError, require_at_least
-from attnlight.functional import masked_softmax
 from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.models.attention import normalizer_of
 from attnlight.models.embedding import Embedding
 from attnlight.models.encoders import ENCODERS
 from attnlight.models.guided import Guide
@@ -58,6 +58,7 @@ class Seq2Seq(nn.Module):
         if not 0 <= net.teacher_forcing <= 1:
             raise InputError(f"teacher_forcing is {net.teacher_forcing}; it must be 0 to 1.")
         self.kind, self.teacher_forcing = net.attention, net.teacher_forcing
+        self.normalize = normalizer_of(net.normalizer)
         self.guide: Guide | None = None
         self.embedding = Embedding(vocab_size, net.embedding_size, net.embedding_scale)
         self.encoder = ENCODERS[net.encoder](net.embedding_size, net.hidden_size)
@@ -231,7 +232,7 @@ class Seq2Seq(nn.Module):
         reached = mask.unsqueeze(1).expand_as(scores)
         if self.kind == "none":
             return torch.zeros_like(scores), scores
-        return masked_softmax(scores.flatten(0, 1), reached.flatten(0, 1)).view_as(scores), scores
+        return self.normalize(scores.flatten(0, 1), reached.flatten(0, 1)).view_as(scores), scores
 
     def _inputs(self, batch: TextBatch, states: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings (B, T, E) of the words before each target token, and the first state (B, S)."""

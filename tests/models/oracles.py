@@ -102,11 +102,17 @@ def attended(
                 vector = values["key.weight"][0] if query is None else query
                 scores[place] = states[n] @ vector / len(vector) ** (0.5 * (kind[0] == "S"))
     weights = np.zeros(len(states))
-    weights[items] = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
-    alpha = next((x for x, name in SPARSE.items() if attention.normalize is NORMALIZERS[name]), 1.0)
-    if alpha > 1:
-        weights[items] = bisected(scores, alpha)
+    weights[items] = normalized(attention, scores)
     return weights @ states, weights
+
+
+def normalized(attention: nn.Module, scores: Array) -> Array:
+    """Weights (N,) of scores by the normalizer of a layer."""
+    for alpha, name in SPARSE.items():
+        if attention.normalize is NORMALIZERS[name]:
+            return bisected(scores, alpha)
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
 
 
 def class_logits(values: Array) -> Array:

@@ -16,7 +16,7 @@ from attnlight.probing.leave_one_out import leave_one_out, left_out_logits
 from attnlight.probing.row_gradients import gradient_scores
 from attnlight.probing.subsets import subset_logits
 from attnlight.problems import Translation
-from tests.models.oracles import close
+from tests.models.oracles import SPARSE, close, normalized
 from tests.models.translations import CLASSES, KINDS, LENGTHS, batch, model
 
 Rows = list[tuple[np.ndarray, np.ndarray]]
@@ -66,8 +66,7 @@ def by_hand(made: Seq2Seq, kind: str, tokens: list[int], target: list[int]) -> R
             scores = states @ state / np.sqrt(len(state))
         else:
             scores = np.zeros(len(states))
-        weights = np.exp(scores - scores.max())
-        weights /= weights.sum()
+        weights = normalized(made, scores)
         context = weights @ states
         if kind in ("general", "scaled_dot"):
             joined = np.concatenate([context, state])
@@ -79,11 +78,16 @@ def by_hand(made: Seq2Seq, kind: str, tokens: list[int], target: list[int]) -> R
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "normalizer"),
+    [*((kind, "softmax") for kind in KINDS), *(("general", name) for name in SPARSE.values())],
+)
 @torch.no_grad()
-def test_each_step_is_that_of_its_paper(kind: str) -> None:
-    made, sources = model(kind), batch(padding=3)
+def test_each_step_is_that_of_its_paper(kind: str, normalizer: str) -> None:
+    made, sources = model(kind, normalizer=normalizer), batch(padding=3)
     output = made(sources)
+    zeros = (output.weights == 0)[output.mask.unsqueeze(1)].any()
+    assert zeros or normalizer != "sparsemax"
     rows, mask = Translation.instances(sources)
     assert torch.equal(output.rows, rows)
     assert torch.equal(output.mask, mask)
