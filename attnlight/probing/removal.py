@@ -48,9 +48,16 @@ def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) ->
         query_mask=None if batch.query_mask is None else batch.query_mask[texts],
         allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
         target=None if batch.target is None else batch.target[texts],
+        links=None if batch.links is None else _links(batch.links[texts], places, real),
         extras={name: values[index] * real for name, values in batch.extras.items()},
         known={name: values[texts] for name, values in batch.known.items()},
     )
+
+
+def _links(links: Tensor, places: Tensor, real: Tensor) -> Tensor:
+    """Links (r, T, L) to the tokens at some places (r, L) of each text, of links (r, T, N)."""
+    chosen = links.gather(2, places.unsqueeze(1).expand(-1, links.shape[1], -1))
+    return chosen * real.unsqueeze(1)
 
 
 def delete_tokens(batch: TextBatch, tokens: Tensor) -> TextBatch:

@@ -43,6 +43,7 @@ REFUSED = {
     "plausibility": "needs a corpus with a column `rationale` or `evidence`",
     "real_text_evidence": "needs a corpus with a column `rationale` or `evidence`",
     "saliency_documents": "needs a corpus with a column `rationale` or `evidence`",
+    "honest_marks": "needs a corpus with a column `rationale` or `evidence`",
     "saliency_plausibility": "needs a corpus with a column `rationale` or `evidence`",
 }
 

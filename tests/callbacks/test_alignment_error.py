@@ -13,6 +13,7 @@ from attnlight.callbacks import AlignmentError
 from attnlight.errors import InputError
 from attnlight.functional.alignment_error import alignment_scores
 from attnlight.models.readout import readout_of
+from attnlight.problems import Translation
 from tests.models.translations import LENGTHS, batch, model
 
 
@@ -22,7 +23,12 @@ def measured(**options: Any) -> tuple[Any, Any, dict[str, np.ndarray]]:
     test = AlignmentError(**options)
     found = test.measure(sources, output, readout_of(sources, output, made))
     assert {*test.measures} <= found.keys()
-    return sources, output, {name: values.numpy() for name, values in found.items()}
+    numbers = {name: x.numpy() for name, x in found.items() if isinstance(x, torch.Tensor)}
+    assert {*found} - {*numbers} == {"shown_weights", "shown_links", "shown_words"}
+    assert torch.equal(
+        torch.tensor(numbers.pop("label")), Translation({"classes": []}).labels(sources)
+    )
+    return sources, output, numbers
 
 
 def test_scores_are_those_of_a_loop() -> None:

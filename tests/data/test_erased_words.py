@@ -132,7 +132,7 @@ def test_deleted_tokens_leave_with_all_that_belongs_to_them(sentences: bool) -> 
         query,
         query >= 0,
         allowed,
-        {"evidence": tokens * 2},
+        extras={"evidence": tokens * 2},
     )
     found = delete_tokens(batch, gone)
     assert [
@@ -147,3 +147,18 @@ def test_deleted_tokens_leave_with_all_that_belongs_to_them(sentences: bool) -> 
     assert found.tokens.shape == (
         (30, max(map(len, expected)), longest) if sentences else (30, longest)
     )
+
+
+def test_links_of_translations_stay_with_their_tokens() -> None:
+    tokens = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]])
+    links = torch.tensor([[[2, 0, 0, 1], [0, 2, 0, 0]], [[0, 2, 0, 0], [1, 0, 0, 0]]]).to(
+        torch.int8
+    )
+    target = torch.tensor([[3, 0], [4, 0]])
+    batch = TextBatch(torch.arange(2), tokens, tokens > 0, target=target, links=links)
+    gone = torch.tensor([[False, True, False, False], [True, False, False, False]])
+    found = delete_tokens(batch, gone)
+    assert found.tokens.tolist() == [[5, 7, 8], [10, 0, 0]]
+    assert found.links is not None
+    assert found.links.tolist() == [[[2, 0, 1], [0, 0, 0]], [[2, 0, 0], [0, 0, 0]]]
+    assert torch.equal(found.target, target)

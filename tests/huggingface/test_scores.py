@@ -17,7 +17,7 @@ from attnlight.functional import masked_softmax
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
-from attnlight.tasks.objectives import PENALTIES
+from attnlight.tasks.objectives import MARKED
 from attnlight.tasks.options import Objective
 from tests.commands import CPU, QUIET, experiment, without_figures
 from tests.huggingface.models import DECODERS, HEADS, assert_near, assert_same
@@ -60,7 +60,7 @@ def eager_penalty(kind: str, eager: Any, batch: TextBatch, mask: Tensor, decoder
     return total
 
 
-@pytest.mark.parametrize("kind", PENALTIES)
+@pytest.mark.parametrize("kind", MARKED)
 def test_penalties_and_their_gradients_are_those_of_eager_attention(
     name: str, special_tokens: Any, kind: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_penalties_and_their_gradients_are_those_of_eager_attention(
     marks = torch.rand(batch.tokens.shape, generator=torch.Generator().manual_seed(2)) < 0.4
     batch = replace(batch, extras={"evidence": (marks & batch.mask).to(torch.int8)})
     output = model(batch)
-    penalty, _ = PENALTIES[kind](output, batch, Objective(column="evidence"))
+    penalty, _ = MARKED[kind](output, batch, Objective(column="evidence"))
     eager = built(name, attn_implementation="eager", num_labels=3)
     expected = eager_penalty(kind, eager, batch, output.mask, name in DECODERS)
     assert float(expected.detach()) > 0.1

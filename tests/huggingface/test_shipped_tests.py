@@ -38,6 +38,7 @@ MARKED = {  # by the column that they need
     "plausibility": "rationale",
     "real_text_evidence": "evidence",
     "saliency_documents": "rationale",
+    "honest_marks": "rationale",
     "saliency_plausibility": "rationale",
 }
 

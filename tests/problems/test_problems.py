@@ -6,12 +6,24 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from attnlight.batch import NOT_ALLOWED, AttentionOutput
 from attnlight.errors import InputError
-from attnlight.problems import PROBLEMS, Classification, Pairs, Problem, Tagging, problem_class
+from attnlight.problems import (
+    PROBLEMS,
+    Classification,
+    Pairs,
+    Problem,
+    Tagging,
+    Translation,
+    problem_class,
+)
 from tests.bases import spec
 
 
 def test_registered_names() -> None:
-    assert {"classification": Classification, "pairs": Pairs, "tagging": Tagging} == PROBLEMS
+    kinds = Classification, Pairs, Tagging, Translation
+    assert (
+        dict(zip(("classification", "pairs", "tagging", "translation"), kinds, strict=True))
+        == PROBLEMS
+    )
     assert all(problem_class(name) is kind for name, kind in PROBLEMS.items())
     assert problem_class("tests.tasks.sentences.Sentences").name == "sentences"
     for wrong in ("classfication", "attnlight.problems.Words", "nowhere.Problem"):
@@ -24,12 +36,13 @@ def test_registered_names() -> None:
 def test_monitors() -> None:
     assert Classification.monitor == Pairs.monitor == ("val/accuracy", "max")
     assert Tagging.monitor == ("val/f1", "max")
+    assert Translation.monitor == ("val/loss", "min")
 
 
-def test_only_taggers_have_several_instances_a_text() -> None:
+def test_taggers_and_translations_have_several_instances_a_text() -> None:
     sentences = problem_class("tests.tasks.sentences.Sentences")
     several = {kind for kind in (*PROBLEMS.values(), sentences) if kind.several_instances()}
-    assert several == {Tagging, sentences}
+    assert several == {Tagging, Translation, sentences}
 
 
 @pytest.mark.parametrize("kind", PROBLEMS.values())
