@@ -28,6 +28,7 @@ FORMAT = 1
 _TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
 # Texts evaluated between writes; they are sorted by length, so that batches need little padding.
 _PIECE_TEXTS = 8_192
+_MOST_BYTES = 4_000_000_000  # of logits
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
 # For pairwise models: pairs of a token and an item per batch.
 _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
@@ -43,9 +44,11 @@ def write_outputs(
     The model is in evaluation mode, on the device of its embeddings; `store.json` keeps `description`.
 
     Raises:
-        InputError: The disk is full or the folder cannot be written.
+        InputError: The disk is full, the folder cannot be written, or rows and classes are so many that
+            their logits would take more than 4 GB.
     """
     order = np.argsort(texts.index, kind="stable")
+    _require_few(model, texts)
     sizes = {"rows": 0, "items": 0, "heads": 0, "classes": 0}
     with named_errors(folder), ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in _TYPES}
@@ -60,6 +63,20 @@ def write_outputs(
     write_text(folder / MARKER, json.dumps({"format": FORMAT, **description, **sizes}, indent=1))
 
 
+def _require_few(model: AttentionModel, texts: TokenDataset) -> None:
+    """Raise `InputError` if the logits of all rows, by the first texts, are more than may be kept."""
+    few = texts[[*range(min(len(texts), 8))]]
+    if few.target is None:  # classes of other problems are few
+        return
+    rows, classes = model(few.to(_device(model))).logits.shape
+    size = 4 * classes * rows * len(texts) // max(1, len(few))
+    if size > _MOST_BYTES:
+        raise InputError(
+            f"the base's outputs for {len(texts):,} texts of {classes:,} classes would take about "
+            f"{size / 1e9:.0f} GB: use fewer texts (`subset` of `data`), or a smaller vocabulary."
+        )
+
+
 def _evaluate(
     model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
@@ -68,8 +85,7 @@ def _evaluate(
     Returns:
         `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
     """
-    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    device = torch.device("cpu") if first is None else first.device
+    device = _device(model)
     pairwise = isinstance(model, HasPairwiseCost) and model.pairwise
     on_cpu = device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
@@ -92,6 +108,12 @@ def _evaluate(
     before = np.cumsum(moved) - moved
     places = np.arange(moved.sum()) + np.repeat(starts - before, moved)
     return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
+
+
+def _device(model: AttentionModel) -> torch.device:
+    """The device of a model's parameters."""
+    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+    return torch.device("cpu") if first is None else first.device
 
 
 class CachedOutputs:

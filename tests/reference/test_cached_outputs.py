@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.errors import InputError
-from attnlight.models import FlatClassifier, HierarchicalClassifier
+from attnlight.models import FlatClassifier, HierarchicalClassifier, Seq2Seq
 from attnlight.problems.classification import Classification
 from attnlight.reference import CachedOutputs, cached_outputs, write_outputs
 from tests.models.taggers import tagger
@@ -175,3 +176,25 @@ class TestRefusal:
     def test_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot be written"):
             write_outputs(MODELS["flat"](), Corpus(), tmp_path / "missing")
+
+
+class Translations(Corpus):
+    """The same texts, each with two target tokens."""
+
+    def __getitem__(self, positions: Sequence[int]) -> TextBatch:
+        batch = super().__getitem__(positions)
+        return replace(batch, target=torch.tensor([[1, 0]]).expand(len(batch), -1), labels=None)
+
+
+def test_more_logits_than_may_be_kept_are_refused_before_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = Seq2Seq(50, 3, **SMALL).eval()
+    monkeypatch.setattr(cached_outputs, "_MOST_BYTES", 4 * 3 * 2 * SIZE - 1)
+    said = "outputs for 53 texts of 3 classes would take about 0 GB: use fewer texts"
+    with pytest.raises(InputError, match=said):
+        write_outputs(model, Translations(), tmp_path)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(cached_outputs, "_MOST_BYTES", 4 * 3 * 2 * SIZE)
+    write_outputs(model, Translations(), tmp_path)  # type: ignore[arg-type]
+    assert (tmp_path / "logits").stat().st_size == 4 * 3 * 2 * SIZE

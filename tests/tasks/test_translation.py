@@ -9,6 +9,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
+import attnlight
 from attnlight.datamodules import SymbolSequences
 from attnlight.tasks import Translator
 from tests.bases import trainer
@@ -71,3 +72,18 @@ def test_unknown_words_of_a_target_are_matched_by_none() -> None:
     spec = {"vocab_size": 8, "classes": ["[EOS]", "[UNK]", "a", "b"], "features": {}}
     task = Translator(spec | {"target": "tokens"}, net=NET)  # type: ignore[arg-type]
     assert task._words([2, 1, 3, 0, -100]) == ["a", "[UNK]", "b"]
+
+
+def test_a_text_is_explained_by_its_own_translation(
+    trained: tuple[Translator, SymbolSequences, Path],
+) -> None:
+    task, _, _ = trained
+    explanations = attnlight.explain(task, ["s1 s0 s2"])
+    (words,) = task.translate(task.encode(["s1 s0 s2"]))
+    assert words[:2] == ["s1", "s0"]
+    assert [each.prediction for each in explanations] == [*words, "[EOS]"]
+    before = [" ".join(["…", *words[:step]]) for step in range(len(words) + 1)]
+    assert [each.query for each in explanations] == before
+    assert all(each.item is None for each in explanations)
+    assert all(each.items == ["s1", "s0", "s2"] for each in explanations)
+    assert all(sum(each.attention) == pytest.approx(1, abs=1e-5) for each in explanations)
