@@ -32,7 +32,8 @@ from tests.callbacks.every import NEEDS, built, ready
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 
 SCENES = {"bilstm": "texts", "han": "texts", "pair": "texts", "transformer": "", "heads": ""}
-SCENES |= {f"sparse {name}": kind for name, kind in SCENES.items()}  # with weights of exactly 0
+# With weights of exactly 0.
+SCENES |= {f"sparse {name}": SCENES[name] for name in ("han", "pair", "transformer")}
 SCENES["translation"] = ""
 RESAMPLED = {"name": "occlusion", "replacement": "resample", "resamples": 2}
 SEARCH = GradientSearch(starts=2, steps=3)
@@ -44,7 +45,7 @@ TESTS: list[InterpretabilityTest] = [
     Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=3),
     StateTokenAgreement(),
 ]
-LAYERED = ("transformer", "heads", "sparse transformer", "sparse heads")
+LAYERED = ("transformer", "heads", "sparse transformer")
 PACKAGE = str(Path(attnlight.__file__).parent)
 MOST = 8  # frames of the package below `measure`
 SEARCH_MOST = 12  # of an ascent, whose steps call the readout of a selection of rows
