@@ -9,15 +9,14 @@ from torchmetrics import MeanMetric
 from torchmetrics.text import BLEUScore
 from typing_extensions import override
 
-from attnlight.batch import TextBatch
+from attnlight.batch import SPECIAL_TOKENS, UNK, TextBatch
 from attnlight.models.options import CustomNetwork, Seq2SeqNet
 from attnlight.models.seq2seq import Seq2Seq
 from attnlight.models.translate import END, translate
 from attnlight.reference import evaluating
 from attnlight.tasks.attention import AttentionTask
 
-_UNKNOWN = "[UNK]"
-_LONGER = 20  # most words of a translation beyond those of its source, times two
+_UNKNOWN, _MATCHED_BY_NONE = SPECIAL_TOKENS[UNK], "\ufffd"
 
 
 class Translator(AttentionTask):
@@ -52,7 +51,7 @@ class Translator(AttentionTask):
     def translate(self, batch: TextBatch, beams: int = 1) -> list[list[str]]:
         """The words of the translation of each source of a batch, by greedy search or a beam."""
         with evaluating(self.model):
-            found = translate(self.model, batch, self._longest(batch), beams)
+            found = translate(self.model, batch, beams=beams)
         return [self._words(row) for row in found.tolist()]
 
     @override
@@ -60,17 +59,12 @@ class Translator(AttentionTask):
         step: dict[str, Any] = self.validation_step(batch, batch_idx)
         if self.beams and isinstance(self.model, Seq2Seq) and batch.target is not None:
             real = batch.index >= 0
-            found = translate(self.model, batch, self._longest(batch), self.beams)[real]
-            pairs = list(zip(found.tolist(), batch.target[real].tolist(), strict=True))
-            words = [self._words(row) for row, _ in pairs]
-            targets = [self._words(row) for _, row in pairs]
-            self.test_exact.update(
-                torch.tensor([a == b for a, b in zip(words, targets, strict=True)]).float()
-            )
-            known = [[word if word != _UNKNOWN else "\ufffd" for word in row] for row in targets]
-            self.test_bleu.update(
-                [" ".join(row) for row in words], [[" ".join(row)] for row in known]
-            )
+            found = translate(self.model, batch, beams=self.beams)[real]
+            words = [self._words(row) for row in found.tolist()]
+            known = [self._words(row, _MATCHED_BY_NONE) for row in batch.target[real].tolist()]
+            exact = [one == other for one, other in zip(words, known, strict=True)]
+            self.test_exact.update(torch.tensor(exact).float())
+            self.test_bleu.update(list(map(" ".join, words)), [[" ".join(row)] for row in known])
         return step
 
     @override
@@ -79,12 +73,9 @@ class Translator(AttentionTask):
         if self.beams and isinstance(self.model, Seq2Seq):
             self.log("test/exact", self.test_exact)
             self.log("test/bleu", 100 * self.test_bleu.compute())
+            self.test_bleu.reset()
 
-    def _words(self, classes: list[int]) -> list[str]:
-        """The words of a row of classes, without its end."""
-        return [self.classes[number] for number in classes if number > END]
-
-    @staticmethod
-    def _longest(batch: TextBatch) -> int:
-        """Most words of a translation of a batch's sources."""
-        return 2 * batch.tokens.shape[1] + _LONGER
+    def _words(self, classes: list[int], unknown: str = _UNKNOWN) -> list[str]:
+        """The words of a row of classes without its end, and what stands for an unknown word."""
+        words = (self.classes[number] for number in classes if number > END)
+        return [unknown if word == _UNKNOWN else word for word in words]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import attnlight
+from attnlight.batch import TextBatch
 from attnlight.datamodules import SymbolSequences
 from attnlight.tasks import Translator
 from tests.bases import trainer
@@ -72,6 +74,20 @@ def test_unknown_words_of_a_target_are_matched_by_none() -> None:
     spec = {"vocab_size": 8, "classes": ["[EOS]", "[UNK]", "a", "b"], "features": {}}
     task = Translator(spec | {"target": "tokens"}, net=NET)  # type: ignore[arg-type]
     assert task._words([2, 1, 3, 0, -100]) == ["a", "[UNK]", "b"]
+    assert task._words([2, 1, 0], "?") == ["a", "?"]
+
+
+@torch.no_grad()
+def test_a_translation_without_an_end_is_cut_alike_in_every_batch() -> None:
+    """Beside longer sources, which widen the batch, too."""
+    spec = {"vocab_size": 8, "classes": ["[EOS]", "[UNK]", "a", "b"], "features": {}}
+    task = Translator(spec | {"target": "tokens"}, net=NET)  # type: ignore[arg-type]
+    task.model.decoder.bias[0] = -1e4
+    tokens = torch.tensor([[4, 5] + [0] * 38, [6] * 40])
+    batch = TextBatch(torch.arange(2), tokens, tokens > 0)
+    alone = replace(batch.select(torch.tensor([0])), tokens=tokens[:1, :2], mask=tokens[:1, :2] > 0)
+    assert task.translate(alone) == task.translate(batch)[:1]
+    assert [len(words) for words in task.translate(batch)] == [100, 100]
 
 
 def test_a_text_is_explained_by_its_own_translation(
