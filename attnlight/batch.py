@@ -15,6 +15,7 @@ NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with; fin
 # Keys of `TextBatch.extras`: tokens that are rows of a tagger, unless all are; and, of a passage and a
 # query that are one text, 1 from the first token of the query on.
 MARKED, SEGMENT = "marked", "segment"
+SURE, POSSIBLE = 2, 1  # values of `TextBatch.links`
 IMPERMISSIBLE = "impermissible"  # 1 on items that deceptive attention must avoid
 
 
@@ -50,8 +51,8 @@ class TextBatch(_Tensors):
         allowed_classes: Classes that each text may be answered with, (B, C) bool; None: all.
         target: Class of each token of a text's translation, its end included, (B, T), -100 on padding;
             None where rows are no target tokens. `trim` leaves it whole.
-        links: Whether a target token is aligned to a source token, (B, T, N) int8: 2 surely, 1
-            possibly; None where it is not known.
+        links: Whether a target token is aligned to a source token, (B, T, N) int8: `SURE`, `POSSIBLE`
+            or 0; None where it is not known.
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
             `impermissible`, `rationale` and the like; 0 on padding and boundary tokens, which only
             `marked`, the tokens that are rows of a tagger, and `segment` may include.

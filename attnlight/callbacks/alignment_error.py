@@ -112,6 +112,8 @@ class AlignmentError(InterpretabilityTest):
             )
         text, position = row_texts(batch, output), output.rows[:, 1]
         links = batch.links[text, position] * output.mask
+        linked = links > 0
+        without = ~linked.any(-1)
         words = (batch.target >= 0).sum(-1)[text] - 1  # without the end
         word = position < words
         sentence = texts_of_rows(output.rows)
@@ -121,18 +123,16 @@ class AlignmentError(InterpretabilityTest):
         for name, method in self.methods.items():
             scores = method(readout.model, batch, output, target).abs()
             predicted[name] = _largest(scores, output.mask)
-            linked = (predicted[name] & (links > 0)).any(-1).double()
-            columns[f"linked_{name}"] = linked.masked_fill(~(links > 0).any(-1), torch.nan)
+            hit = (predicted[name] & linked).any(-1).double()
+            columns[f"linked_{name}"] = hit.masked_fill(without, torch.nan)
         predicted["diagonal"] = _diagonal(output.mask, position, words)
         for name, chosen in predicted.items():
             found = alignment_scores(chosen & word[:, None], links, sentence)
             for score, values in found._asdict().items():
                 columns[f"{score}_{name}"] = values[sentence].masked_fill(~word, torch.nan)
-        of_links, none = links > 0, ~(links > 0).any(-1)
-        mass = (readout.weights * of_links).sum(-1)
-        chance = of_links.sum(-1) / readout.lengths.double()
-        columns |= {"mass": mass.masked_fill(none, torch.nan)}
-        columns |= {"chance": chance.masked_fill(none, torch.nan)}
+        shares = {"mass": (readout.weights * linked).sum(-1)}
+        shares["chance"] = linked.sum(-1) / readout.lengths.double()
+        columns |= {name: share.masked_fill(without, torch.nan) for name, share in shares.items()}
         return columns | {"label": batch.target[text, position]} | self._matrices(readout, links)
 
     def _matrices(self, readout: Readout, links: Tensor) -> dict[str, pa.Array]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from attnlight.batch import SPECIAL_TOKENS
+from attnlight.batch import EOS, SPECIAL_TOKENS, SURE
 from attnlight.data.dataset import split_writer
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
@@ -18,9 +18,8 @@ from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
 from attnlight.records import list_column
 
-END = "[EOS]"  # the first class: a translation ends
+END = SPECIAL_TOKENS[EOS]  # the first class: a translation ends
 _CHUNK = 4096  # sequences drawn at a time
-_SURE = 2
 
 
 class SymbolSequences(CorpusDataModule):
@@ -111,7 +110,7 @@ class SymbolSequences(CorpusDataModule):
         }[self.task]
         targets = symbols[np.repeat(starts, lengths) + source] + 1
         ends = np.insert(targets, np.cumsum(lengths), 0)  # the end of each target is class 0
-        links = np.stack([place, source, np.full_like(place, _SURE)], axis=1).ravel()
+        links = np.stack([place, source, np.full_like(place, SURE)], axis=1).ravel()
         return {
             "index": index,
             "length": lengths,

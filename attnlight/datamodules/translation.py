@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from attnlight.batch import UNK
+from attnlight.batch import POSSIBLE, SPECIAL_TOKENS, SURE, UNK
 from attnlight.data.columns import require_columns
 from attnlight.data.dataset import split_writer
 from attnlight.data.documents import DocumentReader
@@ -30,8 +30,7 @@ from attnlight.errors import InputError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_SURE, _POSSIBLE = 2, 1
-_SPECIAL = 2  # classes before the words: the end, and an unknown word
+_SPECIAL = (END, SPECIAL_TOKENS[UNK])  # classes before the words: the end, and an unknown word
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class TranslationDataModule(CorpusDataModule):
                     self.rules, lambda: targets_of.texts(rows), self.vocabulary
                 )
                 tokenizer = make_tokenizer(self.rules, words)
-                classes = [END, "[UNK]", *targets]
+                classes = [*_SPECIAL, *targets]
             counts = {}
             for split, part in parts.items():
                 written = self._write_split(folder / split, part, tokenizer, classes)
@@ -186,7 +185,7 @@ class TranslationDataModule(CorpusDataModule):
         kinds = {"index": pyarrow.int64(), "length": pyarrow.int32(), "tokens": numbers}
         kinds |= {"target": numbers, "text": strings, "target_text": strings}
         kinds |= {} if part.links is None else {"links": numbers}
-        target_tokenizer = make_tokenizer(self.rules, classes[_SPECIAL:])
+        target_tokenizer = make_tokenizer(self.rules, classes[len(_SPECIAL) :])
         dropped = 0
         assert part.queries is not None
         texts = chain.from_iterable(part.queries.texts(part.rows))
@@ -195,8 +194,8 @@ class TranslationDataModule(CorpusDataModule):
                 targets = list(islice(texts, len(sources.rows)))
                 ids, _ = encode_texts(tokenizer, sources.texts)
                 words, _ = encode_texts(target_tokenizer, targets)
-                # Words have ids from 4, and classes from 2.
-                classified = [[1 if n == UNK else n - 2 for n in row] + [0] for row in words]
+                moved = len(SPECIAL_TOKENS) - len(_SPECIAL)  # from ids of words to their classes
+                classified = [[1 if n == UNK else n - moved for n in row] + [0] for row in words]
                 columns: dict[str, Any] = {
                     "index": sources.rows,
                     "length": list(map(len, ids)),
@@ -245,7 +244,7 @@ def read_links(links: str, source: int, target: int, place: str) -> tuple[list[i
             )
         i, j = int(first), int(second)
         if i < source and j < target:
-            triples += [j, i, _POSSIBLE if sign == "?" else _SURE]
+            triples += [j, i, POSSIBLE if sign == "?" else SURE]
         else:
             dropped += 1
     return triples, dropped

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from attnlight.batch import SURE
 from attnlight.figures.style import INK, canvas
 from attnlight.figures.tables import Rows, class_name
 
@@ -29,7 +30,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             for place, row in enumerate(own):
                 for item in np.flatnonzero(np.asarray(rows["shown_links"][row])):
                     square = Rectangle((float(item), place), 1, 1, fill=False, edgecolor=INK)
-                    sure = rows["shown_links"][row][item] == 2
+                    sure = rows["shown_links"][row][item] == SURE
                     square.set(linewidth=0.9, linestyle="solid" if sure else "dotted")
                     axes.add_patch(square)
             words = list(rows["shown_words"][own[0]])[: weights.shape[1]]

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attnlight.batch import SURE
+
 
 class AlignmentScores(NamedTuple):
     """Scores of predicted links, (G,) float64; NaN where the denominator is 0.
@@ -25,7 +27,7 @@ def alignment_scores(predicted: Tensor, links: Tensor, group: Tensor) -> Alignme
 
     Args:
         predicted: Whether a row's target token is linked to each source token, (R, N) bool.
-        links: The known links, (R, N): 2 for sure ones S, 1 for possible ones; P are both.
+        links: The known links, (R, N): `SURE` for S, `POSSIBLE`, or 0; P are the first two.
         group: Group of each row, (R,) long, 0 to G - 1.
 
     Example:
@@ -35,7 +37,7 @@ def alignment_scores(predicted: Tensor, links: Tensor, group: Tensor) -> Alignme
         0.33333333333333337
     """
     groups = int(group.amax()) + 1 if len(group) else 0
-    sure, possible = links == 2, links > 0
+    sure, possible = links == SURE, links > 0
     parts = (predicted & sure, predicted & possible, predicted, sure)
     counts = torch.stack([part.sum(-1).double() for part in parts], dim=-1)
     totals = counts.new_zeros(groups, 4).index_add(0, group, counts)

@@ -146,10 +146,8 @@ class Seq2Seq(nn.Module):
                 "a translation network reads sources with targets: give a corpus of translations in "
                 "`data`, such as TranslationDataModule."
             )
-        embeddings, mask = (
-            self.embed(batch) if embeddings is None else embeddings,
-            batch.attendable(),
-        )
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        mask = batch.attendable()
         states = self.encoder(self.dropout(embeddings), batch.mask).to(embeddings.dtype)
         real = batch.target >= 0
         text, position = real.nonzero().unbind(-1)
@@ -194,11 +192,7 @@ class Seq2Seq(nn.Module):
         for rows in torch.split(torch.arange(len(text), device=text.device), size):
             contexts = weights[rows, 0] @ output.states[text[rows]]
             logits.append(self._logits(contexts, state[rows], words[rows]))
-        return (
-            torch.cat(logits)
-            if logits
-            else weights.new_zeros(0, weights.shape[2], self.decoder.out_features)
-        )
+        return torch.cat(logits)
 
     def _logits(self, contexts: Tensor, state: Tensor, words: Tensor) -> Tensor:
         """Logits (R, K, C) of contexts (R, K, D), states (R, S) and words before (R, E)."""
@@ -234,36 +228,35 @@ class Seq2Seq(nn.Module):
             return torch.zeros_like(scores), scores
         return self.normalize(scores.flatten(0, 1), reached.flatten(0, 1)).view_as(scores), scores
 
-    def _inputs(self, batch: TextBatch, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings (B, T, E) of the words before each target token, and the first state (B, S)."""
+    def _words_before(self, batch: TextBatch) -> Tensor:
+        """Embeddings (B, T, E) of the words before each target token."""
         assert batch.target is not None
         first = torch.full_like(batch.target[:, :1], self.target_embedding.num_embeddings - 1)
         before = torch.cat([first, batch.target[:, :-1].clamp(min=0)], dim=1)
-        words = self.dropout(self.target_embedding(before))
+        words: Tensor = self.dropout(self.target_embedding(before))
+        return words
+
+    def _begin(self, batch: TextBatch, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, N, A) of the sources' states, and the decoder's first state (B, S)."""
         last = self.encoder.final(states, batch.mask, batch.attendable())
-        return words, torch.tanh(self.start(last))
+        return states if self.key is None else self.key(states), torch.tanh(self.start(last))
 
     def _luong(
         self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-        words, first = self._inputs(batch, states)
+        words, (keys, first) = self._words_before(batch), self._begin(batch, states)
         after, _ = self.cell(words, first.unsqueeze(0).contiguous())
-        keys = states if self.key is None else self.key(states)
         attention, scores = (given, None) if given is not None else self._weigh(keys, after, mask)
         contexts = attention @ states
         flat = (values.flatten(0, 1) for values in (after, words))
         logits = self._logits(contexts.flatten(0, 1).unsqueeze(1), *flat)
         return after, words, attention, scores, logits.view(*after.shape[:2], -1)
 
-    @torch.no_grad()
     def begin(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States (B, N, D) and keys (B, N, A) of the sources, and the decoder's first state (B, S)."""
         states = self.encoder(self.embed(batch), batch.mask)
-        last = self.encoder.final(states, batch.mask, batch.attendable())
-        keys = states if self.key is None else self.key(states)
-        return states, keys, torch.tanh(self.start(last))
+        return states, *self._begin(batch, states)
 
-    @torch.no_grad()
     def next_word(
         self, states: Tensor, keys: Tensor, mask: Tensor, before: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -282,8 +275,7 @@ class Seq2Seq(nn.Module):
     def _bahdanau(
         self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-        words, state = self._inputs(batch, states)
-        keys = states if self.key is None else self.key(states)
+        words, (keys, state) = self._words_before(batch), self._begin(batch, states)
         parts: list[tuple[Tensor, ...]] = []
         logits: Tensor | None = None
         for step in range(words.shape[1]):

@@ -13,6 +13,7 @@ from attnlight.attribution.alti import AttentionBlock, attention_block
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.layer_calls import layer_calls
+from tests.attribution.test_lrp_transformers import built as far_from_start
 from tests.bases import one_text
 from tests.models.taggers import sentences, tagger
 
@@ -36,16 +37,10 @@ NEAR = {"atol": 1e-5, "rtol": 1e-5}
 
 
 def built(name: str, **options: Any) -> Any:
-    """A small random model in double precision, with norms and biases far from their start."""
+    """`far_from_start` with the deviations of a post-norm model's norms far from their variance."""
     if name in ("bert", "roberta"):
         options["layer_norm_eps"] = 0.1
-    net = build(name, "AutoModelForSequenceClassification", num_labels=3, **options).double()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return net
+    return far_from_start(name, **options)
 
 
 def classifier(name: str, **options: Any) -> Any:

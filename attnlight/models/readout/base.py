@@ -261,18 +261,16 @@ class Readout:
         At most 2**25, or one text; all texts at once where the readout is affine or of at most 256
         classes.
         """
-        classes, (rows, places) = self.output.logits.shape[-1], (len(self.lengths), self.lengths)
+        rows, classes = self.output.logits.shape
         most = max(1, _PREDICTED // (128 * classes))
         if self.affine or classes <= _MANY_CLASSES or rows <= most:
             yield self
             return
-        text = texts_of_rows(self.output.rows)
-        start = 0
-        ends = text.bincount().cumsum(0).tolist()
+        ends = texts_of_rows(self.output.rows).bincount().cumsum(0).tolist()
+        places, start = torch.arange(rows, device=self.lengths.device), 0
         for end, following in zip(ends, [*ends[1:], rows + most], strict=True):
             if following - start > most:
-                at = torch.arange(rows, device=places.device)
-                yield self.select((at >= start) & (at < end))
+                yield self.select((places >= start) & (places < end))
                 start = end
 
     def columns(self, measure: Columns, measure_heads: Columns) -> dict[str, Tensor]:

@@ -4,6 +4,19 @@ const PAGE = 100; // texts of the list that are drawn at once
 const CLASSES = 6; // most bars of predictions
 const [MARKED, FLIP, THIS] = [7, 8, 16]; // bits of an item
 
+function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made && name !== "role") made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+const number = (value) =>
+  Number.isFinite(value) ? value.toFixed(Math.abs(value) < 10 ? 3 : 1) : "–"; // prettier-ignore
+
 const textOf = (parts) => parts.map(({ before, text }) => before + text).join("");
 
 /** What texts are sorted by: a name and a function from a place to a number. */

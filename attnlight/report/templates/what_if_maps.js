@@ -1,18 +1,5 @@
 // Attention between all tokens of a text, by layer and head.
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made && name !== "role") made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
-const number = (value) =>
-  Number.isFinite(value) ? value.toFixed(Math.abs(value) < 10 ? 3 : 1) : "–"; // prettier-ignore
-
 /** What the record has of a text's layers, and what this row of it reads; null where it has nothing. */
 function mapOf(set, at) {
   const [index, position] = set.keys[at];
