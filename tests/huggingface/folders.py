@@ -1,6 +1,7 @@
 """Folders of small random models with tokenizers, as `save_pretrained` writes them."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,27 @@ NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 
 
 def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> Any:
-    """Train a tokenizer, write it and return it: of word pieces, of bytes, or of scored pieces."""
+    """Make a tokenizer, write it and return it: of word pieces, of bytes, or of scored pieces.
+
+    Words are pieces of their own but for those that contain another word. Pieces are listed, not learned: ties leave the order of
+    learned ones, hence the models made for them, to chance.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+    words = sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]", text)})
+    letters = sorted({letter for word in words for letter in word})
+    whole = [
+        word
+        for word in words
+        if len(word) > 1 and not any(word != other in word for other in words if len(other) > 2)
+    ]
     if name == "bert":
         special = ["[PAD]", "[unused]", "[CLS]", "[UNK]", "[SEP]", "[MASK]"]
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        pieces = [*special, *letters, *(f"##{letter}" for letter in letters), *whole]
+        vocabulary = {piece: number for number, piece in enumerate(pieces)}
+        tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer: Any = trainers.WordPieceTrainer(vocab_size=90, special_tokens=special)
+        tokenizer.add_special_tokens(special)
     elif name == "gpt2":
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -32,14 +46,13 @@ def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> An
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         end = ["<|endoftext|>"]
         trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=end, initial_alphabet=alphabet)
+        tokenizer.train_from_iterator(list(texts), trainer)
     else:
-        special = ["<unk>", "<s>", "</s>"]
-        tokenizer = Tokenizer(models.Unigram())
+        scores = dict.fromkeys(["<unk>", "<s>", "</s>"], 0.0)
+        scores |= dict.fromkeys([*"▁", *letters], -6.0) | {f"▁{w}": -8.0 for w in whole}
+        tokenizer = Tokenizer(models.Unigram(list(scores.items()), 0, False))
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        trainer = trainers.UnigramTrainer(
-            vocab_size=90, special_tokens=special, unk_token="<unk>", show_progress=False
-        )
-    tokenizer.train_from_iterator(list(texts), trainer)
+        tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
     ids = tokenizer.token_to_id
     if name == "bert":
         tokenizer.post_processor = processors.BertProcessing(

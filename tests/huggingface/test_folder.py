@@ -150,7 +150,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "tokenizer-latin": (lambda f: latin(f, "tokenizer.json"), ("tokenizer.json", "utf-8")),
     "tokenizer-pointer": (lambda f: (f / "tokenizer.json").write_text(POINTER), ("git-lfs pointer",)),
     "tokenizer-junk": (lambda f: edit(f, "tokenizer.json", added_tokens=None), ("tokenizer.json",)),
-    "tokenizer-of-another": (lambda f: write_tokenizer(f, "gpt2"), ("300 tokens", "embeddings of 90")),
+    "tokenizer-of-another": (lambda f: write_tokenizer(f, "gpt2"), ("300 tokens", "the model embeddings of ")),
     "tokenizer-panic": (panicking, ("the tokenizer.json of", "is not one that can be read")),
     "regression": (lambda f: edit(f, problem_type="regression"), ("is a regression model", "num_labels 2")),
     "one-label": (lambda f: write_model(f, num_labels=1), ("is a regression model", "num_labels 1")),

@@ -111,5 +111,5 @@ def test_is_refused(
 @pytest.mark.parametrize("folder", ["bert"], indirect=True)
 def test_a_tokenizer_of_another_model(model: Any, tmp_path: Path) -> None:
     write_model(tmp_path, "gpt2")
-    with pytest.raises(InputError, match="300 tokens, the model embeddings of 90"):
+    with pytest.raises(InputError, match=r"300 tokens, the model embeddings of [0-9]{2}\."):
         attnlight.run(model, ROWS, tokenizer=tmp_path)

@@ -33,9 +33,9 @@ NLI = {"id2label": {0: "entailment", 1: "not_entailment"}}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    write_model(folder / "bert", max_position_embeddings=24)
+    write_model(folder / "bert", max_position_embeddings=26)
     write_model(folder / "nli", **NLI)
-    write_model(folder / "roberta", "roberta", max_position_embeddings=25)
+    write_model(folder / "roberta", "roberta", max_position_embeddings=27)
     rows = zip(TEXTS, QUERIES, LABELS, strict=True)
     lines = [json.dumps({"premise": p, "hypothesis": q, "label": y}) for p, q, y in rows]
     (folder / "pairs.jsonl").write_text("\n".join(lines))
