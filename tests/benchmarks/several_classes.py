@@ -29,6 +29,8 @@ EPSILON = 0.01
 CLASSES, ITEMS = (3, 4, 6, 9, 12, 16, 20), 60
 # Rows, items and classes of the bound.
 MOST = (12, 200, 20)
+# Classes of which few carry mass, as of a trained model, and the number of the bound.
+MANY, MANY_BOUND = (100, 300, 1000), 100
 # Classes from which attentions with the same logits were not looked for.
 _MANY = 10
 # Texts of a run that are compared on, chosen by a hash with this seed.
@@ -72,6 +74,16 @@ def several_classes(
             f"{found['upper'].mean():.3f}; {found['before_ms'] / rows:.1f} and "
             f"{found['now_ms'] / rows:.1f} ms a row"
         )
+    many = {
+        count: [compare(*peaked(rows // 4 or 1, count)) for _ in range(repetitions)]
+        for count in (MANY if rows > 2 else (MANY_BOUND,))
+    }
+    for count, found_each in many.items():
+        found = found_each[0]
+        details[f"{count} classes, few of which carry mass, {ITEMS} items"] = (
+            f"mean JS {found['now'].mean():.3f}, bound {found['upper'].mean():.3f}; "
+            f"{found['now_ms'] / len(found['now']):.1f} ms a row"
+        )
     taken = [compare(*readouts(*most)[:2]) for _ in range(repetitions)]
     seconds = {
         way: [each[f"{way}_ms"] / 1000 / most[0] for each in taken] for way in ("before", "now")
@@ -79,7 +91,18 @@ def several_classes(
     details[f"{most[2]} classes, {most[1]} items, processor time a row"] = (
         f"{spread(seconds['now'])}, without programs {spread(seconds['before'])}"
     )
-    return Measured({"several_classes": [1000 * each for each in seconds["now"]]}, details)
+    times = [found["now_ms"] / len(found["now"]) for found in many[MANY_BOUND]]
+    return Measured(
+        {"several_classes": [1000 * each for each in seconds["now"]], "many_classes": times},
+        details,
+    )
+
+
+def peaked(rows: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Weights and item logits whose classes differ by much in probability."""
+    weights, logits, _ = readouts(rows, ITEMS, classes)
+    random = torch.Generator().manual_seed(1)
+    return weights, logits + 6 * torch.randn(rows, 1, classes, generator=random).double()
 
 
 def compare_run(run: Path) -> None:

@@ -36,6 +36,8 @@ _FLOOR = 0.01
 # Share of epsilon reserved for the solver's tolerance, and shares of the original attention mixed
 # in where that is not enough.
 _MARGIN, _MIXTURES = 1e-6, (0.0, 1e-6, 1e-4, 1e-2)
+# Share of epsilon that the classes left out of a program may add up to; how often some are taken in.
+_REST, _ROUNDS = 0.01, 3
 # Least width of a piece of a bound; weight below which an item counts as unused.
 _MIN_WIDTH, _MIN_WEIGHT = 1e-12, 1e-9
 _STEP = 1e-5  # of costs from an item without weight to the next, above the solver's tolerance
@@ -131,7 +133,8 @@ class Instance:
         original_logits: As given, (C,).
         log_prediction: (C,).
         highest: Largest increase of each log probability, (C,).
-        programs: Number of programs solved.
+        heavy: The most probable classes, (C,) bool; the others add up to `_REST` of epsilon at most.
+        programs: Number of programs solved, one whose classes were too few not counted.
     """
 
     def __init__(
@@ -144,6 +147,9 @@ class Instance:
         self.log_prediction: Vector = log_softmax(original_logits)
         highest = np.logaddexp(self.log_prediction, np.log(epsilon)) - self.log_prediction
         self.highest, self.programs = highest, 0
+        ascending = self.log_prediction.argsort(kind="stable")
+        self.heavy = np.empty(len(ascending), dtype=bool)
+        self.heavy[ascending] = np.exp(self.log_prediction[ascending]).cumsum() > _REST * epsilon
         # Items without weight are alike to JS: the first is cheapest, so that solutions are unique.
         self._order = _STEP * np.cumsum(weights == 0) * (weights == 0)
 
@@ -154,20 +160,14 @@ class Instance:
         if excluded is not None:
             limits[1][excluded] = 0.0
         while self.programs < _PROGRAMS:
-            solution = solve([self.program(costs, self.shift(attention), limits)])
+            solved = self._solved(costs, self.shift(attention), limits)
             self.programs, attention = self.programs + 1, self.weights
-            if solution is not None:
-                # Without the solver's tolerance, and mixed as little as preserves the prediction.
-                solved = solution[0][: len(self.weights)]
-                solved = np.where(solved > _MIN_WEIGHT, solved, 0.0)
-                solved = solved / max(solved.sum(), _MIN_WEIGHT)
-                for share in _MIXTURES:
-                    mixed = solved + share * (self.weights - solved)
-                    prediction = np.exp(self.log_prediction + self.shift(mixed))
-                    change = prediction - np.exp(self.log_prediction)
-                    if np.abs(change).sum() / 2 <= self.epsilon:
-                        attention = mixed
-                        break
+            # Mixed as little as preserves the prediction.
+            for share in _MIXTURES if solved is not None else ():
+                mixed = solved + share * (self.weights - solved)
+                if np.abs(self.change(mixed)).sum() / 2 <= self.epsilon:
+                    attention = mixed
+                    break
             js = self.js(attention)
             if js > best_js:
                 best = attention
@@ -177,12 +177,32 @@ class Instance:
             limits[1][:] = 1.0
         return best
 
+    def _solved(self, costs: Vector, shift: Vector, limits: tuple[Vector, Vector]) -> Vector | None:
+        """The solution (N,) without the solver's tolerance; None if there is none.
+
+        Arguments are those of `program`, which is solved for heavy classes alone: light ones that the
+        solution makes probable become heavy, and it is solved again.
+        """
+        for _ in range(_ROUNDS + 1):
+            solution = solve([self.program(costs, shift, limits, heavy=self.heavy)])
+            if solution is None:
+                return None
+            solved = solution[0][: len(self.weights)]
+            solved = np.where(solved > _MIN_WEIGHT, solved, 0.0)
+            solved /= max(solved.sum(), _MIN_WEIGHT)
+            risen = np.where(self.heavy, 0.0, self.change(solved).clip(min=0.0))
+            if risen.sum() <= _REST * self.epsilon:
+                break
+            self.heavy |= risen > _REST * self.epsilon / len(risen)
+        return solved
+
     def program(
         self,
         costs: Vector,
         shift: Vector,
         limits: tuple[Vector, Vector],
         price: float | None = None,
+        heavy: NDArray[np.bool_] | None = None,
     ) -> Program:
         """The program for the attention of least cost under bounds that are exact at x = shift.
 
@@ -191,25 +211,28 @@ class Instance:
             shift: Change of the log probabilities, (C,).
             limits: Least and largest attention on each item, (N,).
             price: Cost of exceeding epsilon by as much again; None: it must not be exceeded.
+            heavy: Classes that are bounded, (C,) bool; what the others have is reserved. None: all.
         """
-        items, classes = self.logits.shape
-        width, rise, fall, spent = self.bounds(shift)
+        heavy = np.ones_like(shift, dtype=bool) if heavy is None else heavy
+        logits, highest = self.logits[:, heavy], self.highest[heavy]
+        (items, classes), log_prediction = logits.shape, self.log_prediction[heavy]
+        width, rise, fall, spent = self.bounds(shift, heavy)
         if price is not None:
             # x may be above its highest, with the slope of the tangent there.
-            tangent = np.exp(self.log_prediction + self.highest) / self.epsilon
+            tangent = np.exp(log_prediction + highest) / self.epsilon
             rise[1] = np.where(width[1] > _MIN_WIDTH, rise[1], tangent)
             width[1] = np.full(len(tangent), np.inf)
         one, none = np.eye(classes), np.zeros
         # Columns: attention, k, and each x as its first piece, the rest above it and below 0.
         matrix = np.vstack(
             [
-                np.hstack([self.logits.T, -np.ones((classes, 1)), -one, -one, one]),
+                np.hstack([logits.T, -np.ones((classes, 1)), -one, -one, one]),
                 np.concatenate([np.ones(items), none(1 + 3 * classes)]),
                 np.concatenate([none(items + 1), *rise, none(classes)]),
                 np.concatenate([none(items + 1), fall[0], none(classes), fall[1]]),
             ]
         )
-        budget = 1 - _MARGIN
+        budget = 1 - _MARGIN - np.exp(self.log_prediction[~heavy]).sum() / self.epsilon
         low = np.concatenate([none(classes), [1.0, -np.inf, -np.inf]])
         high = np.concatenate([none(classes), [1.0, budget, budget - spent]])
         costs = np.concatenate([costs + self._order, none(1 + 3 * classes)])
@@ -222,24 +245,28 @@ class Instance:
             least, most = np.append(least, 0.0), np.append(most, np.inf)
         return Program(costs, matrix, low, high, least, most)
 
-    def bounds(self, shift: Vector) -> tuple[list[Vector], list[Vector], list[Vector], float]:
-        """Coefficients (C,) of the two sums over epsilon, for bounds exact at x = shift (C,).
+    def bounds(
+        self, shift: Vector, heavy: NDArray[np.bool_]
+    ) -> tuple[list[Vector], list[Vector], list[Vector], float]:
+        """Coefficients (K,) of the two sums over epsilon, for bounds exact at x = shift (C,).
+
+        Args:
+            shift: As of `program`.
+            heavy: The K of C classes that are bounded, (C,) bool.
 
         Returns:
             Widths of the two pieces of x above 0; their slopes in the first sum; the slopes of the
             first piece and of x below 0 in the second sum; and the second sum at 0.
         """
-        prediction = np.exp(self.log_prediction)
-        below = np.minimum(shift, 0.0)
+        shift, highest = shift[heavy], self.highest[heavy]
+        log_prediction = self.log_prediction[heavy]
+        prediction, below = np.exp(log_prediction), np.minimum(shift, 0.0)
         # A tangent at x < 0 reaches 0 at x + exp(-x) - 1 > 0.
         first = np.where(shift < 0, below + np.expm1(np.minimum(-below, 700.0)), shift)
         curved = first > _MIN_WIDTH
-        first = np.where(curved, first, self.highest / 2)
-        first = np.clip(first, _MIN_WIDTH, self.highest)
-        last = np.maximum(self.highest - first, 0.0)
-        risen = (
-            np.exp(self.log_prediction + first - np.log(self.epsilon)) - prediction / self.epsilon
-        )
+        first = np.clip(np.where(curved, first, highest / 2), _MIN_WIDTH, highest)
+        last = np.maximum(highest - first, 0.0)
+        risen = np.exp(log_prediction + first - np.log(self.epsilon)) - prediction / self.epsilon
         slope = prediction * np.exp(below) / self.epsilon
         spent = prediction / self.epsilon * (-np.expm1(below) + np.exp(below) * below)
         rise = [risen / first, (1 - risen).clip(min=0) / last.clip(min=_MIN_WIDTH)]
@@ -253,6 +280,10 @@ class Instance:
         below = logits - logits.max()
         shift: Vector = below - np.log(np.exp(below).sum())
         return shift - self.log_prediction
+
+    def change(self, attention: Vector) -> Vector:
+        """Change of the prediction (C,) under attention (N,)."""
+        return np.exp(self.log_prediction + self.shift(attention)) - np.exp(self.log_prediction)
 
     def slope(self, attention: Vector) -> Vector:
         """Gradient (N,) of JS at attention (N,), with weights raised to at least `_FLOOR`."""

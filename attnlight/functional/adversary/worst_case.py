@@ -173,8 +173,10 @@ def pairwise_upper_bound(original: Tensor, items: Tensor, mask: Tensor, epsilon:
     prediction = read(original, items).softmax(-1)
     upper, lightest_item = one_item_js(original).masked_fill(~mask, -1.0).max(-1)
     rows, classes = torch.arange(len(original), device=original.device), items.shape[-1]
+    likely = (prediction > epsilon).any(0)
     first, second = torch.triu_indices(classes, classes, 1, device=original.device)
-    for part in torch.split(rows, max(1, _CHECKED // len(first))):
+    first, second = (side[likely[first] | likely[second]] for side in (first, second))
+    for part in torch.split(rows, max(1, _CHECKED // max(1, len(first)))):
         p, q = prediction[part][:, first], prediction[part][:, second]
         low, high = log_ratio_bounds(p, q, epsilon)
         lightest_logits = items[part, lightest_item[part]]

@@ -114,7 +114,7 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
         instance = Instance(weights, logits, weights @ logits, epsilon)
         prediction = np.exp(instance.log_prediction)
         at = np.minimum(random.standard_normal(6), instance.highest)
-        (first, last), rise, fall, spent = instance.bounds(at)
+        (first, last), rise, fall, spent = instance.bounds(at, np.ones(6, dtype=bool))
         np.testing.assert_allclose(prediction * np.expm1(first + last), epsilon, rtol=1e-9)
         for x in [at, *np.linspace(-6, instance.highest, 200)]:
             one, below = np.clip(x, 0, first), np.clip(-x, 0, None)
@@ -129,6 +129,42 @@ def test_bounds_hold_and_are_exact_where_they_are_made(epsilon: float) -> None:
                 np.testing.assert_allclose(fallen, (-exact).clip(min=0).sum(), atol=1e-12)
                 places += 1
     assert places == 20
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_light_classes_change_no_answer(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 classes most add up to little; what programs of all classes find is found without them."""
+    weights, logits, mask = readouts(8, 12, 60)
+    logits += 5 * torch.randn(8, 1, 60, generator=torch.Generator().manual_seed(0)).double()
+    adversary, js, upper = worst_case_attention(weights, logits, mask, epsilon)
+    row = (weights[0].numpy(), logits[0].numpy(), read(weights, logits)[0].numpy(), epsilon)
+    assert 2 <= Instance(*row).heavy.sum() <= 40
+    assert (moved(adversary, weights, logits) <= epsilon + 1e-9).all()
+    monkeypatch.setattr("attnlight.functional.adversary.linear_programs._REST", -1.0)
+    assert Instance(*row).heavy.all()
+    _, all_js, all_upper = worst_case_attention(weights, logits, mask, epsilon)
+    torch.testing.assert_close(upper, all_upper)
+    assert (all_js > 0.05).all()
+    assert (js >= 0.97 * all_js).all()
+
+
+def test_a_light_class_that_a_solution_makes_probable_is_taken_in() -> None:
+    """All attention on either of two items would predict a class without weight: none alone is kept."""
+    weights = np.array([0.45, 0.35, 0.1, 0.1])
+    logits = np.zeros((4, 5))
+    logits[:, 0], logits[:, 1] = 4.0, [3.0, 3.2, 3.1, 3.4]
+    logits[2, 3], logits[3, 4], logits[:2, 3:] = 30.0, 30.0, -30.0
+    logits[2, 4] = logits[3, 3] = -30.0
+    instance = Instance(weights, logits, weights @ logits, 0.05)
+    assert instance.heavy.tolist() == [True, True, True, False, False]
+    found = instance.climb(instance.weights, instance.weights)
+    assert instance.heavy.all()
+    assert np.abs(instance.change(found)).sum() / 2 <= 0.05
+    every = Instance(weights, logits, weights @ logits, 0.05)
+    every.heavy[:] = True
+    best = every.climb(every.weights, every.weights)
+    assert instance.js(found) == pytest.approx(every.js(best), abs=0.02)
+    assert every.js(best) > 0.05
 
 
 def test_the_slope_is_the_gradient_of_js() -> None:
