@@ -11,6 +11,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.text_columns import score_columns
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
@@ -22,6 +23,7 @@ from attnlight.probing.leave_one_out import leave_one_out
 Gradient = Literal["detached", "attached"]
 _MANY = 2_000  # classes; half a minute for 16 texts on one core
 _LONG = 5_000  # items; about a minute on one core where the encoder is recurrent
+_FEW = 8  # classes over which gradients are summed where nothing else is asked
 _GRADIENTS = {"detached": "input_gradient", "attached": "input_gradient_attached"}
 
 
@@ -50,7 +52,8 @@ class ImportanceCorrelation(InterpretabilityTest):
         gradients: The gradients to compute.
         classes: Sum gradients over `all` classes, as published, which takes a backward pass for each, or
             take those of the log odds of the `predicted` class, in one. For two classes, and for
-            tokens, both order the items alike.
+            tokens, both order the items alike. None: `all` of up to 8 named classes, of more the
+            `predicted` one.
         keep_scores: Also record the scores themselves, one list per row in the order of its items,
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
             between runs.
@@ -64,7 +67,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         leave_one_out: bool = True,
         gradients: Sequence[Gradient] = ("detached", "attached"),
         keep_scores: bool = False,
-        classes: Literal["all", "predicted"] = "all",
+        classes: Literal["all", "predicted"] | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
@@ -74,10 +77,10 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
         self.classes = classes
-        self.metadata = {
+        self.metadata: dict[str, Any] = {
             "tie": TIE,
             "gradients": self.gradients,
-            "classes": classes,
+            "gradients_of": classes or "all",
             "leave_one_out": leave_one_out,
         }
         named = [_GRADIENTS[kind] for kind in self.gradients]
@@ -85,6 +88,12 @@ class ImportanceCorrelation(InterpretabilityTest):
         self._pairs = [("attention", name) for name in named + loo]
         self._pairs += [(name, "loo") for name in named if loo]
         self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
+
+    @override
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        few = len(around.classes) <= _FEW
+        self.metadata["gradients_of"] = self.classes or ("all" if few else "predicted")
 
     @override
     def measure(
@@ -113,7 +122,8 @@ class ImportanceCorrelation(InterpretabilityTest):
         """Scores (R, N) by name."""
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
-        many = self.classes == "all" and output.logits.shape[1] > _MANY
+        classes = self.metadata["gradients_of"]
+        many = classes == "all" and output.logits.shape[1] > _MANY
         if self.gradients and many:
             self._say_once(
                 f"the model has {output.logits.shape[1]:,} classes; gradients take time quadratic in "
@@ -121,7 +131,7 @@ class ImportanceCorrelation(InterpretabilityTest):
             )
         for kind in self.gradients:
             scores[_GRADIENTS[kind]] = input_gradient(
-                model, batch, output, detached=kind == "detached", classes=self.classes
+                model, batch, output, detached=kind == "detached", classes=classes
             )
         if not self.leave_one_out:
             return scores

@@ -23,13 +23,18 @@ _LEVEL = 0.05
 _PUBLISHED = 3  # leading pairs in the paper; the others are drawn only if these are missing
 
 
-def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
+def tables(
+    rows: Rows, classes: Sequence[str] | None = None, gradients_of: str | None = None
+) -> list[RecordTable]:
     """For each pair of scores tau over all rows and by predicted class, and its significance.
 
     The standard deviation has divisor n, as in Jain & Wallace. Shares of p <= 0.05 are over rows
     with a tau, first unadjusted, then with p adjusted for multiple tests.
     """
     result: list[RecordTable] = []
+    said = " Gradients are those of the log odds of the predicted class." * (
+        gradients_of == "predicted"
+    )
     for first, second in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
         lines = []
         for label in [None, *np.unique(rows["prediction"]).tolist()]:
@@ -45,11 +50,19 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
             cells = [*means, undefined, *significant, f"{defined.sum():,}"]
             lines.append([class_name(label, classes), *cells])
-        result.append(("pair", lines, {"first": COMPARED[first], "second": COMPARED[second]}))
+        result.append(
+            (
+                "pair",
+                lines,
+                {"first": COMPARED[first], "second": COMPARED[second], "gradients": said},
+            )
+        )
     return result
 
 
-def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
+def draw(
+    rows: Rows, classes: Sequence[str] | None = None, gradients_of: str | None = None
+) -> Figure:
     """Histograms of tau by predicted class, one panel for each pair of scores."""
     present = [pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows]
     pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy.stats import kendalltau
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
+from attnlight.figures import tables
+from attnlight.models import FlatClassifier
 from tests.callbacks.token_loops import columns_of
 from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, collate
@@ -117,11 +120,35 @@ def test_only_a_deletion_is_not_finite() -> None:
     assert not columns["tau_attention_input_gradient"].isnan().any()
 
 
+@pytest.mark.parametrize(("classes", "explained"), [(8, "all"), (9, "predicted")])
+def test_gradients_of_many_classes_are_of_the_predicted_one(classes: int, explained: str) -> None:
+    """Record and page name it; an option overrides it."""
+    torch.manual_seed(0)
+    options: Any = {"encoder": "none", "attention": "additive", "embedding_size": 8}
+    model = FlatClassifier(num_classes=classes, vocab_size=40, **options).double().eval()
+    batch = flat.collate([[n + 4, n + 9, 2 * n + 5, 17, 30 - n] for n in range(8)])
+    around: Any = SimpleNamespace(model=model, classes=[f"class {n}" for n in range(classes)])
+    taus = {}
+    for option in (None, "all", "predicted"):
+        test = ImportanceCorrelation(leave_one_out=False, classes=option)  # type: ignore[arg-type]
+        test.prepare(around)
+        assert test.metadata["gradients_of"] == (option or explained)
+        taus[option] = columns_of(test, model, batch)["tau_attention_input_gradient"]
+    assert not taus["all"].equal(taus["predicted"])
+    assert taus[None].equal(taus[explained])
+    columns = {f"tau_{one}_{other}": np.zeros(3) for one, other in PAIRS[:1]}
+    rows = {"prediction": np.zeros(3, int), "index": np.arange(3)} | columns
+    rows |= {name.replace("tau", "p"): values for name, values in columns.items()}
+    metadata = {"gradients_of": explained}
+    (table,) = tables("importance_correlation", rows, None, metadata)
+    assert ("of the predicted class" in table.note) == (classes == 9)
+
+
 @pytest.mark.parametrize(
     ("limit", "given", "options", "said"),
     [
         ("_LONG", (5, 7, 8), {}, ("7 items", "leave_one_out", "truncate")),
-        ("_MANY", (5, 5), {}, ("3 classes", "classes: predicted")),
+        ("_MANY", (5, 5), {"classes": "all"}, ("3 classes", "classes: predicted")),
         ("_MANY", (5, 5), {"gradients": []}, ()),
         ("_MANY", (5, 5), {"classes": "predicted"}, ()),
     ],

@@ -163,7 +163,7 @@ class Instance:
             solved = self._solved(costs, self.shift(attention), limits)
             self.programs, attention = self.programs + 1, self.weights
             # Mixed as little as preserves the prediction.
-            for share in _MIXTURES if solved is not None else ():
+            for share in _MIXTURES:
                 mixed = solved + share * (self.weights - solved)
                 if np.abs(self.change(mixed)).sum() / 2 <= self.epsilon:
                     attention = mixed
@@ -177,8 +177,8 @@ class Instance:
             limits[1][:] = 1.0
         return best
 
-    def _solved(self, costs: Vector, shift: Vector, limits: tuple[Vector, Vector]) -> Vector | None:
-        """The solution (N,) without the solver's tolerance; None if there is none.
+    def _solved(self, costs: Vector, shift: Vector, limits: tuple[Vector, Vector]) -> Vector:
+        """The solution (N,) without the solver's tolerance; `weights` where the solver fails.
 
         Arguments are those of `program`, which is solved for heavy classes alone: light ones that the
         solution makes probable become heavy, and it is solved again.
@@ -186,7 +186,7 @@ class Instance:
         for _ in range(_ROUNDS + 1):
             solution = solve([self.program(costs, shift, limits, heavy=self.heavy)])
             if solution is None:
-                return None
+                return self.weights
             solved = solution[0][: len(self.weights)]
             solved = np.where(solved > _MIN_WEIGHT, solved, 0.0)
             solved /= max(solved.sum(), _MIN_WEIGHT)
