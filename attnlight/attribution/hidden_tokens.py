@@ -7,11 +7,12 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasReach, TextBatch
 from attnlight.errors import InputError
+from attnlight.functional._cpu import Budget
 from attnlight.functional.random import draw_keys
 from attnlight.probing.row_gradients import text_blocks, text_of_rows
 
 # Tokens, with padding, that are differentiated together: larger blocks are no faster on a CPU.
-_CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 11, 1 << 17
+_TOKENS = Budget(1 << 11, 1 << 17)
 
 
 def hidden_token_attribution(
@@ -53,9 +54,7 @@ def hidden_token_attribution(
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each, or the
             model does not compute the states of its items from the embeddings that it is given.
     """
-    if budget is None:
-        on_cpu = output.mask.device.type == "cpu"
-        budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
+    budget = _TOKENS.of(output.mask) if budget is None else budget
     shape = len(batch), output.mask.shape[1]
     items = output.mask.new_zeros(shape).index_copy(0, text_of_rows(batch, output), output.mask)
     size, reach = output.states.shape[-1], model.reach if isinstance(model, HasReach) else None

@@ -15,7 +15,7 @@ from attnlight.errors import require_at_least
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.embedding_line import EmbeddingLine
 from attnlight.probing.removal import Token, replaced_embeddings
-from attnlight.probing.row_gradients import ACCELERATOR_TOKENS, CPU_TOKENS, text_blocks
+from attnlight.probing.row_gradients import TOKENS, text_blocks
 
 # Differences of log odds below this count as this: the error is relative to the difference.
 _SMALLEST = 0.1
@@ -64,7 +64,7 @@ class IntegratedGradients(Attribution):
     ) -> Explanation:
         scores = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
         errors, steps = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
-        tokens = CPU_TOKENS if scores.device.type == "cpu" else ACCELERATOR_TOKENS
+        tokens = TOKENS.of(scores)
         for part, _, rows, items in text_blocks(batch, output, tokens):
             start, end = replaced_embeddings(model, part, self.baseline), model.embed(part).detach()
             text = texts_of_rows(output.rows[rows])

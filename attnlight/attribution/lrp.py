@@ -21,8 +21,7 @@ from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.relevance_rules import RelevanceRules, elementwise
 from attnlight.probing.interception import intercept
 from attnlight.probing.row_gradients import (
-    ACCELERATOR_TOKENS,
-    CPU_TOKENS,
+    TOKENS,
     counted_tokens,
     row_gradients,
     text_blocks,
@@ -76,9 +75,8 @@ class LRP(Attribution):
         difference = log_odds(logits.masked_fill(others, -torch.inf), target)
         scores = difference.new_zeros(output.mask.shape)
         absorbed = torch.zeros_like(difference)
-        tokens = CPU_TOKENS if output.mask.device.type == "cpu" else ACCELERATOR_TOKENS
         with _refusals(model) as refusal:
-            for part, _, rows, items in text_blocks(batch, output, tokens):
+            for part, _, rows, items in text_blocks(batch, output, TOKENS.of(output.mask)):
                 rules = RelevanceRules(self.epsilon, refusal)
                 linear: Any = partial(_linear_output, model, rules, others[rows])
                 own, weights = target[rows], output.weights[rows, :, :items].detach()

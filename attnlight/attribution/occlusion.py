@@ -16,8 +16,7 @@ from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import (
-    ACCELERATOR_TOKENS,
-    CPU_TOKENS,
+    TOKENS,
     complete_logits,
     left_out_logits,
 )
@@ -71,8 +70,7 @@ class Occlusion(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Tensor:
         """Log odds (R, N) with each item replaced, mean over draws; arbitrary off the mask."""
-        on_cpu = output.mask.device.type == "cpu"
-        tokens = self.budget or (CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS)
+        tokens = self.budget or TOKENS.of(output.mask)
         odds = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
         for part, _, rows, size in text_blocks(batch, output, tokens):
             original, text = model.embed(part), texts_of_rows(output.rows[rows])

@@ -12,7 +12,7 @@ from attnlight.batch import AttentionOutput, HasFreeAnswers, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.attention_maps import attention_maps
-from attnlight.callbacks.hooks.epoch_recorder import on_cpu
+from attnlight.callbacks.hooks.epoch_recorder import to_cpu
 from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists, score_columns
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
@@ -133,7 +133,7 @@ class Texts(InterpretabilityTest):
         texts = output.rows * output.rows.new_tensor([1, 0])
         shuffled = permuted_weights(readout.head_weights, mask, texts, 1, self.seed).squeeze(2)
         attentions = torch.stack([worst, uniform, shuffled], dim=2)  # (R, H, 3, N)
-        lists = item_lists(*map(on_cpu, (attentions.transpose(1, 2).flatten(1, 2).float(), mask)))
+        lists = item_lists(*map(to_cpu, (attentions.transpose(1, 2).flatten(1, 2).float(), mask)))
         logits = readout.candidates(attentions).detach()
         return {
             "candidates": lists,

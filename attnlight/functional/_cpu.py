@@ -3,14 +3,26 @@
 import math
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
+class Budget(NamedTuple):
+    """How much is computed at once: on a CPU what its caches hold, on an accelerator what fills it."""
+
+    cpu: int
+    accelerator: int
+
+    def of(self, tensor: Tensor) -> int:
+        """The budget of the device of a tensor."""
+        return self.cpu if tensor.is_cpu else self.accelerator
+
+
 def sorted_keys(keys: Tensor) -> Tensor:
     """Keys in ascending order along the last dimension, possibly sorted in place."""
-    if keys.device.type != "cpu" or keys.dtype == torch.bfloat16:  # NumPy has no bfloat16
+    if not keys.is_cpu or keys.dtype == torch.bfloat16:  # NumPy has no bfloat16
         return keys.sort(-1).values
     # NumPy's sort is vectorised (AVX2, AVX-512): about ten times as fast as torch's.
     keys.numpy().sort(axis=-1)

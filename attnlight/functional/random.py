@@ -28,7 +28,7 @@ def _child(state: Tensor | int, number: Tensor, scratch: Scratch | None = None) 
     shift supports unsigned integers; for states (R, K, 1) and numbers (M,).
     """
     steps = (number + 1) * _GAMMA
-    if scratch is None or number.device.type != "cpu" or isinstance(state, int):
+    if scratch is None or not number.is_cpu or isinstance(state, int):
         bits = steps + state
         for shift, factor in _STEPS:
             # torch's right shift is arithmetic.
@@ -127,7 +127,7 @@ def sorted_by_keys(
         (R, K, N), int32 if sorted by 32-bit keys, else long.
     """
     items = bits.shape[-1]
-    if not short or bits.device.type != "cpu" or items > _SHORT:
+    if not short or not bits.is_cpu or items > _SHORT:
         ordinals = torch.arange(items, device=bits.device)
         # Items beyond a row's length get the highest key and so sort last. The ordinal in the low
         # bits makes every key unique, so that the result does not depend on the sorting algorithm.

@@ -100,7 +100,7 @@ def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
     if not exact:
         tie = TIE * scores.abs().masked_fill(~mask, 0.0).amax(-1, keepdim=True)
     scores = scores.masked_fill(~mask, torch.inf)
-    if scores.device.type == "cpu":  # numpy's is about four times as fast
+    if scores.is_cpu:  # numpy's is about four times as fast
         order = torch.from_numpy(scores.detach().numpy().argsort(axis=-1))
     else:
         order = scores.argsort(-1)

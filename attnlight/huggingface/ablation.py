@@ -15,7 +15,7 @@ from attnlight.huggingface.free_text import ANSWER
 from attnlight.huggingface.last_layer import cut_cache
 from attnlight.probing.context_ablation import Reading, Way
 from attnlight.probing.layers import output_maps, value_norms
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+from attnlight.probing.leave_one_out import TOKENS
 
 
 @torch.no_grad()
@@ -44,7 +44,7 @@ def ablated_logits(
         Logits (B, K, C) float64, and the tokens computed for each set as a share of the complete prompt,
         which is computed besides, (B, K).
     """
-    budget = budget or (CPU_TOKENS if kept.device.type == "cpu" else ACCELERATOR_TOKENS)
+    budget = budget or TOKENS.of(kept)
     texts = (batch.select(torch.tensor([n], device=kept.device)) for n in range(len(batch)))
     found = [_of_text(network, one, own, way, budget) for one, own in zip(texts, kept, strict=True)]
     logits, shares = zip(*found, strict=True)

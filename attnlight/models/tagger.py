@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError, require_at_least
+from attnlight.functional._cpu import Budget
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
@@ -26,7 +27,7 @@ from attnlight.probing.leave_one_out import reencode
 
 # Elements in a block of candidate attentions: 1 MiB in single precision, which fits the cache of a
 # CPU, and 16 MiB on an accelerator.
-_CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 18, 1 << 22
+_BLOCK = Budget(1 << 18, 1 << 22)
 _VALUES = "values"  # in `AttentionOutput.memory`: values of the last attention
 # Columns of `TextBatch.extras` with the origin of each token of a shortened sentence.
 _TEXT, _POSITION = "text of the batch", "position in the text"
@@ -196,10 +197,9 @@ class SelfAttentionTagger(nn.Module):
         text, position = texts_of_rows(output.rows), output.rows[:, 1]
         token_states = output.states[text, position].unsqueeze(1)
         cost = weights.shape[1:].numel() + values.shape[1:].numel()
-        block = _CPU_BLOCK if text.device.type == "cpu" else _ACCELERATOR_BLOCK
         row_numbers = torch.arange(len(text), device=text.device)
         logits = []
-        for rows in torch.split(row_numbers, max(1, block // cost)):
+        for rows in torch.split(row_numbers, max(1, _BLOCK.of(text) // cost)):
             contexts = weights[rows] @ values[text[rows]]  # (r, H, K, D / H)
             logits.append(self.decoder(contexts.transpose(1, 2).flatten(2), token_states[rows]))
         return torch.cat(logits).to(token_states.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, TextBatch
-from attnlight.functional._cpu import blocks
+from attnlight.functional._cpu import Budget, blocks
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
     rows_are_items,
@@ -17,7 +17,7 @@ from attnlight.probing.shared_results import shared
 
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
 # larger batches are not faster; enough to fill an accelerator.
-CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 14, 1 << 18
+TOKENS = Budget(1 << 14, 1 << 18)
 
 
 def leave_one_out(
@@ -60,9 +60,7 @@ def left_out_logits(
 
     Tests of the same texts share them: do not write to them. Arguments and errors are those of `leave_one_out`.
     """
-    if budget is None:
-        on_cpu = output.mask.device.type == "cpu"
-        budget = CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
+    budget = TOKENS.of(output.mask) if budget is None else budget
     if isinstance(model, HasLeaveOneOut):
         return model.leave_one_out(batch, output, budget)
     return reencode(model, batch, output, budget)

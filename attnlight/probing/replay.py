@@ -14,10 +14,10 @@ from torch.utils._pytree import tree_map
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.interception import LayerAttention, intercept, interception_of
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS
+from attnlight.probing.leave_one_out import TOKENS
 from attnlight.probing.patches import Patch, expanded
 
-_CPU_TOKENS = 1 << 10  # computed at once: what a layer makes of more leaves the cache
+_TOKENS = TOKENS._replace(cpu=1 << 10)  # what a layer makes of more leaves the cache
 _LOCK = threading.RLock()  # replays replace `forward` of modules, which threads share
 
 
@@ -53,9 +53,7 @@ class Replay:
         They are patches by layer, each with at least one; what is below the first layer that is
         replaced is not computed again. `budget` is that of `leave_one_out`.
         """
-        if budget is None:
-            on_cpu = self.output.logits.device.type == "cpu"
-            budget = _CPU_TOKENS if on_cpu else ACCELERATOR_TOKENS
+        budget = _TOKENS.of(self.output.logits) if budget is None else budget
         most = max(1, budget // max(1, self.batch.mask.numel()))
         by_first = defaultdict(list)
         for number, patch in enumerate(patches):

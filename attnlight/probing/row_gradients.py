@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.functional._cpu import blocks
+from attnlight.functional._cpu import Budget, blocks
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
@@ -18,7 +18,7 @@ from attnlight.probing.leave_one_out import last_places
 
 # Tokens, with padding, whose gradients are taken together: larger blocks are no faster on a CPU, and
 # of smaller ones, of a few long texts, each step of a recurrent network costs more a text.
-CPU_TOKENS, ACCELERATOR_TOKENS = 1 << 11, 1 << 16
+TOKENS = Budget(1 << 11, 1 << 16)
 # From gradients and embeddings (B, ..., E) to scores of tokens (B, ...).
 Score = Callable[[Tensor, Tensor], Tensor]
 
@@ -81,8 +81,7 @@ def gradient_scores(
     Arguments are those of `row_gradients`; `detached` holds the last layer's attention fixed.
     """
     scores = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
-    tokens = CPU_TOKENS if output.mask.device.type == "cpu" else ACCELERATOR_TOKENS
-    for part, _, rows, items in text_blocks(batch, output, tokens):
+    for part, _, rows, items in text_blocks(batch, output, TOKENS.of(output.mask)):
         weights = output.weights[rows, :, :items].detach() if detached else None
         at, own = model.embed(part).detach(), target[rows]
         scores[rows, :items] = row_gradients(model, part, at, own, score, weights)

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.functional.alignment import align
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+from attnlight.probing.leave_one_out import TOKENS
 from attnlight.probing.removal import take_items
 
 # Block of each item of P texts (P, N) and of P others (P, M), long, -1 on padding; which are edits, (P, K).
@@ -80,8 +80,7 @@ def single_edit_logits(
     real = chosen.gather(1, order)
     attended = both.attendable().flatten(2).any(-1) if both.mask.ndim > 2 else both.attendable()
     remain = (attended[text] & chosen).any(-1).nonzero().squeeze(-1)
-    if budget is None:
-        budget = CPU_TOKENS if own.device.type == "cpu" else ACCELERATOR_TOKENS
+    budget = TOKENS.of(own) if budget is None else budget
     width = both.mask[0].numel()
     whole = model(batch).logits.double()  # under autocast those of an output have another precision
     logits = whole.new_full((*edited.shape, whole.shape[-1]), torch.nan)

@@ -13,7 +13,7 @@ from attnlight.functional.readout.instances import (
     rows_are_items,
     rows_are_texts,
 )
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, last_places
+from attnlight.probing.leave_one_out import TOKENS, last_places
 from attnlight.probing.removal import Token, keep_items, replace_items
 
 Replacement = Literal[Token, "delete"]
@@ -100,8 +100,7 @@ def subset_logits(
     texts, removed, remaining = texts[order], removed[order], remaining[order]
     copy_of, by_copy = order.argsort()[copy_of].sort(stable=True)
 
-    if budget is None:
-        budget = CPU_TOKENS if rows.device.type == "cpu" else ACCELERATOR_TOKENS
+    budget = TOKENS.of(rows) if budget is None else budget
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
     guided = isinstance(model, HasGuide) and model.guide is not None
     for block in blocks(lengths.tolist(), budget // width):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionModel, TextBatch
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS
+from attnlight.probing.leave_one_out import TOKENS
 
 
 @torch.no_grad()
@@ -84,8 +84,7 @@ def swap_logits(
     Returns:
         (B, N, K, C) float64, NaN where there is no alternative.
     """
-    if budget is None:
-        budget = CPU_TOKENS if batch.tokens.device.type == "cpu" else ACCELERATOR_TOKENS
+    budget = TOKENS.of(batch.tokens) if budget is None else budget
     text, place, kind = (alternatives >= 0).nonzero().unbind(-1)
     size = max(1, budget // max(1, batch.tokens.shape[1]))
     parts = []

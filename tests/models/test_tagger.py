@@ -8,6 +8,7 @@ import torch
 
 from attnlight.batch import AttentionModel
 from attnlight.functional import read
+from attnlight.functional._cpu import Budget
 from attnlight.functional.readout.instances import texts_of_rows
 from tests.bases import one_text
 from tests.functional.test_masked_entmax import bisected
@@ -131,7 +132,7 @@ def test_what_a_token_hears_of_itself(readout: str) -> None:
 def test_readout_in_blocks_is_the_readout(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     output, candidates = tagger("study")(sentences()), torch.rand(20, 2, 3, 9)
     whole = tagger("study").readout(output, candidates)
-    monkeypatch.setattr("attnlight.models.tagger._CPU_BLOCK", block)
+    monkeypatch.setattr("attnlight.models.tagger._BLOCK", Budget(block, block))
     torch.testing.assert_close(tagger("study").readout(output, candidates), whole)
 
 

@@ -92,7 +92,7 @@ class EpochRecorder:
     def add(self, rows: Tensor, columns: Mapping[str, Any]) -> None:
         """Append rows: keys (R, 2) and columns, (R,) or (R, K) tensors or Arrow arrays."""
         arrays = {
-            name: on_cpu(values.detach()).numpy() if isinstance(values, Tensor) else values
+            name: to_cpu(values.detach()).numpy() if isinstance(values, Tensor) else values
             for name, values in columns.items()
         }
         self.writer.add(rows.cpu().numpy(), arrays)
@@ -148,7 +148,7 @@ class RecordingCallback(Callback):
     on_exception = teardown  # type: ignore[assignment]
 
 
-def on_cpu(values: Tensor) -> Tensor:
+def to_cpu(values: Tensor) -> Tensor:
     """The values on the CPU as records hold them: float32 in place of half precision.
 
     NumPy has no bfloat16.

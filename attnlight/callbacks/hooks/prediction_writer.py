@@ -7,7 +7,7 @@ import lightning.pytorch as pl
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback, on_cpu
+from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback, to_cpu
 from attnlight.callbacks.hooks.text_columns import TextColumns
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 
@@ -41,7 +41,7 @@ class PredictionWriter(RecordingCallback):
         dataloader_idx: int = 0,
     ) -> None:
         assert self._recorder is not None
-        output: AttentionOutput = outputs["output"].apply(on_cpu)
+        output: AttentionOutput = outputs["output"].apply(to_cpu)
         self._recorder.add(output.rows, self._texts(batch, output))
 
     @override

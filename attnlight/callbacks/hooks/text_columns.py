@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput, HasWholeWords, HasWords, TextBatch
-from attnlight.callbacks.hooks.epoch_recorder import on_cpu
+from attnlight.callbacks.hooks.epoch_recorder import to_cpu
 from attnlight.callbacks.predictions import row_labels
 from attnlight.data.tokenization import HasSurface
 from attnlight.errors import InputError
@@ -49,7 +49,7 @@ class TextColumns:
             texts with a query `query` (its tokens) and `allowed` (numbers of the classes that may
             be answered).
         """
-        batch, output = batch.to("cpu"), output.apply(on_cpu)
+        batch, output = batch.to("cpu"), output.apply(to_cpu)
         index = output.rows[:, 0].numpy()
         places = self._order[np.searchsorted(self._dataset.index, index, sorter=self._order)]
         known = isinstance(self._dataset, HasSurface)

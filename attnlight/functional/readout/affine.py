@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlight.functional._cpu import Scratch, blocks
+from attnlight.functional._cpu import Budget, Scratch, blocks
 from attnlight.functional.random import draw_states, shuffles
 from attnlight.functional.ranking import item_places
 
 # Keys of a block of shuffles: on a CPU enough to amortise the calls, on an accelerator enough to
 # fill it.
-_CPU_KEYS, _ACCELERATOR_KEYS = 1 << 19, 1 << 22
+_KEYS = Budget(1 << 19, 1 << 22)
 _SCRATCH = Scratch()
 
 
@@ -51,12 +51,10 @@ def _shuffles(
     draw_inputs = torch.cat([rows, lengths.unsqueeze(1)], dim=1)
     keys, group = torch.unique_consecutive(draw_inputs, dim=0, return_inverse=True)
     states = draw_states(seed, keys[:, 0], keys[:, 1], draws)
-    on_cpu = mask.device.type == "cpu"
     # Blocks share memory, unless autograd needs it for the backward pass.
-    scratch = _SCRATCH if on_cpu and not torch.is_grad_enabled() else None
+    scratch = _SCRATCH if mask.is_cpu and not torch.is_grad_enabled() else None
     order = lengths.argsort(stable=True)
-    limit = _CPU_KEYS if on_cpu else _ACCELERATOR_KEYS
-    for block in blocks(lengths[order].tolist(), limit // draws):
+    for block in blocks(lengths[order].tolist(), _KEYS.of(mask) // draws):
         members = order[block]
         if len(keys) == len(rows):
             orders = shuffles(lengths[members], states[members], scratch)

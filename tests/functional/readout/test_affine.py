@@ -9,6 +9,7 @@ from attnlight.functional import (
     permuted_weights,
     read,
 )
+from attnlight.functional._cpu import Budget
 from tests.functional.erasure.test_erase import Case
 
 
@@ -74,7 +75,7 @@ def test_blocks_change_nothing(gradients: bool, monkeypatch: pytest.MonkeyPatch)
     arguments = (case.weights, case.item_logits, case.mask, case.rows)
     with torch.set_grad_enabled(gradients):
         one_block = permuted_logits(*arguments, draws=10, seed=0)
-        monkeypatch.setattr("attnlight.functional.readout.affine._CPU_KEYS", 500)
+        monkeypatch.setattr("attnlight.functional.readout.affine._KEYS", Budget(500, 500))
         blocks = permuted_logits(*arguments, draws=10, seed=0)
     torch.testing.assert_close(blocks, one_block, rtol=1e-12, atol=1e-12)
 
@@ -100,7 +101,7 @@ def test_rows_that_share_their_draws_are_shuffled_alike_and_as_if_alone() -> Non
 def test_gradients_reach_weights_and_items_through_shuffles_of_several_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("attnlight.functional.readout.affine._CPU_KEYS", 50)
+    monkeypatch.setattr("attnlight.functional.readout.affine._KEYS", Budget(50, 50))
     case = Keyed(2)
     given = [case.weights.clone().requires_grad_(), case.item_logits.clone().requires_grad_()]
     logits = permuted_logits(*given, case.mask, case.rows, draws=5, seed=3)
