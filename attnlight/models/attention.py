@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from typing_extensions import override
 
 from attnlight.batch import TextBatch
@@ -89,9 +90,20 @@ class Attention(nn.Module, ABC):
         scores = self.score(states, query).to(states.dtype)  # half precision under autocast
         return self.normalize(scores, mask), scores
 
-    @abstractmethod
     def score(self, states: Tensor, query: Tensor | None) -> Tensor:
         """Scores (B, N) of states (B, N, D), given queries (B, Q) or None."""
+        return self.score_keys(self.keys(states, query), query)
+
+    @abstractmethod
+    def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
+        """Affine map (B, N, K) of states (B, N, D), given queries (B, Q) or None.
+
+        With a `part` of the D elements, states (B, N, P) are what these add to the map.
+        """
+
+    @abstractmethod
+    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
+        """Scores (B, N) of keys (B, N, K), given queries (B, Q) or None."""
 
 
 class AdditiveAttention(Attention):
@@ -116,11 +128,17 @@ class AdditiveAttention(Attention):
         self.value = nn.Linear(inner, 1, bias=False)
 
     @override
-    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
-        hidden = self.key(states)
+    def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
+        keys: Tensor = (
+            self.key(states) if part is None else linear(states, self.key.weight[:, part])
+        )
+        return keys
+
+    @override
+    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
         if self.query is not None:
-            hidden = hidden + self.query(query).unsqueeze(1)
-        scores: Tensor = self.value(torch.tanh(hidden)).squeeze(-1)
+            keys = keys + self.query(query).unsqueeze(1)
+        scores: Tensor = self.value(torch.tanh(keys)).squeeze(-1)
         return scores
 
 
@@ -151,12 +169,16 @@ class DotAttention(Attention):
         self.key = nn.Linear(size, 1, bias=False) if query_size is None else None
 
     @override
-    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+    def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
+        part = slice(None) if part is None else part
         if self.key is not None:
-            scores: Tensor = self.key(states).squeeze(-1)
-        else:
-            assert query is not None
-            scores = (states @ query.unsqueeze(-1)).squeeze(-1)
+            return linear(states, self.key.weight[:, part])
+        assert query is not None
+        return states @ query[:, part].unsqueeze(-1)
+
+    @override
+    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
+        scores = keys.squeeze(-1)
         return scores / math.sqrt(self.size) if self.scaled else scores
 
 
@@ -170,11 +192,15 @@ class UniformAttention(Attention):
     """The same weight for every item, whatever its state and the query; no parameters."""
 
     @override
-    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
-        return states.new_zeros(states.shape[:2])
+    def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
+        return states.new_zeros(*states.shape[:2], 1)
+
+    @override
+    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
+        return keys.squeeze(-1)
 
 
-class RandomAttention(Attention):
+class RandomAttention(UniformAttention):
     """Random attention that is not trained: the same scores in every epoch and on every device.
 
     A score is a normal draw of mean 0, a function of the token's id: the same word has the same
@@ -215,9 +241,9 @@ class RandomAttention(Attention):
         return draws.to(self.spread.dtype)
 
     @override
-    def score(self, states: Tensor, query: Tensor | None) -> Tensor:
+    def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
         assert query is not None
-        return query
+        return query.unsqueeze(-1)
 
 
 class RandomAttentionByText(RandomAttention):

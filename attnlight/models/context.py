@@ -207,7 +207,7 @@ class ContextClassifier(nn.Module, ABC):
             asked = None if query is None else query[texts]
             tensors = items, seen, mask
             values = leave_out(
-                encoder, attention, self._project, *tensors, budget, asked, self.with_embeddings
+                encoder, attention, self.decoder, *tensors, budget, asked, self.with_embeddings
             )
             if places is not None:
                 values = values.gather(1, places.expand_as(values))

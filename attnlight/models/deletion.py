@@ -6,10 +6,11 @@ the backward one, and within reach in a convolution; an encoder without context 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from attnlight.batch import HasReach
 from attnlight.functional import read
@@ -48,7 +49,7 @@ def resumable(encoder: nn.Module, attention: Attention) -> bool:
 def leave_out(
     encoder: Encoder,
     attention: Attention,
-    project: Callable[[Tensor], Tensor],
+    decoder: nn.Linear,
     embeddings: Tensor,
     text: Tensor,
     mask: Tensor,
@@ -56,12 +57,15 @@ def leave_out(
     query: Tensor | None = None,
     with_embeddings: bool = False,
 ) -> Tensor:
-    """Projection of the context after each item is deleted and attention is recomputed.
+    """The decoder's values of the context after each item is deleted and attention is recomputed.
+
+    A deletion changes the states of one recurrence at each place: what the others and the embeddings
+    add to the scores and the values is computed once.
 
     Args:
         encoder: Embeddings, or sentence vectors, to states.
         attention: States to weights; `resumable` with the encoder.
-        project: States (..., D) to values (..., P), affine: logits, or what a decoder reads.
+        decoder: States (..., D) to values (..., P): logits, or what a further layer reads.
         embeddings: (B, N, E).
         text: Items that the encoder sees, (B, N) bool.
         mask: Items that attention may reach, (B, N) bool.
@@ -80,20 +84,29 @@ def leave_out(
         states = torch.cat([recurrence.hidden for recurrence in recurrences], dim=-1)
     else:
         states = encoder(embeddings, text)
+    width = states.shape[-1] // max(1, len(recurrences))  # recurrences are of one size
+    parts = [slice(start, start + width) for start in range(0, states.shape[-1], width)]
     states = torch.cat([states, embeddings], dim=-1) if with_embeddings else states
-    scores, items = attention.score(states, query), project(states)
+    precision = decoder.weight.dtype  # also under autocast
+    scores, items = attention.score(states, query), decoder(states).to(precision)
+    fixed = []
+    for part in parts:
+        others = states.clone()
+        others[..., part] = 0
+        fixed.append((attention.keys(others, query), decoder(others).to(precision)))
     values = torch.full_like(items, torch.nan)
     for texts, places in deletions(mask, lengths, _DELETIONS * budget):
         size = int(lengths[texts].max())
         remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
-        for deletion, place, changed in changes:
+        for number, deletion, place, changed in changes:
+            part, (keys, added) = parts[number], (x[texts[deletion], place] for x in fixed[number])
             asked = None if query is None else query[texts[deletion]]
-            if with_embeddings:
-                changed = torch.cat([changed, embeddings[texts[deletion], place]], dim=-1)
-            new_scores[deletion, place] = attention.score(changed[:, None], asked)[:, 0]
-            new_items[deletion, place] = project(changed)
+            keys = keys.unsqueeze(1) + attention.keys(changed.unsqueeze(1), asked, part)
+            new_scores[deletion, place] = attention.score_keys(keys, asked)[:, 0]
+            changed_items = linear(changed, decoder.weight[:, part]).to(precision)
+            new_items[deletion, place] = added + changed_items
         values[texts, places] = read(attention.normalize(new_scores, remaining), new_items)
     return values
 
@@ -106,7 +119,7 @@ def _changed_states(
     budget: int,
     texts: Tensor,
     places: Tensor,
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
     """The states that differ after deleting the tokens `places` (r,) of r `texts`.
 
     Recurrences resume from their states before the gap. Of an encoder with a `reach`, the
@@ -114,15 +127,13 @@ def _changed_states(
     the budget. Such a window does not begin before the text, where the encoder pads by itself.
 
     Yields:
-        Index of the deletion that changes a state (M,), position of the token in the full text (M,),
-        and its new state (M, D).
+        Number of the recurrence, 0 of an encoder that has none; index of the deletion that changes a
+        state (M,), position of the token in the full text (M,), and its new state (M, D).
     """
     for number, recurrence in enumerate(recurrences):
         # Several steps at a time, so that attention and decoder are not called for each.
-        for deletion, place, hidden in recurrence.resume(texts, places, budget // 4):
-            whole = [other.hidden[texts[deletion], place] for other in recurrences]
-            whole[number] = hidden
-            yield deletion, place, torch.cat(whole, dim=-1)
+        for change in recurrence.resume(texts, places, budget // 4):
+            yield number, *change
     reach = encoder.reach
     if not reach:
         return
@@ -137,4 +148,4 @@ def _changed_states(
         near = (shortened >= gap - reach) & (shortened < gap + reach) & inside
         deletion, column = near.nonzero().unbind(-1)
         states = encoder(window, inside)[deletion, column]
-        yield deletion + first, place[deletion, column], states
+        yield 0, deletion + first, place[deletion, column], states
