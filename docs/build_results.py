@@ -35,6 +35,7 @@ from results_page import (
     answers,
     cards,
     claims,
+    honest,
     known_answers,
     papers,
     pruthi,
@@ -61,11 +62,11 @@ HERE = Path(__file__).parent
 RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
-    *("saliency", "real_text", "pruthi", "planted", "minilm", "answers", "commands"),
+    *("saliency", "real_text", "pruthi", "honest", "planted", "minilm", "answers", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
-PLACES += answers.PLACES
+PLACES += (*answers.PLACES, *honest.PLACES)
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")
@@ -101,6 +102,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
     content["cards"] = cards.card_table(records / "cards.parquet")
+    content["honest_cards"] = cards.card_table(records / "honest_cards.parquet", honest.CONDITIONS)
     content = {place: text for place, text in content.items() if place not in LEFT_OUT}
     return content | findings(content, PLACES)
 
@@ -162,8 +164,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         unpack(RECORDS, arguments.unpack)
         return 0
     if arguments.cards is not None:
-        target = RECORDS / "cards.parquet"
-        left_out = known_answers.archive(arguments.cards, target, "", cards.KEYS, cards.card_of)
+        study = "honest_sst" if any(arguments.cards.glob("honest_sst-*")) else ""
+        target = RECORDS / ("honest_cards.parquet" if study else "cards.parquet")
+        left_out = known_answers.archive(arguments.cards, target, study, cards.KEYS, cards.card_of)
         print(*left_out, sep="\n")
     if arguments.roar is not None:
         roar.archive_roar(arguments.roar)

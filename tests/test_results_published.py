@@ -20,6 +20,8 @@ FIGURE = re.compile(
 ALL = "every model of the table"
 PLANNED = {  # runs that no configuration has yet
     "wiegreffe_pinter_ag_news",
+    *(f"honest_{x}-{y}" for x in ("snli", "babi_2", "babi_3") for y in ("plain", "diversity")),
+    *(f"honest_{x}-orthogonal" for x in ("snli", "babi_2", "babi_3")),
     *(
         f"jain_wallace_pairs-babi_{task}_{encoder}_{attention}"
         for task in (2, 3)

@@ -17,11 +17,12 @@ from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
-from results_page import importance, pairs, planted, read_data, saliency, serrano, studies
+from results_page import honest, importance, pairs, planted, read_data, saliency, serrano, studies
 from results_page.archive import FIT, config_of
 from results_page.predictions import OF_MINILM
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
+_SCORED = ("importance_correlation", "saliency_agreement")  # by which seeds are compared
 KEYS = ("index", "position", "prediction")
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
 OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
@@ -45,7 +46,8 @@ def needed(name: str) -> dict[str, list[str]]:
 def significant_bits(name: str, record: str) -> int:
     """Significant bits of the floats in a record of an experiment or study."""
     ranked = name in pairs.BABI and record == "importance_correlation"
-    return 10 if record in _COARSE and not ranked else 12
+    coarse = record in _COARSE or name.startswith("honest_")
+    return 10 if coarse and not ranked else 12
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -56,26 +58,29 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
     """
     left_out: list[str] = []
     for name in sorted(path.name for path in runs.iterdir() if needed(path.name)):
-        scored = []
+        scored, test = [], _SCORED[name in honest.MODELS]
         folders = (path for kind in _RUNS for path in (runs / name).glob(f"{kind}*"))
         for run in sorted(folders):
             if lacking := _lacking(run):
                 left_out.append(f"{run} {lacking}: not archived.")
                 continue
             archive_run(run, records / name / run.name.replace(*_RUNS[::-1]))
-            if name in importance.MODELS or name.endswith("_vectors"):
-                columns = record_columns(run / "records/test/importance_correlation.parquet")
+            if name in {*importance.MODELS, *honest.MODELS} or name.endswith("_vectors"):
+                columns = record_columns(run / f"records/test/{test}.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
             # Only the agreement is archived, since the scores are many times as large.
-            taus = agreement(read_scores(scored))
-            taus = taus[["index", "first", "second", *importance.WITH_ITSELF]]
+            taus = agreement(read_scores(scored, test))
+            kept = honest.ITSELF if name in honest.MODELS else importance.WITH_ITSELF
+            taus = taus[["index", "first", "second", *kept]]
             table = pa.Table.from_pandas(taus, preserve_index=False)
             _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT, name)
     for path in sorted(runs.glob("*/study.json")):
         name = path.parent.name
         if not needed(name) or name in OF_MINILM:  # of others the bases alone, above
             archive_study(path.parent, records / studies.FOLDER / name)
+        elif name in honest.MODELS:
+            honest.archive_adversaries(path.parent, records / name / honest.ADVERSARIES)
     return left_out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -28,18 +29,18 @@ def card_of(run: Path) -> Row:
     return row
 
 
-def card_table(path: Path) -> str:
+def card_table(path: Path, models: Mapping[str, str] = MODELS) -> str:
     """For each model what its card would say with a licence, and its numbers: range over seeds.
 
     The sentence is that of the first seed; the cases of all seeds stand before it.
     """
     cards, rows = pd.read_parquet(path), []
-    names = [*MODELS, *(name for name in cards["model"].unique() if name not in MODELS)]
+    names = [*models, *(name for name in cards["model"].unique() if name not in models)]
     for name in (name for name in names if name in {*cards["model"]}):
         own = cards[cards["model"] == name]
         counts = own["case_if_licensed"].value_counts(sort=True)
         answers = ", ".join(f"{case.replace('_', ' ')} ({n})" for case, n in counts.items())
-        row: Row = {"model": MODELS.get(name, name.replace("_", " ")), "seeds": len(own)}
+        row: Row = {"model": models.get(name, name.replace("_", " ")), "seeds": len(own)}
         row |= {"answer by seed": answers, "sentence, first seed": own["sentence"].iloc[0]}
         for line, heading in LINES.items():
             numbers = own.reindex(columns=[f"{line}_value", f"{line}_low", f"{line}_high"])

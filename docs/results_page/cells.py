@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -105,12 +106,12 @@ def _removed(runs: Experiment, measure: str, ranking: str, less: str = "") -> st
 
 
 def _published(runs: Experiment, place: str, *keys: str) -> object:
-    """A figure of `place` in published.yaml, of an experiment or the condition of a study.
+    """A figure of `place`, such as `mohankumar.sst`, in published.yaml, of an experiment or condition.
 
     Of several figures, those that have no sign of their spread.
     """
     name = (runs.name.partition("-")[2] or runs.name).removesuffix("_released")
-    found: Any = runs.published[place].get(name)
+    found: Any = reduce(getitem, place.split("."), runs.published).get(name)
     for key in keys:
         found = (found or {}).get(key)
     return " / ".join((x or DASH).split()[0] for x in found) if isinstance(found, list) else found

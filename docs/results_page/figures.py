@@ -16,7 +16,7 @@ _COMPARED = NAMES["figures"]
 
 
 def draw_tables(tables: Tables, folder: Path) -> None:
-    """Write the figures of Jain & Wallace, Serrano & Smith, attribution methods and ROAR."""
+    """Write the figures of Jain & Wallace, Serrano & Smith, attribution methods, honest attention and ROAR."""
     rows = tables.rows("tau")
     tau = {series: _column(rows, column, 3) for column, series in _COMPARED["tau"].items()}
     draw(tau, "Kendall's tau", folder / "jain_wallace.png")
@@ -29,6 +29,13 @@ def draw_tables(tables: Tables, folder: Path) -> None:
         for series in _COMPARED["methods"]
     }
     draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
+    honest = {
+        condition: {row["measure"]: Cell(row["difference"]) for row in rows}
+        for condition in _COMPARED["honest"]
+        if (rows := tables.rows("honest_differences", condition))[0]["seeds"] != "0"
+    }
+    if honest:
+        draw(honest, "Difference from a plain LSTM, SST", folder / "honest.png")
     erased: dict[str, dict[str, Cell]] = {}
     for corpus, method, _, *accuracies in (row.items() for row in tables.rows("roar")[1:]):
         cells = {f"{corpus[1]}, {share}": Cell(x) for share, x in accuracies[:-1] if x != DASH}

@@ -71,8 +71,12 @@ def adversaries(archive: Archive) -> Iterator[Row]:
             }
 
 
-def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterator[Row]:
-    """Agreement of each model's seeds: after its words a cell for each of `WITH_ITSELF`.
+def reliability(
+    archive: Archive,
+    models: Mapping[str, Row] = MODELS,
+    with_itself: Mapping[str, str] = WITH_ITSELF,
+) -> Iterator[Row]:
+    """Agreement of each model's seeds: after its words a cell for each of `with_itself`.
 
     A cell is the mean tau over pairs of seeds with an interval over seeds and texts (for two seeds
     over texts alone), then the lowest and the highest pair; None for a single seed.
@@ -84,7 +88,7 @@ def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterato
         folders = archive[experiment].folders
         path = folders[0].parent / AGREEMENT
         if not path.exists():
-            yield words | {"seeds": 1, "texts": None} | dict.fromkeys(WITH_ITSELF.values())
+            yield words | {"seeds": 1, "texts": None} | dict.fromkeys(with_itself.values())
             continue
         agreement = read_table(path).to_pandas()
         runs = [f"{archive[experiment].name}/{run.name}" for run in folders]
@@ -95,7 +99,7 @@ def reliability(archive: Archive, models: Mapping[str, Row] = MODELS) -> Iterato
             )
         index = agreement["index"].unique()
         row = words | {"seeds": len(runs), "texts": len(index)}
-        for name, cell in WITH_ITSELF.items():
+        for name, cell in with_itself.items():
             tau = agreement[name].to_numpy(np.float64).reshape(-1, len(index))
             by_pair = np.nanmean(tau, axis=1)
             ends = f", pairs {number(by_pair.min(), 2)} to {number(by_pair.max(), 2)}"

@@ -80,6 +80,7 @@ def cases_of(claim: Mapping[str, Any], of: Mapping[str, Any], tables: Tables) ->
         if word in (DASH, "") or any(row[x] != y for x, y in of.get("where", {}).items()):
             continue
         cell = Cell(word)
+        word = row[of["judged"]] if "judged" in of else word
         if not word.startswith((HOLDS, FAILS, OPEN)):
             claimed = claimed_range(claim) if "than" not in of else pd.Interval(0, np.inf, "right")
             value, (low, high) = cell.value, cell.range

@@ -49,8 +49,9 @@ def trained(archive: Archive) -> Iterator[tuple[str, Row, dict[str, Experiment]]
 
 
 def paired(found: dict[str, Experiment]) -> dict[str, Experiment]:
-    """The runs of the seeds that were trained on whole and on erased texts; empty without either."""
-    both = {*found["whole"].seeds} & {*found["erased"].seeds} if len(found) == 2 else set()
+    """The runs of the seeds that two experiments share, such as on whole and erased texts; else none."""
+    seeds = [{*runs.seeds} for runs in found.values()]
+    both = set.intersection(*seeds) if len(seeds) == 2 else set()
     kept = {
         x: [(run, seed) for run, seed in zip(runs.folders, runs.seeds, strict=True) if seed in both]
         for x, runs in found.items()

@@ -15,10 +15,13 @@ from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
 from attnlight.huggingface import HuggingFaceClassifier
+from attnlight.models.build import CUSTOM
 from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
+from attnlight.tasks import AttentionTask
 from attnlight.tasks.objectives import MARKED
 from attnlight.tasks.options import Objective
+from tests.bases import spec
 from tests.commands import CPU, QUIET, experiment, without_figures
 from tests.huggingface.models import DECODERS, HEADS, assert_near, assert_same
 from tests.huggingface.test_classifier import built, classifier, texts
@@ -102,6 +105,14 @@ def test_a_model_of_a_configuration_reads_the_tokens_of_its_corpus() -> None:
         HuggingFaceClassifier.encoding_of({"config": CONFIG}, ())
     with pytest.raises(InputError, match=r"transformers .* has no model_type 'mine'"):
         HuggingFaceClassifier(num_classes=3, vocab_size=50, config={"model_type": "mine"})
+
+
+@pytest.mark.parametrize("name", ["diversity", "tying", "masked_words"])
+def test_penalties_of_states_are_refused(name: str) -> None:
+    net = {CUSTOM: "attnlight.huggingface.HuggingFaceClassifier", "options": {"config": CONFIG}}
+    objective: Any = {f"lambda_{name}": 0.5}
+    with pytest.raises(InputError, match=f"lambda_{name} is for attnlight's own classifiers"):
+        AttentionTask(spec(50, 2), "classification", net, objective=objective)  # type: ignore[arg-type]
 
 
 def test_one_trained_here_has_a_card_of_its_kind(here: Path) -> None:

@@ -17,7 +17,13 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.models.build import CUSTOM
-from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger, SeedVariant
+from attnlight.tasks import (
+    AttentionClassifier,
+    AttentionTask,
+    ChunkTagger,
+    SeedVariant,
+    Translator,
+)
 from attnlight.tasks.objectives import Penalties
 from attnlight.tasks.options import Objective
 from attnlight.tasks.state_penalties import WordHead, diversity, masked_words, tying
@@ -247,6 +253,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         for make in (
             lambda **group: ChunkTagger(spec(30, ["O", "B-NP"]), SMALL_TAGGER, **group),
             lambda **group: AttentionTask(spec(30, 2), "classification", OWN, **group),  # type: ignore[arg-type]
+            lambda **group: Translator(spec(30, ["a", "b"]), **group),
         )
         for name in ("diversity", "tying", "masked_words")
     ),
