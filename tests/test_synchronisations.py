@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import attnlight
 from attnlight import callbacks
 from attnlight.callbacks import InterpretabilityTest
+from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder
 from attnlight.data.collate import collate_ids
 from attnlight.models import FlatClassifier
 
@@ -131,6 +135,28 @@ def test_a_forward_pass_waits_for_nothing(scene: Any, monkeypatch: pytest.Monkey
         "aten.nonzero.default",
         "tolist",
     ]
+
+
+@pytest.mark.parametrize("held", [1, 5, 100])
+def test_columns_leave_the_device_together(
+    held: int, scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of several batches, of columns of every kind, are recorded as they come from a CPU."""
+    monkeypatch.setattr("attnlight.callbacks.hooks.epoch_recorder._HELD", held)
+    model, batch = scene
+    batches = [batch.select(torch.tensor(part)) for part in ([0, 1, 2], [3, 4], [5], [6, 7])]
+    for part, first in zip(batches, (0, 3, 5, 6), strict=True):
+        part.index = torch.arange(len(part)) + first
+    tests = [callbacks.Predictions(), callbacks.AttentionPermutation(draws=3)]
+    tests += [callbacks.DecisionFlip(draws=2)]
+    expected = attnlight.run(model, batches, tests)
+    writes: Counter[str] = Counter()
+    monkeypatch.setattr(EpochRecorder, "_flush", counted(EpochRecorder._flush, writes))
+    with elsewhere(monkeypatch):
+        found = attnlight.run(model, batches, tests)
+    assert writes["_flush"] == 3 * {1: 5, 5: 2, 100: 1}[held]
+    for name in ("predictions", "attention_permutation", "decision_flip"):
+        pd.testing.assert_frame_equal(found.table(name), expected.table(name))
 
 
 def test_leave_one_out_calls_whole_recurrences(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
