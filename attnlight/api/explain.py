@@ -86,8 +86,7 @@ def explain(
                     "model are damaged, or its training diverged."
                 )
             target, scores = output.logits.argmax(-1), {}
-            # cuDNN's RNNs have no gradients in evaluation mode.
-            with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            with torch.enable_grad():
                 for label, method in named.items():
                     method.split = GivenTexts([batch], reader, part)
                     scores[label] = method.explain(reader.model, batch, output, target)[0]

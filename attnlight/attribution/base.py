@@ -87,7 +87,7 @@ class Attribution(ABC):
         """
         classes = output.logits.shape[-1]
         wrong = (target < 0) | (target >= classes)
-        if wrong.any():
+        if wrong.is_cpu and wrong.any():  # an accelerator would wait, and refuses by itself
             raise InputError(
                 f"target is class {int(target[wrong][0])}; the model's classes are 0 to "
                 f"{classes - 1}."

@@ -149,7 +149,7 @@ class AdversarialAttention(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         index = output.rows[:, 0]
-        measured = torch.ones_like(index, dtype=torch.bool)
+        measured = None  # all
         if readout.by_programs and self.program_instances != 0:
             # Linear programs are slow: they are solved for one row of each chosen text.
             chosen_texts = self._program_texts
@@ -163,13 +163,14 @@ class AdversarialAttention(InterpretabilityTest):
                 "the readout is not affine in attention, so the largest JS is at least worst_js. The search "
                 f"evaluates the readout {effort} times for each head of a row; max_instances limits the rows."
             )
-        chosen = readout if measured.all() else readout.select(measured)
+        chosen = readout if measured is None else readout.select(measured)
         parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
-        columns = {}
-        for name in parts[0]:
-            column = torch.cat([part[name] for part in parts])
-            columns[name] = column.new_full((len(measured), *column.shape[1:]), torch.nan)
-            columns[name][measured] = column
+        columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        if measured is None:
+            return columns
+        for name, column in columns.items():
+            missing = column.new_full((len(index), *column.shape[1:]), torch.nan)
+            columns[name] = missing.index_put((measured,), column)
         return columns
 
     def _measure(self, readout: Readout) -> dict[str, Tensor]:

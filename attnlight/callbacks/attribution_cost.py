@@ -73,7 +73,7 @@ class AttributionCost(InterpretabilityTest):
         synchronize = torch.get_device_module(output.logits.device.type).synchronize
 
         def forward() -> None:
-            with torch.no_grad(), torch.backends.cudnn.flags(enabled=True):
+            with torch.no_grad():
                 model(batch)
 
         timed: dict[str, Callable[[], object]] = {"forward": forward}

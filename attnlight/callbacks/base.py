@@ -122,12 +122,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             output: AttentionOutput,
             readout: Readout | AttentionModel,
         ) -> Mapping[str, Tensor]:
-            grad = self.needs_gradients
             if not isinstance(readout, Readout):
                 output = output.apply(Tensor.detach)
                 readout = readout_of(batch, output, readout)
-            # cuDNN's RNNs have no gradients in evaluation mode.
-            with torch.set_grad_enabled(grad), torch.backends.cudnn.flags(enabled=not grad):
+            with torch.set_grad_enabled(self.needs_gradients):
                 return measure(self, batch, output, readout)
 
         cls.measure = measured  # type: ignore[method-assign]
@@ -162,7 +160,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
         It may be called with a model, or with a readout of a detached output. A subclass receives a
         detached output and its readout, which tests of the same texts share. Gradients are enabled if
-        it sets `needs_gradients`.
+        it sets `needs_gradients`; where it differentiates a recurrent network itself, it turns cuDNN off
+        for that (`torch.backends.cudnn.flags(enabled=False)`), which has no gradients in evaluation mode.
 
         Args:
             batch: B texts.

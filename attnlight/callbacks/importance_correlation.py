@@ -135,7 +135,7 @@ class ImportanceCorrelation(InterpretabilityTest):
             )
         if not self.leave_one_out:
             return scores
-        items = int(readout.lengths.max())
+        items = output.mask.shape[1]
         if items > _LONG:
             self._say_once(
                 f"a text has {items:,} items; leave-one-out takes time quadratic in their number. "

@@ -89,16 +89,18 @@ def permutations(lengths: Tensor, rows: Tensor, draws: int, seed: int) -> Tensor
     Returns:
         (R, K, N) long with N the largest length: item `[r, k, i]` moves to place i.
     """
-    return shuffles(lengths, draw_states(seed, rows[:, 0], rows[:, 1], draws)).long()
+    states = draw_states(seed, rows[:, 0], rows[:, 1], draws)
+    return shuffles(lengths, states, int(lengths.max())).long()
 
 
-def shuffles(lengths: Tensor, states: Tensor, scratch: Scratch | None = None) -> Tensor:
-    """`permutations` from `draw_states` (R, K), in buffers of `scratch`.
+def shuffles(
+    lengths: Tensor, states: Tensor, longest: int, scratch: Scratch | None = None
+) -> Tensor:
+    """`permutations` from `draw_states` (R, K), of the `longest` length, in buffers of `scratch`.
 
     Their dtype is int32 where that is faster, else long.
     """
     scratch = scratch or Scratch()
-    longest = int(lengths.max())
     ordinals = torch.arange((longest + 1) // 2, device=states.device)
     numbers = _child(states[:, :, None], ordinals, scratch)
     return sorted_by_keys(numbers.view(torch.int32)[..., :longest], lengths, scratch)

@@ -72,7 +72,8 @@ def random_others(
 def item_places(mask: Tensor) -> Tensor:
     """Places of the items from left to right, then those off the mask, (B, N) long."""
     places = torch.arange(mask.shape[1], device=mask.device)
-    if torch.equal(mask, places < mask.sum(-1, keepdim=True)):  # only trailing padding
+    padded = mask.is_cpu and torch.equal(mask, places < mask.sum(-1, keepdim=True))
+    if padded:  # at the end alone
         return places.expand(mask.shape)
     return mask.byte().sort(dim=-1, descending=True, stable=True).indices
 

@@ -191,7 +191,9 @@ class ContextClassifier(nn.Module, ABC):
             return leave_one_out_guided(self, batch, output, budget)
         encoder, attention = (getattr(self, self.levels[-1] + part) for part in PARTS)
         overridden = type(self).forward is not ContextClassifier.forward
-        if overridden or not resumable(encoder, attention):
+        # An accelerator runs whole recurrences in less time than it is given single steps.
+        whole = encoder.reach is None and not output.mask.is_cpu
+        if overridden or whole or not resumable(encoder, attention):
             return reencode(self, batch, output, budget)
         # Words in blocks of texts of similar length; sentences, whose words are read once, are few.
         flat = batch.mask.ndim == 2
@@ -199,8 +201,9 @@ class ContextClassifier(nn.Module, ABC):
         lengths, order = lengths.sort(stable=True)
         memory, parts = self._memory(batch), []  # of queries, each is encoded once
         query = memory.get(QUERY)
-        for block in blocks(lengths.tolist(), budget):
-            texts, size = order[block], int(lengths[block][-1]) if flat else batch.mask.shape[1]
+        sizes = lengths.tolist()
+        for block in blocks(sizes, budget):
+            texts, size = order[block], sizes[block.stop - 1] if flat else batch.mask.shape[1]
             tokens, seen_tokens = (values[texts, :size] for values in (batch.tokens, batch.mask))
             part = TextBatch(batch.index[texts], tokens, seen_tokens)
             items, seen, mask, places, _ = self._items(part)

@@ -95,8 +95,7 @@ def leave_out(
         others[..., part] = 0
         fixed.append((attention.keys(others, query), decoder(others).to(precision)))
     values = torch.full_like(items, torch.nan)
-    for texts, places in deletions(mask, lengths, _DELETIONS * budget):
-        size = int(lengths[texts].max())
+    for texts, places, size in deletions(mask, lengths, _DELETIONS * budget):
         remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)

@@ -37,11 +37,10 @@ class EmbeddingLine:
     def odds(self, row: Tensor, alpha: Tensor) -> Tensor:
         """Log odds (Q,) float64 of rows (Q,) long, each at its own alpha, (Q,) float64."""
         odds = torch.zeros_like(alpha)
-        for texts, embeddings, rows, query in self._points(row, alpha):
+        for texts, embeddings, rows, asked, query in self._points(row, alpha):
             with torch.no_grad():
                 logits = self.model(self.batch.select(texts), embeddings=embeddings).logits
-            values, asked = log_odds(logits, self.target[rows]).double(), query >= 0
-            odds[query[asked]] = values[asked]
+            odds[query] = log_odds(logits, self.target[rows]).double()[asked]
         return odds
 
     def integrals(self, row: Tensor, ends: Tensor, steps: int) -> Tensor:
@@ -56,8 +55,8 @@ class EmbeddingLine:
         weight = (width * weights).flatten()
         integral = torch.arange(len(row), device=row.device).repeat_interleave(steps)
         integrals = ends.new_zeros(len(row), self.batch.mask.shape[1])
-        for texts, embeddings, rows, query in self._points(row[integral], alpha):
-            asked, difference = query >= 0, self.difference[texts]
+        for texts, embeddings, rows, asked, query in self._points(row[integral], alpha):
+            difference = self.difference[texts]
             values = row_gradients(
                 self.model,
                 self.batch.select(texts),
@@ -66,7 +65,6 @@ class EmbeddingLine:
                 lambda gradient, _, by=difference: product(gradient, by),  # type: ignore[misc]
                 wanted=asked,
             )
-            query = query[asked]
             integrals.index_add_(0, integral[query], values[asked] * weight[query, None])
         return integrals
 
@@ -76,20 +74,33 @@ class EmbeddingLine:
         A pass gives all rows of its texts, so each pair of text and alpha is in one pass only.
 
         Yields:
-            Texts (P,) and embeddings (P, ...) of a pass; the rows of these texts, (S,) long; and
-            the query that each of these rows answers, (S,) long, -1 for none.
+            Texts (P,) and embeddings (P, ...) of a pass; the rows of these texts, (S,) long; which of
+            these are asked for, (A,) long; and the query that each of them answers, (A,) long.
         """
-        points, point = torch.unique(
-            torch.stack([self.text[row].double(), alpha], -1), dim=0, return_inverse=True
-        )
         size = max(1, self.tokens * len(self.batch) // max(self.batch.mask.numel(), 1))
-        for group in torch.split(torch.arange(len(points), device=row.device), size):
-            texts = points[group, 0].long()
-            place, rows = (texts[:, None] == self.text).nonzero().unbind(-1)
-            queries = rows.new_full((len(texts), len(self.text)), -1)
-            asked = torch.nonzero((point >= group[0]) & (point <= group[-1])).squeeze(-1)
-            queries[point[asked] - group[0], row[asked]] = asked
-            alphas = points[group, 1].to(self.difference)
+        numbers, count = torch.arange(len(row), device=row.device), len(self.text)
+        alone = count == len(self.batch)  # each text has one row, and each query a text of its own
+        text, keys, order = self.text[row], numbers, numbers
+        if not alone:
+            points, point = torch.unique(
+                torch.stack([text.double(), alpha], -1), dim=0, return_inverse=True
+            )
+            text, alpha = points[:, 0].long(), points[:, 1]
+            keys, order = (point * count + row).sort()
+            numbers = numbers[: len(points)]
+        for group in torch.split(numbers, size):
+            texts, rows, asked, query = text[group], text[group], group - group[:1], group
+            if not alone:
+                starts = torch.searchsorted(self.text, texts)
+                counts = torch.searchsorted(self.text, texts, right=True) - starts
+                place = (group - group[:1]).repeat_interleave(counts)
+                ends = counts.cumsum(0)
+                rows = numbers.new_ones(len(place)).cumsum(0) - 1 + (starts + counts - ends)[place]
+                key = group[place] * count + rows
+                found = torch.searchsorted(keys, key).clamp(max=len(keys) - 1)
+                asked = (keys[found] == key).nonzero().squeeze(-1)
+                query = order[found[asked]]
+            alphas = alpha[group].to(self.difference)
             alphas = alphas.view(-1, *[1] * (self.difference.ndim - 1))
             embeddings = self.baseline[texts] + self.difference[texts] * alphas
-            yield texts, embeddings, rows, queries[place, rows]
+            yield texts, embeddings, rows, asked, query

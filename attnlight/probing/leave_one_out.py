@@ -9,10 +9,9 @@ from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, Tex
 from attnlight.functional._cpu import Budget, blocks
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
-    rows_are_items,
     rows_are_texts,
 )
-from attnlight.probing.removal import keep_items
+from attnlight.probing.removal import take_items
 from attnlight.probing.shared_results import shared
 
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
@@ -110,10 +109,9 @@ def reencode(
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(text_mask) + 1
-    at = torch.arange(text_mask.shape[1], device=ends.device)
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
     one_row_per_text, items = rows_are_texts(batch, output), output.mask
-    of_items = rows_are_items(batch, output)
+    of_items = batch.target is None and not one_row_per_text
     if not one_row_per_text:
         text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
         grid = text_mask if batch.target is None else batch.target >= 0
@@ -122,14 +120,15 @@ def reencode(
         is_row = torch.zeros_like(grid).index_put((text, position), grid.new_ones(()))
         only_row = is_row & (is_row.sum(-1, keepdim=True) == 1)
         items = torch.zeros_like(text_mask).index_copy(0, text, output.mask)
-    for texts, places in deletions(items, ends, budget // tokens):
+    for texts, places, longest in deletions(items, ends, budget // tokens):
         if of_items:  # deleting its only row leaves a text without a prediction
             compared = ~only_row[texts, places]
             texts, places = texts[compared], places[compared]
         if not len(texts):
             continue
-        kept = (at < ends[texts, None]) & (at != places[:, None])
-        shortened, _ = keep_items(batch, texts, kept)
+        at = torch.arange(longest - 1, device=ends.device)
+        kept = at + (at >= places[:, None])
+        shortened = take_items(batch, texts, kept, at < ends[texts, None] - 1)
         shortened_logits = model(shortened).logits.to(logits.dtype)
         rows = texts
         if not one_row_per_text:
@@ -149,8 +148,10 @@ def last_places(mask: Tensor) -> Tensor:
     return (mask * places).amax(-1) - 1
 
 
-def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Blocks of texts (r,) and of the items (r,) to delete from them, sorted by text length.
+def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Blocks of texts (r,), of the items (r,) to delete from them, and their longest length.
+
+    They are sorted by text length.
 
     Items (B, N) bool may be deleted from texts that end at `ends` (B,). A text with a single item is
     skipped: deleting it would leave an empty text. A block has at least one text, else r times its
@@ -159,5 +160,6 @@ def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor,
     texts, places = (mask & (mask.sum(-1, keepdim=True) > 1)).nonzero().unbind(-1)
     order = ends[texts].argsort(stable=True)
     texts, places = texts[order], places[order]
-    for block in blocks(ends[texts].tolist(), budget):
-        yield texts[block], places[block]
+    lengths = ends[texts].tolist()
+    for block in blocks(lengths, budget):
+        yield texts[block], places[block], lengths[block.stop - 1]

@@ -13,19 +13,23 @@ Token = Literal["unk", "pad"]
 _TOKENS = {"unk": UNK, "pad": PAD}
 
 
-def keep_items(batch: TextBatch, texts: Tensor, kept: Tensor) -> tuple[TextBatch, Tensor]:
+def keep_items(
+    batch: TextBatch, texts: Tensor, kept: Tensor, longest: int | None = None
+) -> tuple[TextBatch, Tensor]:
     """Texts of which only some items remain, and the place that each of these had.
 
     Args:
         batch: B texts of N items: tokens, or sentences of tokens.
         texts: Indices of the r texts, (r,); a text may occur several times.
         kept: Items that remain of each, boundary tokens included, (r, N) bool.
+        longest: The most items that remain of a text; None: it is counted.
 
     Returns:
         The shortened texts, unlabelled, of L items, and the places (r, L) long of these items, of
         padding arbitrary ones.
     """
-    places = item_places(kept)[:, : int(kept.sum(-1).max())]
+    longest = int(kept.sum(-1).max()) if longest is None else longest
+    places = item_places(kept)[:, :longest]
     return take_items(batch, texts, places, kept.gather(1, places)), places
 
 

@@ -57,9 +57,15 @@ def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Itera
     ends = last_places(text_mask) + 1
     order = ends.argsort(stable=True)
     budget = tokens * text_mask.numel() // max(batch.mask.numel(), 1)
-    for block in blocks(ends[order].tolist(), budget):
+    lengths = ends[order].tolist()
+    for block in blocks(lengths, budget):
+        items = lengths[block.stop - 1]
+        if block.stop - block.start == len(batch):
+            every = torch.arange(max(len(batch), len(text)), device=text.device)
+            yield Block(batch.trim(items), every[: len(batch)], every[: len(text)], items)
+            return
         texts = order[block].sort().values
-        rows, items = torch.isin(text, texts).nonzero().squeeze(-1), int(ends[texts].max())
+        rows = torch.isin(text, texts).nonzero().squeeze(-1)
         yield Block(batch.select(texts).trim(items), texts, rows, items)
 
 
@@ -119,7 +125,7 @@ def row_gradients(
         target: Class of each row, (R,) long.
         score: From gradients and `embeddings` to scores of tokens.
         weights: Attention (R, H, N) that is held fixed in place of the model's.
-        wanted: Rows to compute, (R,) bool; the others are 0. None: all.
+        wanted: Numbers of the rows to compute, ascending; the others are 0. None: all.
     """
     # cuDNN does not differentiate recurrent networks in evaluation mode.
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
@@ -127,17 +133,16 @@ def row_gradients(
         output = model(batch, weights=weights, embeddings=embeddings)
         odds = log_odds(output.logits, target)
     text = texts_of_rows(output.rows)
-    chosen = torch.arange(len(text), device=text.device)
-    if wanted is not None:
-        chosen = chosen[wanted]
+    chosen = torch.arange(len(text), device=text.device) if wanted is None else wanted
     own = text[chosen]
     slot = torch.arange(len(own), device=text.device) - torch.searchsorted(own, own)
     at = embeddings.detach()
     scores = odds.new_zeros(len(text), output.mask.shape[1])
     counted = counted_tokens(batch)
-    slots = int(slot.max()) + 1 if len(slot) else 0
+    alone = len(text) == len(batch)  # each text has one row
+    slots = (1 if alone else int(slot.max()) + 1) if len(slot) else 0
     for number in range(slots):
-        rows = chosen[slot == number]
+        rows = chosen if alone else chosen[slot == number]
         one_each = torch.zeros_like(odds).index_fill(0, rows, 1.0)
         (gradient,) = torch.autograd.grad(
             odds, embeddings, one_each, retain_graph=number < slots - 1

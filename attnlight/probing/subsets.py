@@ -10,7 +10,6 @@ from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
 from attnlight.functional._cpu import blocks
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
-    rows_are_items,
     rows_are_texts,
 )
 from attnlight.probing.leave_one_out import TOKENS, last_places
@@ -61,7 +60,7 @@ def subset_logits(
     one_row_per_text = rows_are_texts(batch, output)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     text, position = torch.arange(len(batch), device=rows.device), torch.zeros_like(rows)
-    of_items = rows_are_items(batch, output)
+    of_items = batch.target is None and not one_row_per_text
     grid = text_mask if batch.target is None else batch.target >= 0  # of rows that are tokens
     row_of_token = text[:, None].expand_as(grid)
     is_row = torch.zeros_like(grid)
@@ -103,19 +102,25 @@ def subset_logits(
     budget = TOKENS.of(rows) if budget is None else budget
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
     guided = isinstance(model, HasGuide) and model.guide is not None
-    for block in blocks(lengths.tolist(), budget // width):
-        part, source = keep_items(batch, texts[block], remaining[block])
+    sizes = lengths.tolist()
+    parts = list(blocks(sizes, budget // width))
+    stops = copy_of.new_tensor([0, *(block.stop for block in parts)])
+    edges = torch.searchsorted(copy_of, stops).tolist()
+    for block, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
+        longest = sizes[block.stop - 1]
+        part, source = keep_items(batch, texts[block], remaining[block], longest)
         if isinstance(replacement, Tensor):
             drawn = replacement[texts[block, None], source]
             part = replace_items(part, removed[block].gather(1, source), drawn)
         elif replacement != "delete":
             part = replace_items(part, removed[block].gather(1, source), replacement)
         # Rows of the shortened texts: their text in the block, and their token.
-        left = is_row[texts[block]]
-        number, token = (left & remaining[block] if of_items else left).nonzero().unbind(-1)
         if one_row_per_text:
             number = torch.arange(len(source), device=rows.device)
             token = torch.zeros_like(number)
+        else:
+            left = is_row[texts[block]]
+            number, token = (left & remaining[block] if of_items else left).nonzero().unbind(-1)
         weights = None
         if guided:
             full = output.weights[row_of_token[texts[block]][number, token]]
@@ -127,8 +132,6 @@ def subset_logits(
         found = model(part, weights=weights).logits.double()
         place = torch.zeros(len(source), grid.shape[1], dtype=torch.long, device=rows.device)
         place[number, token] = torch.arange(len(number), device=rows.device)
-        ends = copy_of.new_tensor([block.start, block.stop])
-        start, stop = torch.searchsorted(copy_of, ends).tolist()
         members = by_copy[start:stop]
         own = place[copy_of[start:stop] - block.start, position[query_rows[members]]]
         logits[asked[members]] = found[own]
@@ -137,12 +140,18 @@ def subset_logits(
 
 def _distinct(texts: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
     """Distinct pairs of a text (Q,) and a set (Q, N): the first query of each, and each query's."""
-    packed = np.packbits(removed.cpu().numpy(), axis=1)
-    numbers = texts.cpu().numpy().astype(np.int64)[:, None].view(np.uint8)
+    if not texts.is_cpu:
+        pairs = torch.cat([texts[:, None], removed.long()], dim=1)
+        pairs, each = torch.unique(pairs, dim=0, return_inverse=True)
+        places = torch.arange(len(texts), device=texts.device)
+        none = places.new_full((len(pairs),), len(texts))
+        return none.scatter_reduce(0, each, places, "amin"), each
+    packed = np.packbits(removed.numpy(), axis=1)
+    numbers = texts.numpy().astype(np.int64)[:, None].view(np.uint8)
     keys = np.ascontiguousarray(np.concatenate([numbers, packed], axis=1))
     _, first, copy_of = np.unique(
         keys.view(np.dtype((np.void, keys.shape[1]))).ravel(),
         return_index=True,
         return_inverse=True,
     )
-    return torch.from_numpy(first).to(texts.device), torch.from_numpy(copy_of).to(texts.device)
+    return torch.from_numpy(first), torch.from_numpy(copy_of)

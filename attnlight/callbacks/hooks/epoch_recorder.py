@@ -17,6 +17,9 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.records import RecordError, ShardWriter, merge_shards
 
+# Rows that are held on an accelerator.
+_HELD = 1 << 12
+
 
 class EpochRecorder:
     """Collect the rows of one epoch; construction and `finish` are collective over ranks.
@@ -80,6 +83,7 @@ class EpochRecorder:
                 stale.unlink()
         around.strategy.barrier()
         self.writer = ShardWriter(self._shards[self.rank])
+        self._held: list[tuple[Tensor, Mapping[str, Any]]] = []
 
     def recorded(self, index: Tensor) -> Tensor:
         """Whether to record each text of a batch, (B,) bool, by their dataset rows (B,)."""
@@ -90,12 +94,28 @@ class EpochRecorder:
         return real & torch.isin(index, self._chosen)
 
     def add(self, rows: Tensor, columns: Mapping[str, Any]) -> None:
-        """Append rows: keys (R, 2) and columns, (R,) or (R, K) tensors or Arrow arrays."""
-        arrays = {
-            name: to_cpu(values.detach()).numpy() if isinstance(values, Tensor) else values
-            for name, values in columns.items()
-        }
-        self.writer.add(rows.cpu().numpy(), arrays)
+        """Append rows: keys (R, 2) and columns, (R,) or (R, K) tensors or Arrow arrays.
+
+        Those of several batches leave an accelerator together.
+        """
+        self._held.append((rows, columns))
+        if rows.is_cpu or sum(len(held) for held, _ in self._held) >= _HELD:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Give all rows that are held to the writer."""
+        parts = [{"": rows, **columns} for rows, columns in self._held]
+        tensors = [x.detach() for part in parts for x in part.values() if isinstance(x, Tensor)]
+        if tensors and not tensors[0].is_cpu:  # doubles hold what all other kinds of columns have
+            sizes = [values.numel() for values in tensors]
+            flat = torch.cat([values.double().flatten() for values in tensors]).to("cpu")
+            pieces = zip(torch.split(flat, sizes), tensors, strict=True)
+            tensors = [piece.view(values.shape).to(values.dtype) for piece, values in pieces]
+        each = (to_cpu(values).numpy() for values in tensors)
+        for part in parts:
+            arrays = {k: next(each) if isinstance(x, Tensor) else x for k, x in part.items()}
+            self.writer.add(arrays.pop(""), arrays)
+        self._held.clear()
 
     def finish(self) -> Path:
         """Merge the shards of all ranks.
@@ -106,6 +126,7 @@ class EpochRecorder:
         around, strategy = self.around, self.around.strategy
         failure: str | None = None
         try:
+            self._flush()
             self.writer.close()
         except InputError as error:
             failure = str(error)

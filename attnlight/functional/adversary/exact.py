@@ -14,6 +14,7 @@ from torch import Tensor
 
 # Pairs whose bound is computed at once.
 _PAIRS = 1 << 18
+_ALL_PAIRS = 1 << 22  # the same on an accelerator
 # Lower limit of distances from a bound, which keeps their reciprocals finite.
 _LEAST_GAP = 1e-290
 _LN2 = math.log(2)
@@ -55,19 +56,23 @@ def max_js_attention(
         shares = torch.where(better, shares.new_tensor([1.0, 0.0]), shares)
         best = torch.maximum(best, js)
         # The best pair of each row, encoded as the number with the digits bound, item below and
-        # item above to base n, -1 for none; the lowest number breaks ties.
-        n, pair = e.shape[1], torch.full_like(best, -1, dtype=torch.long)
-        for bound, i, j in _candidate_pairs(bounds, e, mask, single_js, curvature, best):
+        # item above to base n, `none` for none; the lowest number breaks ties.
+        n, none = e.shape[1], 2 * len(e) * e.shape[1] ** 2
+        pair = torch.full_like(best, none, dtype=torch.long)
+        pairs = _candidate_pairs if e.is_cpu else _all_pairs
+        for bound, i, j, usable in pairs(bounds, e, mask, single_js, curvature, best):
             row = bound // 2
             js = two_item_js(_shares(bounds, e, bound, i, j), (weights[row, i], weights[row, j]))
+            js = js if usable is None else js.masked_fill(~usable, -1.0)
             top = best.scatter_reduce(0, row, js, "amax")
-            winning = ((js == top[row]) & (js > best[row])).nonzero().squeeze(-1)
-            number = (bound[winning] * n + i[winning]) * n + j[winning]
-            pair = pair.scatter_reduce(0, row[winning], number, "amin", include_self=False)
+            number = (bound * n + i) * n + j
+            number = number.masked_fill((js != top[row]) | (js <= best[row]), none)
+            found = torch.full_like(pair, none).scatter_reduce(0, row, number, "amin")
+            pair = torch.where(found < none, found, pair)
             best.copy_(top)
-        head, j = pair.clamp(min=0) // n, pair.clamp(min=0) % n
+        improved = (pair < none)[:, None]
+        head, j = pair.masked_fill(pair == none, 0) // n, pair % n
         bound, i = head // n, head % n
-        improved = (pair >= 0)[:, None]
         items = torch.where(improved, torch.stack([i, j], dim=-1), items)
         shares = torch.where(improved, torch.stack(_shares(bounds, e, bound, i, j), dim=-1), shares)
         curve.append(best)
@@ -110,9 +115,32 @@ def _js_gain(share: Tensor, weight: Tensor) -> Tensor:
     return share * (2 * share / total).clamp(min=tiny).log() + base
 
 
+Pairs = Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]
+
+
+def _all_pairs(
+    bounds: Tensor, e: Tensor, mask: Tensor, single_js: Tensor, curvature: Tensor, best: Tensor
+) -> Pairs:
+    """Every pair of items, and whether it is usable: an accelerator would wait to be told which are.
+
+    Arguments and what is yielded are those of `_candidate_pairs`.
+    """
+    count, items = bounds.numel(), torch.arange(e.shape[1], device=e.device)
+    distance = bounds[..., None] - e[:, None]  # (B, 2, N)
+    reach = mask[:, None] & bounds.isfinite()[..., None]
+    below, above = ((reach & side).flatten(0, 1) for side in (distance > 0, distance < 0))
+    firsts = torch.arange(count * len(items), device=e.device)  # a bound and an item below it
+    for part in torch.split(firsts, max(1, _ALL_PAIRS // max(1, len(items)))):
+        bound, i = (
+            x[:, None].expand(-1, len(items)) for x in (part // len(items), part % len(items))
+        )
+        usable = below.flatten()[part][:, None] & above[part // len(items)]
+        yield bound.flatten(), i.flatten(), items.repeat(len(part)), usable.flatten()
+
+
 def _candidate_pairs(
     bounds: Tensor, e: Tensor, mask: Tensor, single_js: Tensor, curvature: Tensor, best: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+) -> Pairs:
     """Pairs of an item below and one above a bound whose JS may exceed the best so far.
 
     First pairs of extreme items: those of least weight, closest to the bound and farthest from it.
@@ -131,7 +159,7 @@ def _candidate_pairs(
         best: JS of the best vertex so far, (B,); the caller updates it between pieces.
 
     Yields:
-        Bounds (E,), from 0 to 2 B - 1, items below (E,) and items above (E,).
+        Bounds (E,), from 0 to 2 B - 1, items below (E,) and items above (E,); None: all are usable.
     """
     finite = bounds.isfinite()[..., None]
     distance = bounds[..., None].masked_fill(~finite, 0.0) - e[:, None]
@@ -149,7 +177,7 @@ def _candidate_pairs(
     bound, first, second = (
         (below_usable[:, :, None] & above_usable[:, None, :]).nonzero().unbind(-1)
     )
-    yield bound, i[bound, first], j[bound, second]
+    yield bound, i[bound, first], j[bound, second], None
     excess = single_js - best[:, None]
     curved = excess - curvature
     # Terms (4 B, N) of items below and above; the pairs whose sum is above 0.
@@ -168,7 +196,7 @@ def _candidate_pairs(
         place += torch.arange(len(place), device=e.device)
         above_bound = (lower[entry] + upper[place] > 0).nonzero().squeeze(-1)
         entry = entry[above_bound]
-        yield rows[entry].remainder(bounds.numel()), i[entry], j[place[above_bound]]
+        yield rows[entry].remainder(bounds.numel()), i[entry], j[place[above_bound]], None
 
 
 def _shares(

@@ -54,30 +54,33 @@ def random_sets(
     """
     lengths, shares = items.sum(-1), counts.shape[-1]
     exact = lengths <= EXACT
-    size = max(2**EXACT if exact.any() else 0, 0 if exact.all() else 2 * draws * shares)
+    short, long = (chosen.nonzero().squeeze(-1) for chosen in (exact, ~exact))
+    drawn = 2 * draws * shares
+    size = max(2**EXACT * bool(len(short)), drawn * bool(len(long)))
     sets = items.unsqueeze(1).repeat(1, size, 1)
     weights = sets.new_zeros(len(items), 2, shares, size, dtype=torch.float64)
-    if exact.any():
+    if len(short):
         # Sets as binary numbers. Those of fewer than 7 items all occur equally often.
         bits = torch.arange(2**EXACT, device=items.device)[:, None] >> torch.arange(
             EXACT, device=items.device
         )
-        ordinals = (items[exact].cumsum(-1) - 1).clamp(0, EXACT - 1)
-        every = (bits & 1).bool()[:, ordinals].transpose(0, 1) & items[exact].unsqueeze(1)
-        wanted = torch.stack([lengths[exact, None] - counts[exact], counts[exact]], dim=1)
+        own = items[short]
+        ordinals = (own.cumsum(-1) - 1).clamp(0, EXACT - 1)
+        every = (bits & 1).bool()[:, ordinals].transpose(0, 1) & own.unsqueeze(1)
+        wanted = torch.stack([lengths[short, None] - counts[short], counts[short]], dim=1)
         members = every.sum(-1)[:, None, None] == wanted.unsqueeze(-1)  # (r, 2, S, 128)
         used = members.flatten(1, 2).any(1).unsqueeze(-1)
-        sets[exact, : 2**EXACT] = torch.where(used, every, items[exact].unsqueeze(1))
-        weights[exact, ..., : 2**EXACT] = members.double() / members.sum(-1, keepdim=True)
-    if not exact.all():
-        others = ~exact
-        orders = random_rankings(items[others], rows[others], draws, seed)
-        first = first_items(orders.unsqueeze(2), counts[others].unsqueeze(1))  # (r, D, S, N)
-        kept = torch.stack([items[others][:, None, None] & ~first, first], dim=1)
-        sets[others, : 2 * draws * shares] = kept.flatten(1, 3)
+        sets[short, : 2**EXACT] = torch.where(used, every, own.unsqueeze(1))
+        weights[short, ..., : 2**EXACT] = members.double() / members.sum(-1, keepdim=True)
+    if len(long):
+        own = items[long]
+        orders = random_rankings(own, rows[long], draws, seed)
+        first = first_items(orders.unsqueeze(2), counts[long].unsqueeze(1))  # (r, D, S, N)
+        kept = torch.stack([own[:, None, None] & ~first, first], dim=1)
+        sets[long, :drawn] = kept.flatten(1, 3)
         of_set = torch.eye(2 * shares, dtype=torch.float64, device=items.device)
         of_set = of_set.view(2, shares, 2, 1, shares).expand(-1, -1, -1, draws, -1) / draws
-        weights[others, ..., : 2 * draws * shares] = of_set.flatten(2)
+        weights[long, ..., :drawn] = of_set.flatten(2)
     return sets, weights
 
 

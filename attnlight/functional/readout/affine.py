@@ -54,13 +54,14 @@ def _shuffles(
     # Blocks share memory, unless autograd needs it for the backward pass.
     scratch = _SCRATCH if mask.is_cpu and not torch.is_grad_enabled() else None
     order = lengths.argsort(stable=True)
-    for block in blocks(lengths[order].tolist(), _KEYS.of(mask) // draws):
-        members = order[block]
+    sizes = lengths[order].tolist()
+    for block in blocks(sizes, _KEYS.of(mask) // draws):
+        members, longest = order[block], sizes[block.stop - 1]
         if len(keys) == len(rows):
-            orders = shuffles(lengths[members], states[members], scratch)
+            orders = shuffles(lengths[members], states[members], longest, scratch)
         else:
             groups, member = torch.unique(group[members], return_inverse=True)
-            orders = shuffles(keys[groups, 2], states[groups], scratch)[member]
+            orders = shuffles(keys[groups, 2], states[groups], longest, scratch)[member]
         items = places[members, : orders.shape[-1]]
         compact = weights[members].gather(-1, items[:, None].expand(-1, heads, -1))
         shape = len(members), heads, *orders.shape[1:]
