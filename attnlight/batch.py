@@ -16,6 +16,7 @@ NOT_ALLOWED = -1e4  # logit of a class that a text may not be answered with; fin
 # query that are one text, 1 from the first token of the query on.
 MARKED, SEGMENT = "marked", "segment"
 SURE, POSSIBLE = 2, 1  # values of `TextBatch.links`
+MANY_CLASSES = 256  # of more classes no logits are stored, and records hold the most probable ones
 IMPERMISSIBLE = "impermissible"  # 1 on items that deceptive attention must avoid
 
 
@@ -129,7 +130,8 @@ class AttentionOutput(_Tensors):
             heads, (R, H, N, C), may be an expanded view; None where the readout is not affine, and
             during training, when they are not used. A class that is not allowed has the logit
             `NOT_ALLOWED` in `logits` and `bias`, and divided evenly among heads here.
-        bias: Logits of an empty context, (C,) or (R, C).
+        bias: Logits of an empty context, (C,) or (R, C); None: those that `readout` gives for weights of
+            0, which take another pass from attention to logits (`empty_logits`).
         mask: Items that attention may reach, (R, N) bool.
         states: The items' representations, (B, N, D).
         layers: Attention of other layers (a HAN's words, a transformer's (B, H, N, N)), texts first,
@@ -144,7 +146,7 @@ class AttentionOutput(_Tensors):
     logits: Tensor
     weights: Tensor
     item_logits: Tensor | None
-    bias: Tensor
+    bias: Tensor | None
     mask: Tensor
     states: Tensor
     layers: tuple[Tensor, ...] | None = None
@@ -162,7 +164,7 @@ class AttentionOutput(_Tensors):
             logits=self.logits[rows],
             weights=self.weights[rows],
             item_logits=None if self.item_logits is None else self.item_logits[rows],
-            bias=self.bias if self.bias.ndim == 1 else self.bias[rows],
+            bias=self.bias if self.bias is None or self.bias.ndim == 1 else self.bias[rows],
             mask=self.mask[rows],
             states=self.states[texts],
             layers=layers,

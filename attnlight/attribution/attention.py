@@ -18,6 +18,7 @@ from attnlight.batch import (
 )
 from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
+from attnlight.functional.readout.instances import empty_logits
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.layers import layer_attention, output_maps, read_shares, value_norms
 from attnlight.probing.row_gradients import text_of_rows
@@ -63,7 +64,10 @@ class AttentionContribution(Attribution):
         chosen = target[:, None]
         rivals = output.logits.double().scatter(-1, chosen, -torch.inf).softmax(-1)
         direction = (-rivals).scatter(-1, chosen, 1.0)  # of z_target minus the rivals' mean
-        weights, bias = output.weights.double(), (output.bias.double() * direction).sum(-1)
+        weights, bias = (
+            output.weights.double(),
+            (empty_logits(model, output).double() * direction).sum(-1),
+        )
         items = torch.einsum("rhnc,rc->rhn", output.item_logits.double(), direction)
         return (weights * (items - bias[:, None, None] / weights.shape[1])).sum(1), {}
 
@@ -91,7 +95,8 @@ class AttentionValueNorm(Attribution):
         weights = output.weights.double()
         if output.item_logits is not None:
             allowed = allowed_classes(output.logits)[:, None, None]
-            bias = output.bias.double().expand_as(output.logits)[:, None, None] / weights.shape[1]
+            bias = empty_logits(model, output).double().expand_as(output.logits)[:, None, None]
+            bias = bias / weights.shape[1]
             items = (output.item_logits.double() - bias).masked_fill(~allowed, 0.0)
             mean = items.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)
             items = (items - mean).masked_fill(~allowed, 0.0)

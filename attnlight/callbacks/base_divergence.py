@@ -94,7 +94,8 @@ class BaseDivergence(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         assert self._outputs is not None
-        base_weights, base_logits = self._base_outputs(self._outputs, output)
+        base_weights = self._base_attention(self._outputs, output)
+        base_logits = self._outputs.logits(output.rows, batch).double()
         weights = output.weights.double()
         weights = weights if self._heads is None else weights[:, self._heads]
         divergence = js_divergence(weights, base_weights)  # (R, H)
@@ -117,17 +118,15 @@ class BaseDivergence(InterpretabilityTest):
         mean = js_divergence(weights.mean(dim=1), base_weights.mean(dim=1))
         return columns | {"attention_js_heads": divergence, "attention_js_mean": mean}
 
-    def _base_outputs(
-        self, outputs: CachedOutputs, output: AttentionOutput
-    ) -> tuple[Tensor, Tensor]:
-        """Attention (R, H, N) and logits (R, C) of the base for the rows of an output, float64."""
-        weights, logits = (values.double() for values in outputs.read(output.rows, output.mask))
-        if weights.shape != output.weights.shape or logits.shape != output.logits.shape:
+    def _base_attention(self, outputs: CachedOutputs, output: AttentionOutput) -> Tensor:
+        """Attention (R, H, N) of the base for the rows of an output, float64."""
+        heads, classes = output.weights.shape[1], output.logits.shape[1]
+        if (outputs.heads, outputs.classes) != (heads, classes):
             raise InputError(
-                f"the base of {self.name} has {weights.shape[1]} heads and {logits.shape[1]} "
-                f"classes, the model {output.weights.shape[1]} and {output.logits.shape[1]}."
+                f"the base of {self.name} has {outputs.heads} heads and {outputs.classes} classes, "
+                f"the model {heads} and {classes}."
             )
-        return weights, logits
+        return outputs.attention(output.rows, output.mask).double()
 
     @override
     def begin(self, around: Surroundings) -> None:
@@ -146,7 +145,7 @@ class BaseDivergence(InterpretabilityTest):
             with using_split(_MATCHED_ON):
                 for positions in OnceSampler(texts.lengths, _TEXTS, *around.place, pairs=_PAIRS):
                     output = model(texts[positions].to(device))
-                    base, _ = self._base_outputs(outputs, output)
+                    base = self._base_attention(outputs, output)
                     broken = broken_rows(output)
                     finite = slice(None) if broken is None else ~broken
                     divergences += head_divergences(output.weights[finite], base[finite])

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import MANY_CLASSES, AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.functional import attention_entropy
 from attnlight.functional.readout.instances import row_texts
 from attnlight.models.readout import Readout
 
-_MOST_CLASSES, _TOP = 256, 20  # with all probabilities in a record; recorded of more
+_TOP = 20  # classes that are recorded of many
 
 
 class Predictions(InterpretabilityTest):
@@ -34,7 +34,7 @@ class Predictions(InterpretabilityTest):
         label = row_labels(batch, output)
         probabilities = output.probabilities
         columns = {} if label is None else {"label": label}
-        if probabilities.shape[1] <= _MOST_CLASSES:
+        if probabilities.shape[1] <= MANY_CLASSES:
             columns["probabilities"] = probabilities
         else:
             columns |= _of_many_classes(probabilities, label)

@@ -198,8 +198,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
         Returns:
             One row per text, R = B. `states` (B, N, D) are the input of the last layer, of words the
-            mean of their tokens'. `item_logits` is None: what follows attention is not affine. In
-            training, `bias` is NaN.
+            mean of their tokens'. `item_logits` and `bias` are None: what follows attention is not
+            affine.
 
         Raises:
             InputError: The batch has other items, or queries beside the texts; it has no segments, of one
@@ -234,7 +234,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
             logits=row,
             weights=own if weights is None else weights,
             item_logits=None,
-            bias=row,
+            bias=None,
             mask=mask,
             states=states,
             memory=memory,
@@ -242,15 +242,12 @@ class HuggingFaceClassifier(TrainedElsewhere):
         return self.read_out(output, weights is None)
 
     def read_out(self, output: AttentionOutput, own: bool) -> AttentionOutput:
-        """An output with its logits and, in evaluation, its bias; and with scores if its weights are the model's own."""
+        """An output with its logits, and with scores if its weights are the model's own."""
         weights = output.weights
         if own and not self.uniform.any():
             # Their softmax over the items is the attention, also of special tokens that keep theirs.
             output.scores = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
         output.logits = self.readout(output, weights.unsqueeze(2)).squeeze(1)
-        output.bias = torch.full_like(output.logits, torch.nan)
-        if not self.training:
-            output.bias = self.readout(output, torch.zeros_like(weights).unsqueeze(2)).squeeze(1)
         return output
 
     def _flow(self, batch: TextBatch) -> Patch | None:

@@ -90,7 +90,7 @@ class HuggingFaceTagger(HuggingFaceClassifier):
             logits=row,
             weights=own if weights is None else weights,
             item_logits=None,
-            bias=row,
+            bias=None,
             mask=mask,
             states=states,
             memory={_VALUES: values, _GRID: grid},

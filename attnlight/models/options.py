@@ -158,8 +158,10 @@ class Seq2SeqNet:
 
     Args:
         encoder: The encoder of the source.
-        attention: Bahdanau's form: `additive`, of the state before a step, or `uniform`; Luong's, of the
-            state after it: `general`, `dot`, `scaled_dot`; `none`: the encoder's last states alone.
+        attention: `additive`, `general`, `dot`, `scaled_dot` or `uniform`; `none`: the encoder's last
+            states alone.
+        step: `bahdanau`: attention is of the decoder's state before a step; `luong`: after it; null:
+            the latter for dot products.
         normalizer: From scores to weights, as of `ClassifierNet`.
         embedding_size: Size E of a token embedding.
         hidden_size: Size of the encoder's states, per direction.
@@ -175,6 +177,7 @@ class Seq2SeqNet:
 
     encoder: Literal["bigru", "bilstm"] = "bigru"
     attention: TranslationAttention = "additive"
+    step: Literal["bahdanau", "luong"] | None = None
     normalizer: NormalizerName = "softmax"
     embedding_size: int = 256
     hidden_size: int = 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from attnlight.models.options import Seq2SeqNet, group_of
 # In `AttentionOutput.memory`, of each text: the decoder's state that a step starts from, (B, T, S),
 # and the embedding of the word before, (B, T, E).
 STATE, WORD = "decoder state", "word before"
+_DOTS = ("general", "dot", "scaled_dot")
 # Elements of the hidden layers and logits of candidates that are computed at once.
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 22, 1 << 26
 
@@ -27,13 +29,13 @@ _CPU_BLOCK, _ACCELERATOR_BLOCK = 1 << 22, 1 << 26
 class Seq2Seq(nn.Module):
     """An encoder of the source, and a recurrent decoder that predicts the next word of the target.
 
-    With `additive` attention, and `uniform`, a step is that of Bahdanau et al. (2015): weights are
-    `softmax(v . tanh(W_h h + W_s s + b))` of the state s before the step, whose GRU reads the word
-    before and the weighted mean c of the states h; logits are an affine map of the new state, of c and
-    of that word. With `general` (`s . W h`), `dot` and `scaled_dot` it is that of Luong et al. (2015):
-    the GRU reads words alone, weights are of its state s after the step, and logits are an affine map
-    of `tanh(W [c; s])`. With `none` there are no weights: the decoder starts from the encoder's last
-    states, and c is 0. In all forms the weights of step t choose word t.
+    The step `bahdanau` is that of Bahdanau et al. (2015): weights are `softmax(v . tanh(W_h h + W_s s + b))`
+    (`additive`) of the state s before the step, whose GRU reads the word before and the weighted mean c
+    of the states h; logits are an affine map of the new state, of c and of that word. `luong` is that of
+    Luong et al. (2015): the GRU reads words alone, weights are of its state s after the step (`general`:
+    of `s . W h`), and logits are an affine map of `tanh(W [c; s])`. With `none` there are no weights: the
+    decoder starts from the encoder's last states, and c is 0. In all forms the weights of step t choose
+    word t.
 
     A row is a target token; the words before it are given. Rows share the states, so that a changed
     weight of one step does not change later steps in `readout`. In training the word before is the
@@ -71,7 +73,7 @@ class Seq2Seq(nn.Module):
         # The last row is the word before the first.
         self.target_embedding = nn.Embedding(num_classes + 1, net.embedding_size)
         self.start = nn.Linear(size, state)
-        self.luong = net.attention in ("general", "dot", "scaled_dot")
+        self.luong = _step_of(vars(net)) == "luong"
         inputs = net.embedding_size if self.luong else net.embedding_size + size
         self.cell = nn.GRU(inputs, state, batch_first=True)
         self.key = self.query = self.value = None
@@ -106,7 +108,7 @@ class Seq2Seq(nn.Module):
             raise InputError(
                 f"head is {head}, but the attention of a translation network has one head."
             )
-        return net | {"attention": "uniform"}
+        return net | {"attention": "uniform", "step": _step_of(net)}
 
     @staticmethod
     def guided_net(
@@ -115,7 +117,7 @@ class Seq2Seq(nn.Module):
         """Options of the same network without attention of its own, unless the guide is learned."""
         if context == "full" or query_key:
             raise InputError("context full and query_key are options of a tagger.")
-        return net if guide == "learned" else net | {"attention": "uniform"}
+        return net if guide == "learned" else Seq2Seq.uniform_net(net, None)
 
     def embed(self, batch: TextBatch) -> Tensor:
         """Embeddings of the source's tokens, (B, N, E), zero on padding."""
@@ -135,8 +137,8 @@ class Seq2Seq(nn.Module):
             embeddings: Embeddings of the source that replace `embed(batch)`, (B, N, E).
 
         Returns:
-            One row per target token. `states` are the encoder's, (B, N, D); `bias` are the logits
-            without a source, (R, C), NaN in training.
+            One row per target token. `states` are the encoder's, (B, N, D); `bias`, the logits
+            without a source, is left to `readout`.
 
         Raises:
             InputError: The batch has no targets, or sentences.
@@ -159,22 +161,19 @@ class Seq2Seq(nn.Module):
                 (text, position), weights[:, 0].to(states.dtype)
             )
         steps = self._luong if self.luong else self._bahdanau
-        before, words, attention, scores, logits = steps(batch, states, mask, given)
+        before, words, attention, scores, hidden = steps(batch, states, mask, given)
         own = attention[text, position].unsqueeze(1)
-        memory = {STATE: before, WORD: words}
-        bias = logits.new_full((logits.shape[-1],), torch.nan)
-        if not self.training:
-            empty = states.new_zeros(len(text), 1, states.shape[-1])
-            bias = self._logits(empty, before[text, position], words[text, position]).squeeze(1)
+        # The map to the vocabulary is of real tokens alone, and of all steps at once.
+        logits = self.decoder(hidden[text, position])
         return AttentionOutput(
             rows=torch.stack([batch.index[text], position], dim=1),
-            logits=logits[text, position].to(states.dtype),
+            logits=logits.to(states.dtype),
             weights=own if weights is None else weights,
             item_logits=None,
-            bias=bias.to(states.dtype),
+            bias=None,
             mask=mask[text],
             states=states,
-            memory=memory,
+            memory={STATE: before, WORD: words},
             scores=None if scores is None else scores[text, position].unsqueeze(1),
         )
 
@@ -191,11 +190,14 @@ class Seq2Seq(nn.Module):
         logits = []
         for rows in torch.split(torch.arange(len(text), device=text.device), size):
             contexts = weights[rows, 0] @ output.states[text[rows]]
-            logits.append(self._logits(contexts, state[rows], words[rows]))
+            logits.append(self.decoder(self._hidden(contexts, state[rows], words[rows])))
         return torch.cat(logits)
 
-    def _logits(self, contexts: Tensor, state: Tensor, words: Tensor) -> Tensor:
-        """Logits (R, K, C) of contexts (R, K, D), states (R, S) and words before (R, E)."""
+    def _hidden(self, contexts: Tensor, state: Tensor, words: Tensor) -> Tensor:
+        """What the map to the vocabulary reads, (R, K, F).
+
+        Of contexts (R, K, D), states (R, S) and the words before (R, E).
+        """
         state, words = (
             values.unsqueeze(1).expand(-1, contexts.shape[1], -1) for values in (state, words)
         )
@@ -204,8 +206,8 @@ class Seq2Seq(nn.Module):
         else:
             after = self._step(torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1))
             hidden = torch.cat([after.view_as(state), contexts, words], -1)
-        logits: Tensor = self.decoder(self.dropout(hidden))
-        return logits
+        dropped: Tensor = self.dropout(hidden)
+        return dropped
 
     def _step(self, inputs: Tensor, state: Tensor) -> Tensor:
         """The decoder's states (R, S) after one step from others, (R, S)."""
@@ -218,7 +220,7 @@ class Seq2Seq(nn.Module):
             assert self.query is not None
             hidden = torch.tanh(keys.unsqueeze(1) + self.query(state).unsqueeze(2))
             scores = self.value(hidden).squeeze(-1)
-        elif self.luong:
+        elif self.kind in _DOTS:
             scores = state @ keys.mT
             scores = scores / keys.shape[-1] ** 0.5 if self.kind == "scaled_dot" else scores
         else:
@@ -249,8 +251,8 @@ class Seq2Seq(nn.Module):
         attention, scores = (given, None) if given is not None else self._weigh(keys, after, mask)
         contexts = attention @ states
         flat = (values.flatten(0, 1) for values in (after, words))
-        logits = self._logits(contexts.flatten(0, 1).unsqueeze(1), *flat)
-        return after, words, attention, scores, logits.view(*after.shape[:2], -1)
+        hidden = self._hidden(contexts.flatten(0, 1).unsqueeze(1), *flat)
+        return after, words, attention, scores, hidden.view(*after.shape[:2], -1)
 
     def begin(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States (B, N, D) and keys (B, N, A) of the sources, and the decoder's first state (B, S)."""
@@ -266,28 +268,31 @@ class Seq2Seq(nn.Module):
         """
         start = self.target_embedding.num_embeddings - 1
         word = self.target_embedding(torch.where(before < 0, start, before))
-        if not self.luong:
-            return self._bahdanau_step(states, keys, mask, word, state, None)[:2]
-        after = self._step(word, state)
-        weights, _ = self._weigh(keys, after.unsqueeze(1), mask)
-        return self._logits(weights @ states, after, word).squeeze(1), after
+        if self.luong:
+            after = self._step(word, state)
+            weights, _ = self._weigh(keys, after.unsqueeze(1), mask)
+            hidden = self._hidden(weights @ states, after, word).squeeze(1)
+        else:
+            hidden, after, *_ = self._bahdanau_step(states, keys, mask, word, state, None)
+        return self.decoder(hidden), after
 
     def _bahdanau(
         self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
         words, (keys, state) = self._words_before(batch), self._begin(batch, states)
         parts: list[tuple[Tensor, ...]] = []
-        logits: Tensor | None = None
+        hidden = states[:, 0]  # of the step before
         for step in range(words.shape[1]):
             word = words[:, step]
             if self.training and step and torch.rand(()) >= self.teacher_forcing:
-                assert logits is not None
-                word = self.dropout(self.target_embedding(logits.argmax(-1)))
+                with torch.no_grad():
+                    predicted = self.decoder(hidden).argmax(-1)
+                word = self.dropout(self.target_embedding(predicted))
             step_weights = None if given is None else given[:, step]
-            logits, after, weights, scores = self._bahdanau_step(
+            hidden, after, weights, scores = self._bahdanau_step(
                 states, keys, mask, word, state, step_weights
             )
-            parts.append((state, word, weights, scores, logits))
+            parts.append((state, word, weights, scores, hidden))
             state = after
         before, words, attention, all_scores, every = (
             torch.stack(p, 1) for p in zip(*parts, strict=True)
@@ -303,7 +308,7 @@ class Seq2Seq(nn.Module):
         state: Tensor,
         weights: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logits (B, C) after a word before (B, E), the next state, weights and scores (B, N)."""
+        """As of `_hidden` (B, F) after a word (B, E); the next state, weights and scores (B, N)."""
         scores = weights
         if weights is None:
             weights, scores = (
@@ -312,5 +317,10 @@ class Seq2Seq(nn.Module):
         assert scores is not None
         context = (weights.unsqueeze(1) @ states).squeeze(1)
         after = self._step(torch.cat([word, context], -1), state)
-        logits: Tensor = self.decoder(self.dropout(torch.cat([after, context, word], -1)))
-        return logits, after, weights, scores
+        hidden = self.dropout(torch.cat([after, context, word], -1))
+        return hidden, after, weights, scores
+
+
+def _step_of(net: Mapping[str, Any]) -> str:
+    """The step of a network by its options."""
+    return net.get("step") or ("luong" if net.get("attention") in _DOTS else "bahdanau")

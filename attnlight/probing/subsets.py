@@ -9,6 +9,7 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, HasGuide, TextBatch
 from attnlight.functional._cpu import blocks
 from attnlight.functional.readout.instances import (
+    empty_logits,
     require_rows_of_tokens,
     rows_are_texts,
 )
@@ -52,7 +53,7 @@ def subset_logits(
             are not known. Such sets are not read again.
 
     Returns:
-        (r, K, C) float64; the `bias` of the output where items are deleted and none remains.
+        (r, K, C) float64; `empty_logits` where items are deleted and none remains.
 
     Raises:
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
@@ -72,11 +73,14 @@ def subset_logits(
         row_of_token[text, output.rows[:, 1]] = torch.arange(len(text), device=rows.device)
     removed = (output.mask[rows].unsqueeze(1) & ~kept).flatten(0, 1)  # (Q, N)
     query_rows = torch.arange(len(rows), device=rows.device).repeat_interleave(kept.shape[1])
-    logits = output.bias.double().expand(len(output.rows), -1)[rows[query_rows]]
+    logits = output.logits.double()[rows[query_rows]]  # all are replaced
     asked = torch.ones_like(query_rows, dtype=torch.bool)
     delete = isinstance(replacement, str) and replacement == "delete"
     if delete:
         asked = (output.mask[rows[query_rows]] & ~removed).any(-1)
+    if not asked.all():
+        empty = empty_logits(model, output).double().expand(len(output.rows), -1)
+        logits[~asked] = empty[rows[query_rows[~asked]]]
     if known is not None:
         count, place = removed.sum(-1), removed.byte().argmax(-1)
         place = place.masked_fill(count == 0, removed.shape[1])

@@ -2,12 +2,14 @@
 
 A folder of flat arrays, rows in order of their key: `keys` (R,), dataset index and position in one
 number; `ends` (R,), where a row's items end; `weights` (I, H), the attention of all rows' items,
-one row after the other, padding left out; `logits` (R, C). `store.json` holds the sizes.
+one row after the other, padding left out; `logits` (R, C), unless classes are many: then the model
+computes them again where they are read. `store.json` holds the sizes.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, HasPairwiseCost
+from attnlight.batch import MANY_CLASSES, AttentionModel, HasPairwiseCost, TextBatch
 from attnlight.data.dataset import TokenDataset
 from attnlight.errors import InputError, one_line
 from attnlight.functional._cpu import blocks
@@ -28,7 +30,6 @@ FORMAT = 1
 _TYPES = {"keys": "<i8", "ends": "<i8", "weights": "<f4", "logits": "<f4"}
 # Texts evaluated between writes; they are sorted by length, so that batches need little padding.
 _PIECE_TEXTS = 8_192
-_MOST_BYTES = 4_000_000_000  # of logits
 _CPU_TOKENS, _ACCELERATOR_TOKENS = 1 << 14, 1 << 18
 # For pairwise models: pairs of a token and an item per batch.
 _CPU_PAIRS, _ACCELERATOR_PAIRS = 1 << 16, 1 << 20
@@ -44,46 +45,31 @@ def write_outputs(
     The model is in evaluation mode, on the device of its embeddings; `store.json` keeps `description`.
 
     Raises:
-        InputError: The disk is full, the folder cannot be written, or rows and classes are so many that
-            their logits would take more than 4 GB.
+        InputError: The disk is full, or the folder cannot be written.
     """
     order = np.argsort(texts.index, kind="stable")
-    _require_few(model, texts)
     sizes = {"rows": 0, "items": 0, "heads": 0, "classes": 0}
     with named_errors(folder), ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in _TYPES}
         for start in range(0, len(order), _PIECE_TEXTS):
-            arrays = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
+            arrays, classes = _evaluate(model, texts, order[start : start + _PIECE_TEXTS])
             arrays["ends"] = sizes["items"] + np.cumsum(arrays.pop("counts"))
             for name, array in arrays.items():
                 files[name].write(np.ascontiguousarray(array, _TYPES[name]).data)
             sizes["rows"] += len(arrays["keys"])
             sizes["items"] += len(arrays["weights"])
-            sizes |= {"heads": arrays["weights"].shape[1], "classes": arrays["logits"].shape[1]}
+            sizes |= {"heads": arrays["weights"].shape[1], "classes": classes}
     write_text(folder / MARKER, json.dumps({"format": FORMAT, **description, **sizes}, indent=1))
-
-
-def _require_few(model: AttentionModel, texts: TokenDataset) -> None:
-    """Raise `InputError` if the logits of all rows, by the first texts, are more than may be kept."""
-    few = texts[[*range(min(len(texts), 8))]]
-    if few.target is None:  # classes of other problems are few
-        return
-    rows, classes = model(few.to(_device(model))).logits.shape
-    size = 4 * classes * rows * len(texts) // max(1, len(few))
-    if size > _MOST_BYTES:
-        raise InputError(
-            f"the base's outputs for {len(texts):,} texts of {classes:,} classes would take about "
-            f"{size / 1e9:.0f} GB: use fewer texts (`subset` of `data`), or a smaller vocabulary."
-        )
 
 
 def _evaluate(
     model: AttentionModel, texts: TokenDataset, positions: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
+) -> tuple[dict[str, NDArray[Any]], int]:
     """A model's outputs for some texts as the arrays that are written, rows sorted by key.
 
     Returns:
-        `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
+        `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C), (R, 0) of many
+        classes; and the number C of classes.
     """
     device = _device(model)
     pairwise = isinstance(model, HasPairwiseCost) and model.pairwise
@@ -96,18 +82,20 @@ def _evaluate(
     for block in blocks((costs**2 if pairwise else costs).tolist(), budget):
         output = model(texts[ordered[block].tolist()].to(device))
         attention = output.weights.transpose(1, 2)[output.mask].float()
-        index, position = output.rows.unbind(-1)
-        numbered = index * _POSITIONS + position
-        values = numbered, output.mask.sum(-1), attention, output.logits.float()
+        numbered = _numbered(output.rows)
+        classes = output.logits.shape[1]
+        logits = output.logits[:, : classes if classes <= MANY_CLASSES else 0].float()
+        values = numbered, output.mask.sum(-1), attention, logits
         parts.append([value.cpu().numpy() for value in values])
-    keys, counts, weights, logits = (np.concatenate(column) for column in zip(*parts, strict=True))
+    keys, counts, weights, stored = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(keys)
-    keys, logits, moved = keys[order], logits[order], counts[order]
+    keys, stored, moved = keys[order], stored[order], counts[order]
     # Where each row's items are stored before the rows are sorted.
     starts = (np.cumsum(counts) - counts)[order]
     before = np.cumsum(moved) - moved
     places = np.arange(moved.sum()) + np.repeat(starts - before, moved)
-    return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
+    arrays = {"keys": keys, "counts": moved, "weights": weights[places], "logits": stored}
+    return arrays, classes
 
 
 def _device(model: AttentionModel) -> torch.device:
@@ -121,6 +109,7 @@ class CachedOutputs:
 
     Args:
         folder: Folder written by `write_outputs`.
+        model: Gives the model, in evaluation mode, which computes the logits of many classes.
 
     Attributes:
         rows: Number of rows R.
@@ -131,8 +120,8 @@ class CachedOutputs:
         InputError: A file of the folder is missing, damaged or of another format.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, model: Callable[[], AttentionModel] | None = None) -> None:
+        self.folder, self._model = folder, model
         try:
             description = json.loads((folder / MARKER).read_text(encoding="utf-8"))
             if description["format"] != FORMAT:
@@ -143,7 +132,8 @@ class CachedOutputs:
             self._keys = self._map("keys", (self.rows,))
             self._ends = self._map("ends", (self.rows,))
             self._weights = self._map("weights", (description["items"], self.heads))
-            self._logits = self._map("logits", (self.rows, self.classes))
+            self._stored = self.classes <= MANY_CLASSES
+            self._logits = self._map("logits", (self.rows, self.classes * self._stored))
         except (OSError, ValueError, KeyError) as error:
             raise InputError(
                 f"{folder} holds no readable outputs ({one_line(error)}): delete it, and they will "
@@ -160,32 +150,20 @@ class CachedOutputs:
         # As a plain array: indexing a memmap creates another memmap each time.
         return np.asarray(np.memmap(self.folder / name, kind, mode="r", shape=shape))
 
-    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attention and logits of some rows.
+    def attention(self, rows: Tensor, mask: Tensor) -> Tensor:
+        """Attention (R, H, N) of some rows, float32, 0 off the mask.
 
         Args:
             rows: Dataset index and position of each row, (R, 2) long. Rows of index -1, repeats of
-                a padded sampler, are given uniform attention and logits of 0.
+                a padded sampler, are given uniform attention.
             mask: Where the items of each row stand, (R, N) bool.
-
-        Returns:
-            Attention (R, H, N), 0 off the mask, and logits (R, C); float32.
 
         Raises:
             InputError: A row is not in the store, or has another number of items there.
         """
-        # A single transfer, since each one waits for the accelerator to finish its work.
-        numbered = rows[:, 0] * _POSITIONS + rows[:, 1]  # negative for an index of -1
-        keys, lengths = torch.stack([numbered, mask.sum(dim=-1)]).cpu().numpy()
+        lengths = mask.sum(dim=-1).cpu().numpy()
+        keys, places = self._places(rows)
         real = keys >= 0
-        places = np.minimum(np.searchsorted(self._keys, keys), self.rows - 1) * real
-        missing = real & (self._keys[places] != keys)
-        if missing.any():
-            index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
-            raise InputError(
-                f"text {index} (position {position}) is missing from {self.folder}, the texts that "
-                "the base was evaluated on."
-            )
         starts = np.where(places > 0, self._ends[places - 1], 0)
         counts = np.where(real, self._ends[places] - starts, lengths)
         if (counts != lengths).any():
@@ -205,6 +183,44 @@ class CachedOutputs:
             items[stored], items[~stored] = read, (1 / np.repeat(lengths, lengths))[~stored, None]
         flat = torch.from_numpy(items).to(mask.device)
         attention = flat.new_zeros(*mask.shape, self.heads).masked_scatter(mask.unsqueeze(-1), flat)
-        logits = torch.from_numpy(self._logits[places] * real[:, None]).to(mask.device)
         # Contiguous, because elementwise operations on two different layouts are slow.
-        return attention.transpose(1, 2).contiguous(), logits
+        return attention.transpose(1, 2).contiguous()
+
+    @torch.no_grad()
+    def logits(self, rows: Tensor, batch: TextBatch) -> Tensor:
+        """Logits (R, C) of some rows, float32; those of repeats are arbitrary.
+
+        Args:
+            rows: As of `attention`.
+            batch: The texts of these rows, which the model reads if logits are not stored.
+
+        Raises:
+            InputError: A row is not in the store, or the model cannot be read.
+        """
+        if self._stored:
+            return torch.from_numpy(self._logits[self._places(rows)[1]]).to(rows.device)
+        assert self._model is not None
+        output = self._model()(batch)
+        if torch.equal(output.rows, rows):
+            return output.logits.float()
+        keys, order = _numbered(output.rows).sort()
+        return output.logits[order[torch.searchsorted(keys, _numbered(rows))]].float()
+
+    def _places(self, rows: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Key of each row, negative for repeats, and its place in the store, 0 for repeats; (R,)."""
+        keys: NDArray[np.int64] = _numbered(rows).cpu().numpy()
+        real = keys >= 0
+        places = np.minimum(np.searchsorted(self._keys, keys), self.rows - 1) * real
+        missing = real & (self._keys[places] != keys)
+        if missing.any():
+            index, position = divmod(int(keys[missing.argmax()]), _POSITIONS)
+            raise InputError(
+                f"text {index} (position {position}) is missing from {self.folder}, the texts that "
+                "the base was evaluated on."
+            )
+        return keys, places
+
+
+def _numbered(rows: Tensor) -> Tensor:
+    """Dataset index and position of rows (R, 2) in one number, (R,); negative for an index of -1."""
+    return rows[:, 0] * _POSITIONS + rows[:, 1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnlight.batch import HasKeptStates
+from attnlight.batch import AttentionModel, HasKeptStates
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
@@ -29,7 +29,8 @@ class FrozenBase:
     """A frozen model, given by its checkpoint, with its cached outputs for each split of a corpus.
 
     The outputs are stored beside the prepared corpus under the fingerprints of model and corpus, so
-    that all runs with one base share them and can use them after its checkpoint is deleted.
+    that all runs with one base share them and can use them after its checkpoint is deleted. Of many
+    classes only attention is: the model computes logits whenever they are read.
 
     Args:
         path: The checkpoint.
@@ -49,6 +50,7 @@ class FrozenBase:
             known = state and (state.st_mtime_ns, state.st_size, state.st_ino)
             identity = _read_identity(self.path, known)
         self.identity = identity
+        self._model: Any = None
         self._stores: dict[tuple[str, str], CachedOutputs] = {}
 
     def require_unchanged(self) -> None:
@@ -103,7 +105,7 @@ class FrozenBase:
             name = f"outputs-{self.identity.fingerprint}-{corpus.fingerprint}-{split}"
             folder = texts.folder.parents[1] / name
             prepare_once(folder, partial(self._write, texts, split, torch.device(device)))
-            self._stores[key] = CachedOutputs(folder)
+            self._stores[key] = CachedOutputs(folder, partial(self._running, device))
         return self._stores[key]
 
     def _write(self, texts: TokenDataset, split: str, device: torch.device, folder: Path) -> None:
@@ -114,6 +116,12 @@ class FrozenBase:
         if isinstance(model, HasKeptStates):
             model.keep_states([texts])
         write_outputs(model.to(device), texts, folder, **description)
+
+    def _running(self, device: torch.device | str) -> AttentionModel:
+        """The model on a device, for outputs that are not stored."""
+        if self._model is None:
+            self._model = self._frozen().model
+        return self._model.to(device)  # type: ignore[no-any-return]
 
     def _frozen(self) -> BaseModel:
         base = read_base(self.path)

@@ -133,7 +133,8 @@ class AdversarialVariant(FromBase):
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
-        weights, logits = self._outputs().read(output.rows, output.mask)
+        base = self._outputs()
+        weights, logits = base.attention(output.rows, output.mask), base.logits(output.rows, batch)
         prediction = prediction_term(output.logits, logits, self.hparams["prediction_term"])
         attention = attention_term(output.weights, weights, self.hparams["attention_term"])
         if self._released is not None:

@@ -116,7 +116,7 @@ class GuidedVariant(FromBase):
     def _guide_attention(self, batch: TextBatch) -> Tensor:
         """Attention (R, H, N) of the guide for texts of the running split."""
         rows, mask = self.problem.instances(batch)
-        weights, _ = self._outputs().read(rows, mask)
+        weights = self._outputs().attention(rows, mask)
         if self.hparams["guide"] == "shuffled":
             seed: int = self.hparams["shuffle_seed"]
             weights = permuted_weights(weights, mask, rows, draws=1, seed=seed)[:, :, 0]

@@ -102,12 +102,14 @@ class FakeBase:
     def __init__(self, heads: int, classes: int) -> None:
         self.heads, self.classes = heads, classes
 
-    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def attention(self, rows: Tensor, mask: Tensor) -> Tensor:
         items = torch.arange(mask.shape[1]) + 13 * torch.arange(self.heads)[:, None]
         scores = (items * 7 + rows.sum(-1)[:, None, None] * 3) % 11 + 1.0
         weights = (scores * mask.unsqueeze(1)).double()
-        logits = (torch.arange(self.classes) * 5 + rows.sum(-1)[:, None]) % 4 / 2.0
-        return weights / weights.sum(-1, keepdim=True).clamp(min=1.0), logits.double()
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1.0)
+
+    def logits(self, rows: Tensor, batch: TextBatch) -> Tensor:
+        return ((torch.arange(self.classes) * 5 + rows.sum(-1)[:, None]) % 4 / 2.0).double()
 
 
 class FakeSplit:

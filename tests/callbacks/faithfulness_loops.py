@@ -13,6 +13,7 @@ import torch
 from attnlight.attribution import build_attribution
 from attnlight.batch import BOS, EOS, PAD, UNK, AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional import random_rankings
+from attnlight.functional.readout.instances import empty_logits
 from tests.callbacks.token_loops import levels
 from tests.data.test_word_sampler import word_sampler
 
@@ -50,7 +51,7 @@ def erased(model: AttentionModel, output: AttentionOutput, row: int, gone: Seque
     every = output.weights.clone()
     every[row, :, list(gone)] = 0
     if not (every[row] > 0).any():
-        return output.bias.expand(len(output.rows), -1)[row].tolist()
+        return empty_logits(model, output).expand(len(output.rows), -1)[row].tolist()
     for head, weights in enumerate(every[row]):
         every[row, head] = weights / (float(weights.sum()) or 1.0)
     return model.readout(output, every.unsqueeze(2))[row, 0].detach().tolist()
@@ -79,7 +80,7 @@ def predictor(
         if replacement == "attention":
             return share(erased(model, output, row, gone))
         if replacement == "delete" and not attended - set(gone):
-            return share(output.bias.expand(len(output.rows), -1)[row].tolist())
+            return share(empty_logits(model, output).expand(len(output.rows), -1)[row].tolist())
         before = sum(place < position for place in gone) if replacement == "delete" else 0
         several = []
         for drawn in tokens:

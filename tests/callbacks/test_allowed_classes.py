@@ -83,14 +83,14 @@ class Base(FakeBase):
     """Outputs of a base of which each row allows the classes of its set, or the same `classes`."""
 
     def __init__(self, classes: list[int] | None = None) -> None:
-        super().__init__(1, CLASSES)
+        super().__init__(1, CLASSES if classes is None else max(2, len(classes)))
         self.kept = classes
 
-    def read(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        weights, logits = super().read(rows, mask)
+    def logits(self, rows: Tensor, batch: TextBatch) -> Tensor:
+        logits = FakeBase(1, CLASSES).logits(rows, batch)
         if self.kept is not None:
-            return weights, chosen(logits, self.kept)
-        return weights, logits.masked_fill(~allowed_of(len(rows)), NOT_ALLOWED)
+            return chosen(logits, self.kept)
+        return logits.masked_fill(~allowed_of(len(rows)), NOT_ALLOWED)
 
 
 def texts() -> TextBatch:

@@ -14,6 +14,7 @@ import attnlight
 from attnlight.batch import BOS, EOS, TextBatch
 from attnlight.callbacks.sanity import initial_parameters
 from attnlight.errors import InputError
+from attnlight.functional.readout.instances import empty_logits
 from attnlight.huggingface import HuggingFacePooledClassifier
 from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.classifier import HuggingFaceClassifier
@@ -157,7 +158,7 @@ class TestProtocol:
         output = model(batch)
         _, row = full_pass(model, batch)
         expected, _ = full_pass(model, batch, row * ~output.mask[:, None])
-        assert_near(output.bias, expected)
+        assert_near(empty_logits(model, output), expected)
 
     def test_uniform_heads(self, name: str) -> None:
         model, batch = classifier(name, uniform_heads=[1]), texts()
@@ -263,4 +264,4 @@ def test_a_text_is_read_up_to_the_attention_of_its_last_layer() -> None:
     expected, _ = full_pass(model, batch)
     assert sizes == [9]
     assert_near(model(batch).logits, expected)
-    assert sizes == [9, 1, 1]  # for the logits and the empty context the classifying token alone
+    assert sizes == [9, 1]  # for the logits the classifying token alone

@@ -56,7 +56,8 @@ def compare(alone: AttentionOutput, output: AttentionOutput, text: int, rows: sl
     assert torch.equal(mask, output.mask[rows, :size])
     assert not output.mask[rows, size:].any()
     pairs = [(alone.logits, output.logits[rows])]
-    pairs += [(alone.bias, output.bias if output.bias.ndim == 1 else output.bias[rows])]
+    if alone.bias is not None and output.bias is not None:
+        pairs += [(alone.bias, output.bias if output.bias.ndim == 1 else output.bias[rows])]
     if alone.item_logits is not None and output.item_logits is not None:
         items = output.item_logits[rows, :, :size]
         pairs += [(alone.item_logits.transpose(1, 2)[mask], items.transpose(1, 2)[mask])]

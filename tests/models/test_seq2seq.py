@@ -10,6 +10,7 @@ import torch
 
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
+from attnlight.functional.readout.instances import empty_logits
 from attnlight.models import Seq2Seq
 from attnlight.models.readout import readout_of
 from attnlight.probing.leave_one_out import leave_one_out, left_out_logits
@@ -55,7 +56,7 @@ def by_hand(made: Seq2Seq, kind: str, tokens: list[int], target: list[int]) -> R
     found: Rows = []
     for step in range(len(target)):
         before = values["target_embedding.weight"][target[step - 1] if step else CLASSES]
-        if kind in ("general", "scaled_dot"):
+        if made.luong:
             state = gru(values, "cell", before, state)
         if kind == "additive":
             keys = states @ values["key.weight"].T + values["key.bias"]
@@ -68,7 +69,7 @@ def by_hand(made: Seq2Seq, kind: str, tokens: list[int], target: list[int]) -> R
             scores = np.zeros(len(states))
         weights = normalized(made, scores)
         context = weights @ states
-        if kind in ("general", "scaled_dot"):
+        if made.luong:
             joined = np.concatenate([context, state])
             hidden = np.tanh(values["combine.weight"] @ joined + values["combine.bias"])
         else:
@@ -79,12 +80,18 @@ def by_hand(made: Seq2Seq, kind: str, tokens: list[int], target: list[int]) -> R
 
 
 @pytest.mark.parametrize(
-    ("kind", "normalizer"),
-    [*((kind, "softmax") for kind in KINDS), *(("general", name) for name in SPARSE.values())],
+    ("kind", "normalizer", "step"),
+    [
+        *((kind, "softmax", None) for kind in KINDS),
+        *(("general", name, None) for name in SPARSE.values()),
+        *(("uniform", "softmax", "luong"), ("additive", "softmax", "luong")),
+        ("general", "softmax", "bahdanau"),
+    ],
 )
 @torch.no_grad()
-def test_each_step_is_that_of_its_paper(kind: str, normalizer: str) -> None:
-    made, sources = model(kind, normalizer=normalizer), batch(padding=3)
+def test_each_step_is_that_of_its_paper(kind: str, normalizer: str, step: str | None) -> None:
+    made, sources = model(kind, normalizer=normalizer, step=step), batch(padding=3)
+    assert made.luong == (step == "luong" if step else kind in ("general", "scaled_dot"))
     output = made(sources)
     zeros = (output.weights == 0)[output.mask.unsqueeze(1)].any()
     assert zeros or normalizer != "sparsemax"
@@ -111,6 +118,7 @@ def test_a_readout_is_a_full_pass_with_the_row_substituted(kind: str) -> None:
     output = made(sources)
     candidates = torch.rand(len(output.rows), 1, 3, output.mask.shape[1], dtype=torch.float64)
     candidates = (candidates * output.mask[:, None, None]).softmax(-1) * output.mask[:, None, None]
+    candidates[:, :, 2] = 0
     found = made.readout(output, candidates)
     for row in range(len(output.rows)):
         for number in range(3):
@@ -118,8 +126,23 @@ def test_a_readout_is_a_full_pass_with_the_row_substituted(kind: str) -> None:
             changed[row] = candidates[row, :, number]
             close(found[row, number], made(sources, weights=changed).logits[row], logits=True)
     close(made.readout(output, output.weights.unsqueeze(2)).squeeze(1), output.logits, logits=True)
-    empty = torch.zeros_like(output.weights).unsqueeze(2)
-    close(made.readout(output, empty).squeeze(1), output.bias, logits=True)
+    close(empty_logits(made, output), found[:, 2], logits=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_pass_maps_each_word_to_the_vocabulary_once(kind: str) -> None:
+    """What the context of no source gives is computed where it is read."""
+    made, sources, mapped = model(kind), batch(padding=2), []
+    made.decoder.register_forward_hook(lambda _, __, logits: mapped.append(logits[..., 0].numel()))
+    output = made(sources)
+    rows = len(output.rows)
+    readout = readout_of(sources, output, made)
+    readout.permute(3, 0, seed=0)
+    assert mapped == [rows, 3 * rows]
+    close(readout.empty, empty_logits(made, output), logits=True)
+    assert mapped == [rows, 3 * rows, rows, rows]
+    assert readout.empty is readout.empty
 
 
 @torch.no_grad()
@@ -144,7 +167,6 @@ def test_padding_batch_and_order_change_nothing(kind: str) -> None:
         own = by_key[tuple(key)]
         close(other.logits[row], output.logits[own], logits=True)
         close(other.weights[row, :, :size], output.weights[own])
-        close(other.bias[row], output.bias[own], logits=True)
 
 
 @torch.no_grad()
@@ -152,7 +174,7 @@ def test_without_attention_the_source_is_in_the_first_state_alone() -> None:
     made, sources = model("none"), batch()
     output = made(sources)
     assert not output.weights.any()
-    close(output.logits, output.bias, logits=True)
+    close(output.logits, empty_logits(made, output), logits=True)
     changed = replace(sources, tokens=sources.tokens.clamp(max=30))
     assert not torch.equal(made(changed).logits, output.logits)
 
@@ -188,7 +210,7 @@ def test_leaving_words_out_is_a_loop_over_shortened_sources(kind: str) -> None:
                 close(change[row, place], moved)
             for number in range(2):
                 kept = [n for n in range(words) if sets[row, number, n]]
-                expected = output.bias[row]
+                expected = empty_logits(made, output)[row]
                 if kept:
                     expected = made(shortened(sources, text, kept)).logits[step]
                 close(some[row, number], expected, logits=True)
@@ -221,7 +243,7 @@ def test_many_classes_are_measured_in_blocks_of_whole_texts(
     assert [part.output.rows.tolist() for part in readout.by_texts()] == [
         readout.output.rows.tolist()
     ]
-    monkeypatch.setattr("attnlight.models.readout.base._MANY_CLASSES", 2)
+    monkeypatch.setattr("attnlight.models.readout.base.MANY_CLASSES", 2)
     monkeypatch.setattr("attnlight.models.readout.base._PREDICTED", 128 * CLASSES * 10)
     parts = list(readout.by_texts())
     assert [len(part.output.rows) for part in parts] == [7, 5, 10, 2]
@@ -233,7 +255,6 @@ def test_many_classes_are_measured_in_blocks_of_whole_texts(
 def test_training_reads_its_own_words_as_often_as_asked() -> None:
     made, sources = model(teacher_forcing=0.0, dropout=0.0).train(), batch()
     free = made(sources)
-    assert free.bias.isnan().all()
     made.teacher_forcing = 1.0
     given = made(sources)
     first = given.rows[:, 1] == 0

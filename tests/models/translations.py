@@ -14,6 +14,7 @@ from attnlight.models import Seq2Seq
 from tests.models.oracles import VOCABULARY, far_from_start, padded
 
 CLASSES = 7
+LUONG = ("luong", "general", "scaled_dot")
 KINDS = ("additive", "general", "scaled_dot", "uniform")
 # Words of source and target: more, as many and fewer target words than source words.
 LENGTHS = ((3, 6), (9, 4), (5, 5), (1, 3), (7, 1))
@@ -44,7 +45,7 @@ def model(attention: str = "additive", **options: Any) -> Seq2Seq:
         "encoder",
         "cell",
         "start",
-        *(["combine"] if attention in ("general", "scaled_dot") else []),
+        *(["combine"] if (options.get("step") or attention) in LUONG else []),
     )
     return far_from_start(
         Seq2Seq, CLASSES, torch.float64, parts, attention=attention, **sizes | options

@@ -73,7 +73,8 @@ def test_each_text_is_what_the_model_says_of_it_alone(written: Any) -> None:
     rows = 0
     for position in range(SIZE):
         alone = model(corpus[[position]])
-        weights, logits = outputs.read(alone.rows, alone.mask)
+        weights = outputs.attention(alone.rows, alone.mask)
+        logits = outputs.logits(alone.rows, corpus[[position]])
         torch.testing.assert_close(weights, alone.weights, atol=2e-6, rtol=0)
         torch.testing.assert_close(logits, alone.logits, atol=1e-5, rtol=1e-5)
         rows += len(alone.rows)
@@ -87,11 +88,11 @@ def test_batches_padding_and_order_change_nothing(written: Any) -> None:
     for positions in ([7, 3, 52, 11], list(range(30, 12, -2))):
         together = model(corpus[positions])
         wider = nn.functional.pad(together.mask, (0, 3))
-        weights, _ = outputs.read(together.rows, wider)
+        weights = outputs.attention(together.rows, wider)
         assert not weights[:, :, -3:].any()
         torch.testing.assert_close(weights[:, :, :-3], together.weights, atol=2e-6, rtol=0)
         order = torch.randperm(len(together.rows))
-        again, _ = outputs.read(together.rows[order], wider[order])
+        again = outputs.attention(together.rows[order], wider[order])
         assert torch.equal(again, weights[order])
 
 
@@ -107,12 +108,13 @@ def flat(tmp_path: Path) -> tuple[Corpus, CachedOutputs]:
 def test_repeats_of_a_padded_sampler_are_uniform(flat: tuple[Corpus, CachedOutputs]) -> None:
     corpus, outputs = flat
     rows, mask = Classification.instances(corpus[[4, 9, 2]])
-    whole, _ = outputs.read(rows, mask)
+    whole = outputs.attention(rows, mask)
     rows[1, 0] = -1
-    weights, logits = outputs.read(rows, mask)
+    weights = outputs.attention(rows, mask)
     assert torch.equal(weights[[0, 2]], whole[[0, 2]])
     torch.testing.assert_close(weights[1, 0], mask[1] / mask[1].sum())
-    assert not logits[1].any()
+    logits = outputs.logits(rows, corpus[[4, 9, 2]])
+    assert logits.isfinite().all()
     assert logits[0].any()
 
 
@@ -142,10 +144,10 @@ class TestRefusal:
         rows, mask = Classification.instances(corpus[[0, 1]])
         rows[1, 0] = 9_999
         with pytest.raises(InputError, match="text 9999 "):
-            outputs.read(rows, mask)
+            outputs.attention(rows, mask)
         rows[1] = torch.tensor([int(corpus.index[1]), 1])
         with pytest.raises(InputError, match=r"position 1"):
-            outputs.read(rows, mask)
+            outputs.attention(rows, mask)
 
     def test_text_of_another_length(self, flat: tuple[Corpus, CachedOutputs]) -> None:
         corpus, outputs = flat
@@ -154,7 +156,7 @@ class TestRefusal:
         mask[1] = mask[1] & (mask[1].cumsum(0) < count)
         sentence = f"text {corpus.index[1]} has {count - 1} items, .* has {count}"
         with pytest.raises(InputError, match=sentence):
-            outputs.read(rows, mask)
+            outputs.attention(rows, mask)
 
     @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits"])
     def test_damaged(self, flat: tuple[Corpus, CachedOutputs], name: str) -> None:
@@ -186,15 +188,23 @@ class Translations(Corpus):
         return replace(batch, target=torch.tensor([[1, 0]]).expand(len(batch), -1), labels=None)
 
 
-def test_more_logits_than_may_be_kept_are_refused_before_they_are_written(
+@torch.no_grad()
+def test_logits_of_many_classes_are_computed_where_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cached_outputs, "MANY_CLASSES", 2)
+    torch.manual_seed(0)
     model: Any = Seq2Seq(50, 3, **SMALL).eval()
-    monkeypatch.setattr(cached_outputs, "_MOST_BYTES", 4 * 3 * 2 * SIZE - 1)
-    said = "outputs for 53 texts of 3 classes would take about 0 GB: use fewer texts"
-    with pytest.raises(InputError, match=said):
-        write_outputs(model, Translations(), tmp_path)  # type: ignore[arg-type]
-    assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(cached_outputs, "_MOST_BYTES", 4 * 3 * 2 * SIZE)
-    write_outputs(model, Translations(), tmp_path)  # type: ignore[arg-type]
-    assert (tmp_path / "logits").stat().st_size == 4 * 3 * 2 * SIZE
+    texts: Any = Translations()
+    write_outputs(model, texts, tmp_path)
+    assert (tmp_path / "logits").stat().st_size == 0
+    outputs = CachedOutputs(tmp_path, lambda: model)
+    assert (outputs.rows, outputs.classes) == (2 * SIZE, 3)
+    batch = texts[[7, 3, 52, 11]]
+    output = model(batch)
+    torch.testing.assert_close(
+        outputs.attention(output.rows, output.mask), output.weights, atol=2e-6, rtol=0
+    )
+    chosen = torch.tensor([6, 0, 1, 5])
+    assert torch.equal(outputs.logits(output.rows, batch), output.logits)
+    assert torch.equal(outputs.logits(output.rows[chosen], batch), output.logits[chosen])

@@ -13,6 +13,7 @@ from attnlight.problems.classification import Classification
 from attnlight.reference import BaseSpec, FrozenBase, frozen_base, read_base, running_split
 from attnlight.tasks import AttentionClassifier
 from tests.bases import Planted, batch_of, save_base
+from tests.tasks.symbols import Symbols, save_translator
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_splits_are_kept_apart(corpus: Planted, path: Path) -> None:
     for split in ("train", "validation", "test"):
         batch = batch_of(corpus, split)
         rows, mask = Classification.instances(batch)
-        weights, _ = reference.outputs(corpus, split).read(rows, mask)
+        weights = reference.outputs(corpus, split).attention(rows, mask)
         torch.testing.assert_close(weights, model(batch).weights, atol=2e-6, rtol=0)
 
 
@@ -181,3 +182,21 @@ def test_running_split() -> None:
         trainer: Any = SimpleNamespace(**{name: name == stage for name in splits})
         trainer.datamodule = SimpleNamespace(predict_split="validation")
         assert running_split(trainer) == split
+
+
+def test_a_base_of_many_classes_runs_in_the_step(tmp_path: Path) -> None:
+    """Its attention is stored and outlives the checkpoint, of its logits nothing is."""
+    corpus = Symbols(cache_dir=str(tmp_path / "cache"))
+    path = save_translator(tmp_path / "a.ckpt", corpus)
+    first, model = FrozenBase(path), read_base(path).model
+    outputs, batch = first.outputs(corpus, "test"), batch_of(corpus, "test")
+    assert sum(file.stat().st_size for file in outputs.folder.iterdir()) < 10_000
+    output = model(batch)
+    assert torch.equal(outputs.logits(output.rows, batch), output.logits)
+    assert first.outputs(corpus, "train").logits(output.rows, batch).requires_grad is False
+    path.unlink()
+    later = FrozenBase(path, first.identity).outputs(corpus, "test")
+    weights = later.attention(output.rows, output.mask)
+    torch.testing.assert_close(weights, output.weights, atol=2e-6, rtol=0)
+    with pytest.raises(InputError, match="there is no checkpoint"):
+        later.logits(output.rows, batch)

@@ -12,6 +12,7 @@ import pytest
 from attnlight.datamodules.base import CorpusDataModule
 from tests.bases import Planted, save_base
 from tests.pairs import PlantedPairs, save_pairs
+from tests.tasks.symbols import Symbols, save_translator
 from tests.tasks.tagged import corpus, save_tagger, written
 
 # What each test that takes `scene` is run on.
@@ -41,6 +42,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
             lambda *place, **options: save_base(*place, hierarchical=True, **options),
         ),
         "pairs": Scene(PlantedPairs(), save_pairs),
+        "symbols": Scene(Symbols(), save_translator),
         "tokens": Scene(corpus(written(tmp_path_factory.mktemp("chunks"))), save_tagger),
     }
 

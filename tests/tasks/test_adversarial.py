@@ -89,7 +89,7 @@ def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: flo
 
 @pytest.mark.parametrize("attention", ["kl", "js", "tvd"])
 @pytest.mark.parametrize("prediction", ["nll", "tvd"])
-@pytest.mark.parametrize("scene", ["two", "three", "sentences", "tokens"], indirect=True)
+@pytest.mark.parametrize("scene", ["two", "three", "sentences", "tokens", "symbols"], indirect=True)
 def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, base: Path) -> None:
     terms = {"prediction_term": prediction, "attention_term": attention}
     task = adversary(scene, base, 0.7, **terms)

@@ -64,7 +64,7 @@ class Watch(pl.Callback):
             length = int(batch.mask[text].sum())
             own = self.model(one_text(batch, text))
             given = output.weights[output.rows[:, 0] == index]
-            kept, _ = self.guide.outputs(trainer.datamodule, split).read(own.rows, own.mask)
+            kept = self.guide.outputs(trainer.datamodule, split).attention(own.rows, own.mask)
             assert torch.equal(given[..., :length], kept), index
             assert not given[..., length:].any()
             torch.testing.assert_close(kept, own.weights, atol=2e-6, rtol=0)
@@ -73,7 +73,7 @@ class Watch(pl.Callback):
     on_predict_batch_end = watch
 
 
-@BOTH
+@pytest.mark.parametrize("scene", ["two", "tokens", "symbols"], indirect=True)
 def test_every_loop_attends_as_the_guide(scene: Scene, base: Path, tmp_path: Path) -> None:
     """Under bucketing, in the shuffled batches of two epochs, and in evaluation."""
     task, watch = guided(scene, base).train(), Watch(base)
@@ -94,7 +94,7 @@ class TestGuides:
             attach_stub_trainer(task, scene.corpus)
         first, again, other = (task.model(batch).weights for task in tasks)
         rows, mask = tasks[0].problem.instances(batch)
-        own, _ = FrozenBase(base).outputs(scene.corpus, "train").read(rows, mask)
+        own = FrozenBase(base).outputs(scene.corpus, "train").attention(rows, mask)
         assert torch.equal(first.sort(-1).values, own.sort(-1).values)
         assert torch.equal(first, again)
         assert torch.equal(first > 0, own > 0)
@@ -155,7 +155,7 @@ class TestQueryKey:
         attach_stub_trainer(task, scene.corpus, "validation")
         batch = batch_of(scene.corpus, "validation", 5)
         kept = FrozenBase(base).outputs(scene.corpus, "validation")
-        given, _ = kept.read(*Tagging.instances(batch))
+        given = kept.attention(*Tagging.instances(batch))
         torch.nn.init.normal_(task.model.attention.query.weight)  # type: ignore[union-attr]
         output, layer = task.model(batch), task.model.attention
         states = task.model.norm(output.states)  # type: ignore[operator, union-attr]

@@ -50,6 +50,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "hierarchical": ("sentences", {"encoder": "bigru", "sentence_dropout": 0.1}),
     "pair tanh": ("pairs", {"encoder": "bilstm", "decoder": "tanh"}),
     "pair affine": ("pairs", {"encoder": "cnn", "decoder": "affine", "share": True}),
+    "translation additive": ("symbols", {"attention": "additive"}),
+    "translation general": ("symbols", {"attention": "general"}),
     "study": ("tokens", {"readout": "study"}),
     "residual": ("tokens", {"readout": "residual", "layers": 2, "heads": 4}),
     "bilstm": ("tokens", {"encoder": "bilstm", "layers": 2}),
@@ -120,7 +122,8 @@ def test_architecture_is_the_base_s_but_for_attention_that_is_not_learned(
         assert task.hparams["optimizer"]["weight_decay"] == 0.5
         assert list(task.hparams["optimizer"]["betas"]) == [0.9, 0.98]
     task = make("uniform", scene, path)
-    scores = ("query", "key") if name == "tokens" else ("attention",)
+    own_scores = {"tokens": ("query", "key"), "symbols": ("query", "key", "value")}
+    scores = own_scores.get(name, ("attention",))
     names = [key for key in shapes(own) if not any(score in key for score in scores)]
     assert shapes(task) == {key: shapes(own)[key] for key in names}
     batch = batch_of(scene.corpus)

@@ -45,7 +45,7 @@ class TextColumns:
             ([start, end) in it per token); `items` ([start, end) in tokens per attended item, a word
             or a sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
             item), `item_logits` (per head, per item, C; null if the readout is not affine), `bias`
-            (C), each of the corpus's per-token extras under its name, one value per token, and for
+            (C; null if the output has none), each of the corpus's per-token extras under its name, one value per token, and for
             texts with a query `query` (its tokens) and `allowed` (numbers of the classes that may
             be answered).
         """
@@ -82,8 +82,10 @@ class TextColumns:
             "probabilities": output.probabilities,
             "attention": item_lists(output.weights, output.mask),
             "item_logits": item_logits,
-            "bias": output.bias.expand(rows, -1),
+            "bias": pa.nulls(rows, pa.list_(pa.float32())),
         }
+        if output.bias is not None:
+            columns["bias"] = output.bias.expand(rows, -1)
         if known:
             columns["text"] = pa.array([surface.text for surface in surfaces])
             offsets = np.array([span for surface in surfaces for span in surface.spans], np.int32)

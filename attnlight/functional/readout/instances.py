@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlight.batch import MARKED, AttentionOutput, TextBatch
+from attnlight.batch import MARKED, AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 
 
@@ -16,6 +16,13 @@ def texts_of_rows(rows: Tensor) -> Tensor:
     index, position = rows.unbind(-1)
     new = (index[1:] != index[:-1]) | (position[1:] <= position[:-1])
     return torch.cat([new.new_zeros(min(len(rows), 1)), new]).cumsum(0)
+
+
+def empty_logits(model: AttentionModel, output: AttentionOutput) -> Tensor:
+    """Logits of an empty context, (C,) or (R, C): the `bias` of the output, or what no weights give."""
+    if output.bias is not None:
+        return output.bias
+    return model.readout(output, torch.zeros_like(output.weights).unsqueeze(2)).squeeze(1)
 
 
 def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:

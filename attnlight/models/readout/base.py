@@ -10,7 +10,13 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from attnlight.batch import AttentionModel, AttentionOutput, HasReadoutCost, TextBatch
+from attnlight.batch import (
+    MANY_CLASSES,
+    AttentionModel,
+    AttentionOutput,
+    HasReadoutCost,
+    TextBatch,
+)
 from attnlight.functional import (
     erase_each,
     first_flip,
@@ -27,7 +33,7 @@ from attnlight.functional import (
 from attnlight.functional.erasure.erase import keep_items, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
-from attnlight.functional.readout.instances import texts_of_rows
+from attnlight.functional.readout.instances import empty_logits, texts_of_rows
 from attnlight.probing.leave_one_out import last_places
 
 SCORES = ("attention", "gradient", "gradient_x_attention")
@@ -35,8 +41,8 @@ Gradient = Literal["signed", "absolute"]
 Columns = Callable[["Readout"], Mapping[str, Tensor]]
 # Rows of similar length that are measured together, and the largest batch that is not split.
 _ROWS, _UNSPLIT_ROWS = 512, 128
-# More classes than these bound the rows that are measured at once, by elements of their predictions.
-_MANY_CLASSES, _PREDICTED = 256, 1 << 25
+# Elements of the predictions of many classes, which bound the rows that are measured at once.
+_PREDICTED = 1 << 25
 EVALUATIONS = 2000  # of a readout that may be costly, by default, in the search of a worst case
 
 
@@ -50,7 +56,6 @@ class Readout:
         batch: The texts.
         output: The model's output for them.
         model: The model.
-        empty: Logits of an empty context, (C,) or (R, C); by default the bias.
         items: Item logits (R, H, N, C); an opaque readout has none.
         lengths: Number of items of each row, (R,).
         affine: Whether logits are affine in attention, so that there are item logits.
@@ -66,7 +71,7 @@ class Readout:
         empty: Tensor | None = None,
     ) -> None:
         self.batch, self.output, self.model = batch, output, model
-        self.empty = output.bias if empty is None else empty
+        self._empty = output.bias if empty is None else empty
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
         self.affine = output.item_logits is not None
@@ -74,12 +79,26 @@ class Readout:
         self.by_programs = not self.affine or output.logits.shape[-1] > 2
 
     @cached_property
+    def empty(self) -> Tensor:
+        """Logits of an empty context, (C,) or (R, C): those given, the bias, or those of no weights."""
+        if self._empty is None:
+            nothing = torch.zeros_like(self.output.weights).unsqueeze(2)
+            return self.candidates(nothing).squeeze(1)
+        return self._empty
+
+    def _empty_of(self, rows: Tensor) -> Tensor | None:
+        """What `empty` is known to be of some rows, indices or bool."""
+        known = self._empty
+        return known if known is None or known.ndim == 1 else known[rows]
+
+    @cached_property
     def logits(self) -> Tensor:
         """Logits of the original attention, (R, C) float64."""
         if self.output.item_logits is None:
             return self.output.logits.double()
         terms = weighted_items(self.output.weights, self.items, self.output.mask)
-        return renormalize(terms.sum(2, keepdim=True), self.output.bias).squeeze(1)
+        bias = empty_logits(self.model, self.output)
+        return renormalize(terms.sum(2, keepdim=True), bias).squeeze(1)
 
     @cached_property
     def head_weights(self) -> Tensor:
@@ -134,7 +153,8 @@ class Readout:
     def gradient(self) -> Tensor:
         """Gradient of the predicted class's probability by the weights, (R, H, N) float64."""
         output = self.output
-        return weight_gradient(output.weights, self.items, output.bias, output.mask)
+        bias = empty_logits(self.model, output)
+        return weight_gradient(output.weights, self.items, bias, output.mask)
 
     def rankings(self, gradient: Gradient) -> Tensor:
         """Orders by each of `SCORES`, (R, 3, N); with several heads by the scores' means."""
@@ -241,8 +261,7 @@ class Readout:
     def select(self, rows: Tensor) -> Readout:
         """The readout of the rows where `rows` (R,) bool holds, and of their texts."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
-        empty = self.empty if self.empty.ndim == 1 else self.empty[rows]
-        output = self.output.select(texts, rows)
+        output, empty = self.output.select(texts, rows), self._empty_of(rows)
         return type(self)(self.batch.select(texts), output, self.model, empty)
 
     def blocks(self, weights: int) -> Iterator[Readout]:
@@ -263,7 +282,7 @@ class Readout:
         """
         rows, classes = self.output.logits.shape
         most = max(1, _PREDICTED // (128 * classes))
-        if self.affine or classes <= _MANY_CLASSES or rows <= most:
+        if self.affine or classes <= MANY_CLASSES or rows <= most:
             yield self
             return
         ends = texts_of_rows(self.output.rows).bincount().cumsum(0).tolist()
@@ -293,8 +312,7 @@ class Readout:
                     item_logits=output.item_logits[:, :, :items],
                     mask=output.mask[:, :items],
                 ).select(slice(None), rows)
-                empty = self.empty if self.empty.ndim == 1 else self.empty[rows]
-                parts.append(Readout(self.batch, trimmed, self.model, empty))
+                parts.append(Readout(self.batch, trimmed, self.model, self._empty_of(rows)))
         measured = []
         for part in parts:
             columns, heads = dict(measure(part)), part.output.weights.shape[1]
@@ -307,7 +325,7 @@ class Readout:
         inverse = order.argsort()
         return {name: torch.cat([part[name] for part in measured])[inverse] for name in measured[0]}
 
-    def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor) -> AttentionOutput:
+    def _rows_of_heads(self, item_logits: Tensor | None, empty: Tensor | None) -> AttentionOutput:
         """An output whose R H rows are the heads of this output's rows, given their item logits."""
         output, heads = self.output, self.output.weights.shape[1]
         each = partial(torch.repeat_interleave, repeats=heads, dim=0)

@@ -93,7 +93,7 @@ class OpaqueReadout(Readout):
         # As in `search`.
         with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
             output = self.output.apply(torch.clone)
-            readout = type(self)(self.batch, output, self.model, self.empty)
+            readout = type(self)(self.batch, output, self.model, self._empty)
             adversary, js = opaque_adversary(
                 output.weights,
                 partial(self.model.readout, output),
@@ -112,8 +112,7 @@ class OpaqueReadout(Readout):
     def by_head(self) -> OpaqueReadout:
         source, weights = partial(self.model.readout, self.output), self.output.weights
         read_head = head_readout(source, weights)
-        empty = read_head(torch.zeros_like(weights).flatten(0, 1).unsqueeze(1)).squeeze(1)
-        heads = OpaqueReadout(self.batch, self._rows_of_heads(None, empty), self.model)
+        heads = OpaqueReadout(self.batch, self._rows_of_heads(None, None), self.model)
         heads._all_heads, heads._read_head = self, read_head
         heads._candidates = CandidateReadout(source, weights, self._readout_of, by_head=True)
         return heads
