@@ -69,7 +69,14 @@ class AttnlightCLI(LightningCLI):
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         self._stack, self._locked, self._evaluated_step = stack, False, 0
+        self._arguments = sys.argv[1:] if options.get("args") is None else options["args"]
         super().__init__(*arguments, **options)
+
+    @override
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """The verb that runs alone, since the options of each take a while to collect."""
+        verb = self._arguments[0]
+        return {verb: super().subcommands()[verb]}
 
     @override
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -101,16 +108,16 @@ class AttnlightCLI(LightningCLI):
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        arguments = sys.argv[1:] if args is None else args
-        assert isinstance(arguments, list)
-        verb = arguments[0]
-        if arguments[1:] == ["--help"]:  # without files, whose classes would be imported
+        verb, *arguments = self._arguments
+        parser = self._subcommand_parsers[verb]
+        if arguments == ["--help"]:  # without files, whose classes would be imported
             parser.parse_args(arguments)
-        keys = {action.dest for action in self._subcommand_parsers[verb]._actions}
-        composed = compose(verb, arguments[1:], keys)
+        keys = {action.dest for action in parser._actions}
+        composed = compose(verb, arguments, keys)
         style: Any = {"default_flow_style": True, "default_style": '"'}  # values with their types
         text = yaml.safe_dump(composed.config, width=2**31, sort_keys=False, **style).strip()
-        self.config = parser.parse_args([verb, "--config", text, *composed.options])
+        found = parser.parse_args(["--config", text, *composed.options])
+        self.config = Namespace(subcommand=verb, **{verb: found})  # type: ignore[no-untyped-call]
         self.config[verb].config = composed.files
         seed = self.config[verb].seed_everything
         if not 0 <= int(seed) <= _LARGEST_SEED:

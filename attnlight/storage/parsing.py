@@ -50,13 +50,7 @@ class OneSentenceParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # called by jsonargparse itself, which tries several types
             super().error(message, ex)
-        parsers = {"": self}
-        if self._subcommands_action is not None:
-            parsers = self._subcommands_action.choices or parsers
-        options = [
-            option for parser in parsers.values() for option in parser._option_string_actions
-        ]
-        options.append("--tests")  # which `shorthand.py` reads
+        options = [*self._option_string_actions, "--tests"]  # which `shorthand.py` reads
         raise InputError(one_sentence(message, options)) from ex
 
 
