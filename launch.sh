@@ -2,7 +2,7 @@
 # Makes the environment where it is missing, then starts attnlight under the launcher that fits.
 #
 #   ./launch.sh demo            train on the planted corpus, test, write the report
-#   ./launch.sh check           ruff, mypy, yamllint and every test that is not slow
+#   ./launch.sh check           ruff, mypy, yamllint, the site of docs/ and every test that is not slow
 #   ./launch.sh check --all     the slow tests too: whole trainings, several devices, all commands
 #   ./launch.sh VERB ARGS       `attnlight VERB ARGS`: on one machine as it is (Lightning starts one
 #                               process per GPU), in a SLURM allocation of several tasks under srun,
@@ -199,6 +199,7 @@ check() {
   run "$python" -m ruff format --check .
   run "$python" -m mypy
   run "$python" -m yamllint --strict .
+  run "$python" -m sphinx -W --keep-going -n -q docs build/site
   alone "$python" -m pytest -n 2 --dist worksteal "${chosen[@]}"
 }
 

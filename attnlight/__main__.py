@@ -36,6 +36,8 @@ predict.
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
   demo         train, test and report on a generated corpus, in a few minutes
+  env          print versions, devices and the cache, for a report of a fault
+  completion   print a script by which bash or zsh completes commands
 
   attnlight fit sst_bilstm --tests cheap
   attnlight test RUN --tests all
@@ -92,7 +94,7 @@ attnlight sanity --help lists the other options, those of attnlight test.
 }
 OTHER_VERBS = (
     *("report", "browse", "study", "reliability", "explain", "export", "vectors", "configs"),
-    "demo",
+    *("demo", "env", "completion"),
 )
 # Lightning and torchmetrics import these packages, which takes most of the time of `fit --help`.
 UNUSED = (

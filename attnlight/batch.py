@@ -212,7 +212,7 @@ class LayeredModel(AttentionModel, Protocol):
         """The numbered modules that compute the attention of each layer, in order of their calls."""
 
 
-# What a model may have beyond `AttentionModel`; docs/guide.md says what each of it brings.
+# What a model may have beyond `AttentionModel`; docs/your_own.md says what each of it brings.
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Every code block of README, guide and configs/README.md runs as it stands."""
+"""Every code block of the README and of the pages of the documentation runs as it stands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,28 @@ from tests.commands import ROOT
 from tests.reader import README, Block, Reader, blocks, commands
 from tests.test_configs import interpretability_tests
 
+# Pages that are followed one after the other: later ones use the runs and files of the first.
+GUIDE = ["first_hour", "corpora", "verdict", "models", "hugging_face", "your_own"]
+GUIDE += sorted(f"tests/{path.stem}" for path in (ROOT / "docs/tests").glob("*.md"))
+GUIDE += ["attributions", "studies"]
+FILES = {
+    "README.md": ["README.md"],
+    "guide": [f"docs/{name}.md" for name in GUIDE],
+    "configuration": ["docs/configuration.md"],
+}
 PAGES = {
-    name: (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", "docs/guide.md", "configs/README.md")
+    name: "\n".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+    for name, files in FILES.items()
 }
 
 # Without the texts of docs/results_page, whose links are those of the pages made from them.
-LINKED = sorted({*PAGES, *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))})
+LINKED = sorted(
+    {
+        "README.md",
+        "configs/README.md",
+        *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md")),
+    }
+)
 LINKED = [name for name in LINKED if "results_page" not in name]
 
 
@@ -30,7 +45,7 @@ def test_every_block_runs(name: str, tmp_path: Path) -> None:
         try:
             reader.follow(block)
         except AssertionError as error:
-            pytest.fail(f"{name}, line {block.line}: {error}")
+            pytest.fail(f"{name}, line {block.line}, {block.text[:99]!r}: {error}")
     LEFT_BEHIND[name](reader)
 
 
@@ -74,11 +89,12 @@ def left_by_guide(reader: Reader) -> None:
     assert outside.metadata["partial"] is False
     for line in ("torchrun --nnodes 2 --node-rank 0", "srun --nodes 2 --ntasks 8"):
         assert line in reader.printed
+    assert (reader.folder / "vectors/imdb_sst_300.vec").is_file()
+    assert (reader.folder / "checkpoints/planted/report/index.html").is_file()
 
 
 def left_by_configurations(reader: Reader) -> None:
-    assert (reader.folder / "vectors/imdb_sst_300.vec").is_file()
-    assert (reader.folder / "checkpoints/planted/report/index.html").is_file()
+    assert (reader.folder / "checkpoints/sst_bilstm/seed1/best.ckpt").is_file()
 
 
 LEFT_BEHIND = dict(zip(PAGES, (left_by_readme, left_by_guide, left_by_configurations), strict=True))
@@ -114,6 +130,13 @@ def test_a_block_that_does_not_run_is_told(tmp_path: Path, block: Block, said: s
         Reader(tmp_path).follow(block)
 
 
+def test_no_page_has_blocks_that_nobody_runs() -> None:
+    followed = {file for files in FILES.values() for file in files}
+    for name in set(LINKED) - followed:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert not re.findall(r"^```(?:bash|python|yaml)$", text, re.MULTILINE), name
+
+
 @pytest.mark.parametrize("name", LINKED)
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -130,7 +153,10 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_readme_is_short_and_names_every_test() -> None:
     assert len(README.splitlines()) <= 200
-    assert set(re.findall(r"\| `(\w+)` \|", README)) == interpretability_tests()
+    assert (
+        set(re.findall(r"\| \[`(\w+)`\]\(docs/tests/\w+\.md\) \|", README))
+        == interpretability_tests()
+    )
 
 
 def test_versions_of_python_are_those_of_the_launcher() -> None:

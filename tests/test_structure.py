@@ -64,8 +64,8 @@ def test_a_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert structure.arguments() == {"E": 4}
 
 
-def test_the_guide_names_what_a_model_may_have() -> None:
-    guide = (structure.ROOT / "docs/guide.md").read_text(encoding="utf-8")
+def test_the_page_names_what_a_model_may_have() -> None:
+    guide = (structure.ROOT / "docs/your_own.md").read_text(encoding="utf-8")
     rows = [
         line for line in guide.splitlines() if re.search(r"\| .*`(Has|Layered)\w+`.* \|$", line)
     ]

@@ -32,7 +32,7 @@ class ALTI(Attribution):
     part, its deviation held fixed. Biases of the output map and of the norm are no token's; that of the
     values is in the values, as in the released code. Pre-norm models (GPT-2, Llama) have the values of
     the normed inputs, and no norm follows the sum (as in Ferrando et al., 2023).
-    The contribution of j is max(0, |y_i| - |y_i - T_i(x_j)|) by L1 norms. Rows of contributions are scaled
+    The contribution of j is `max(0, |y_i| - |y_i - T_i(x_j)|)` by L1 norms. Rows of contributions are scaled
     to sum to 1 and multiplied over the layers. They are the same for all classes.
 
     Raises:

@@ -109,7 +109,7 @@ class Condition(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFile(Configured):
-    """The keys of a study file, which `configs/README.md` explains."""
+    """The keys of a study file, which `docs/studies.md` explains."""
 
     experiment: Path
     trainer: Path = CONFIGS / "trainer.yaml"
