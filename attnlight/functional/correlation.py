@@ -156,7 +156,9 @@ def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) ->
     has_nan = ((scores.isnan() | truth.isnan()) & mask).any(-1)
     ranks, values = dense_ranks(scores, mask), truth.double().masked_fill(~mask, 0.0)
     sums, size = [], max(1, _PAIRS // max(1, mask.shape[1] ** 2))
-    for rank, value, items in zip(*(x.split(size) for x in (ranks, values, mask)), strict=True):
+    for rank, value, items in zip(
+        *(torch.split(x, size) for x in (ranks, values, mask)), strict=True
+    ):
         separate = value.unsqueeze(-1) - value.unsqueeze(1) > least * value.amax(-1)[:, None, None]
         separate &= items.unsqueeze(-1) & items.unsqueeze(1)
         signs = (rank.unsqueeze(-1) - rank.unsqueeze(1)).sign()
