@@ -129,7 +129,9 @@ def _absent(values: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.i
     """Those of the values that are not among others; both ascend."""
     if not len(among):
         return values
-    return values[among[np.searchsorted(among, values).clip(max=len(among) - 1)] != values]
+    nearest = among[np.searchsorted(among, values).clip(max=len(among) - 1)]
+    absent: NDArray[np.int64] = values[nearest != values]
+    return absent
 
 
 class _Expected:
