@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -11,7 +12,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
 from attnlight.callbacks.surroundings import Surroundings
-from attnlight.data.selection import choose
+from attnlight.data.selection import choose, row_hashes
 from attnlight.errors import InputError
 from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.models.readout import Readout
@@ -234,11 +235,11 @@ def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:
 
     `rows` are dataset indices and positions, `texts` dataset indices in any order.
     """
-    index, position = rows.unbind(-1)
-    chosen = torch.zeros_like(index, dtype=torch.bool)
-    for text in torch.unique(index[torch.isin(index, texts)]).tolist():
-        of_text = (index == text).nonzero().squeeze(-1)
-        # The seed depends on the text, or all sentences would share the position.
-        place = choose(position[of_text].cpu().numpy(), 1, seed + text)
-        chosen[of_text[position[of_text] == int(place[0])]] = True
-    return chosen
+    index, position = rows.cpu().numpy().T
+    # The seed depends on the text, or all sentences would share the position.
+    order = np.lexsort((row_hashes(position, seed + index), index))
+    text, first, number = np.unique(index[order], return_index=True, return_inverse=True)
+    wanted = np.isin(text, texts.cpu().numpy())[number]
+    chosen = np.empty(len(index), dtype=bool)
+    chosen[order] = wanted & (position[order] == position[order[first]][number])
+    return torch.from_numpy(chosen).to(rows.device)

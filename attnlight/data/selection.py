@@ -27,10 +27,10 @@ def choose(rows: Rows, count: int, seed: int, groups: Rows | None = None) -> Row
         [1, 5, 7]
     """
     if groups is None:
-        smallest = np.argsort(_hash(rows, seed), kind="stable")[:count]
+        smallest = np.argsort(row_hashes(rows, seed), kind="stable")[:count]
         return np.sort(rows[smallest])
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    order = np.argsort(_hash(rows[first], seed), kind="stable")
+    order = np.argsort(row_hashes(rows[first], seed), kind="stable")
     return np.sort(rows[_filled(order, np.bincount(group), count)[group]])
 
 
@@ -44,9 +44,9 @@ def _filled(order: Rows, sizes: Rows, room: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def _hash(rows: Rows, seed: int) -> NDArray[np.uint64]:
-    """Splitmix64 (Steele et al. 2014) of the seed, then of that plus each row number."""
-    state: NDArray[np.uint64] = np.array([seed], np.int64).view(np.uint64)
+def row_hashes(rows: Rows, seed: int | Rows) -> NDArray[np.uint64]:
+    """Splitmix64 (Steele et al. 2014) of the seed, or of each row's, then of that plus its number."""
+    state: NDArray[np.uint64] = np.atleast_1d(np.asarray(seed, np.int64)).view(np.uint64)
     for added in (np.zeros(1, np.uint64), rows.astype(np.uint64)):
         state = state + added + np.uint64(0x9E3779B97F4A7C15)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -73,7 +73,7 @@ def choose_stratified(
     """
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     sizes = np.bincount(group)
-    order = np.argsort(_hash(rows[first], seed), kind="stable")
+    order = np.argsort(row_hashes(rows[first], seed), kind="stable")
     chosen = np.zeros(len(sizes), bool)
     for label in np.unique(labels[first]):
         candidates = order[labels[first][order] == label]

@@ -11,6 +11,7 @@ from attnlight.functional.ranking import dense_ranks, lower_and_tied, top_share
 
 # scipy's method="auto": the exact distribution up to this many items, if there are no ties.
 _EXACT_ITEMS = 33
+_PAIRS = 1 << 20  # of items, compared at once
 TOP = 10  # the top items are one in so many
 
 
@@ -154,13 +155,15 @@ def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) ->
     """
     has_nan = ((scores.isnan() | truth.isnan()) & mask).any(-1)
     ranks, values = dense_ranks(scores, mask), truth.double().masked_fill(~mask, 0.0)
-    sums = []
-    for rank, value, items in zip(ranks, values, mask, strict=True):  # pairs of one text at a time
-        separate = value[:, None] - value > least * value.max()
-        separate &= items[:, None] & items
-        signs = (rank[:, None] - rank).sign().double()
-        sums.append((signs * separate).sum() / separate.sum())
-    return torch.stack(sums).masked_fill(has_nan, math.nan)
+    sums, size = [], max(1, _PAIRS // max(1, mask.shape[1] ** 2))
+    for rank, value, items in zip(
+        *(torch.split(x, size) for x in (ranks, values, mask)), strict=True
+    ):
+        separate = value.unsqueeze(-1) - value.unsqueeze(1) > least * value.amax(-1)[:, None, None]
+        separate &= items.unsqueeze(-1) & items.unsqueeze(1)
+        signs = (rank.unsqueeze(-1) - rank.unsqueeze(1)).sign()
+        sums.append((signs * separate).sum((1, 2)) / separate.sum((1, 2)))
+    return torch.cat(sums).double().masked_fill(has_nan, math.nan)
 
 
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

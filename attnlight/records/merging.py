@@ -1,7 +1,8 @@
 """Merge the shards of all ranks into one record."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from attnlight.errors import one_line
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, METADATA, PIECE_ROWS, RecordError
 from attnlight.records.parquet import open_writer
 from attnlight.storage.files import replacing
+
+# Ranges of dataset indices are made of so many equal ones; the rows of one in memory have so many bytes.
+_BINS, _BYTES = 1 << 16, 1 << 24
 
 
 def merge_shards(
@@ -40,23 +44,129 @@ def merge_shards(
         RecordError: A row is missing, unexpected or repeated.
         InputError: The file cannot be written.
     """
-    table = _read_shards([shard for shard in shards if shard.exists()], target)
-    index, position = (table.column(name).to_numpy() for name in KEY)
-    order = _checked_order(index, position, expected, drop_repeats, target)
-    del index, position
-    description = dict(metadata) | {"format": FORMAT, "rows": len(order)}
-    if "prediction" in table.column_names:
-        prediction = table.column("prediction").to_numpy()[order]
-        description["non_finite"] = int((prediction == EXCLUDED).sum())
-    schema = table.schema.with_metadata({METADATA: json.dumps(description).encode()})
+    batches = _read_shards([shard for shard in shards if shard.exists()], target).to_batches()
+    edges = _edges(batches)
+    keys = [name for name in batches[0].schema.names if name in (*KEY, "prediction")]
+    rows, non_finite, check = 0, 0, _Expected(expected, target)
+    for low, high, part in _parts([batch.select(keys) for batch in batches], edges):
+        kept = part.filter(_kept(part, drop_repeats, target))
+        check.add(low, high, kept.column("index").to_numpy())
+        rows += len(kept)
+        if "prediction" in keys:
+            non_finite += int((kept.column("prediction").to_numpy() == EXCLUDED).sum())
+    check.finish()
+    description = dict(metadata) | {"format": FORMAT, "rows": rows}
+    description |= {"non_finite": non_finite} if "prediction" in keys else {}
+    schema = batches[0].schema.with_metadata({METADATA: json.dumps(description).encode()})
     with replacing(target) as temporary, open_writer(temporary, schema) as writer:
-        for start in range(0, len(order), PIECE_ROWS):
-            piece = table.take(pa.array(order[start : start + PIECE_ROWS]))
-            writer.write_table(piece.replace_schema_metadata(schema.metadata))
-    del table
+        for _, _, part in _parts(batches, edges):
+            kept = part.filter(_kept(part, drop_repeats, target))
+            kept = kept.replace_schema_metadata(schema.metadata)
+            for start in range(0, len(kept), PIECE_ROWS):
+                writer.write_table(kept.slice(start, PIECE_ROWS))
+    del batches
     for shard in shards:
         shard.unlink(missing_ok=True)
-    return len(order)
+    return rows
+
+
+def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    """Bounds of the ranges of dataset indices whose rows are in memory together, ascending.
+
+    They differ in rows where many rows have nearly equal indices; the first and the last are open.
+    """
+    indices = [_numbers(batch, "index") for batch in batches]
+    least, most = min(int(x.min()) for x in indices), max(int(x.max()) for x in indices)
+    width = -(-(most - least + 1) // _BINS)
+    counts = np.zeros(_BINS, dtype=np.int64)
+    for index in indices:
+        counts += np.bincount((index - least) // width, minlength=_BINS)
+    size = sum(batch.get_total_buffer_size() for batch in batches) // counts.sum() + 1
+    number = (counts.cumsum() - counts) // max(PIECE_ROWS, _BYTES // size)
+    inner = least + width * (np.flatnonzero(np.diff(number)) + 1)
+    limits = np.iinfo(np.int64)
+    return [limits.min, *inner.tolist(), limits.max]
+
+
+def _parts(
+    batches: Sequence[pa.RecordBatch], edges: Sequence[int]
+) -> Iterator[tuple[int, int, pa.Table]]:
+    """Bounds of each range of dataset indices, and its rows in the order of their keys."""
+    indices = [_numbers(batch, "index") for batch in batches]
+    spans = [(int(index.min()), int(index.max())) for index in indices]
+    for low, high in pairwise(edges):
+        inside = []
+        for batch, index, (least, most) in zip(batches, indices, spans, strict=True):
+            if low <= least and most < high:
+                inside.append(batch)
+            elif least < high and low <= most:
+                inside.append(batch.take(np.flatnonzero((low <= index) & (index < high))))
+        part = pa.Table.from_batches(inside, batches[0].schema).combine_chunks()
+        yield low, high, part.take(np.lexsort([_numbers(part, name) for name in KEY[::-1]]))
+
+
+def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> NDArray[np.int64]:
+    """A column without nulls."""
+    values: NDArray[np.int64] = rows.column(name).to_numpy()
+    return values
+
+
+def _kept(part: pa.Table, drop_repeats: bool, target: Path) -> NDArray[np.bool_]:
+    """Whether each of the sorted rows is the first of its key; arguments as for `merge_shards`."""
+    keys = np.stack([_numbers(part, name) for name in KEY])
+    repeated = np.zeros(len(part), dtype=bool)
+    repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+    if repeated.any() and not drop_repeats:
+        first = keys[:, repeated.argmax()]
+        raise RecordError(
+            f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
+            "the dataloader must give each instance once."
+        )
+    return ~repeated
+
+
+def _absent(values: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the values that are not among others; both ascend."""
+    if not len(among):
+        return values
+    nearest = among[np.searchsorted(among, values).clip(max=len(among) - 1)]
+    absent: NDArray[np.int64] = values[nearest != values]
+    return absent
+
+
+class _Expected:
+    """Compares the indices of a record with those that must occur; None: any may."""
+
+    def __init__(self, expected: NDArray[np.int64] | None, target: Path) -> None:
+        self.expected, self.target = expected, target
+        if expected is not None and (expected[1:] < expected[:-1]).any():
+            self.expected = np.sort(expected)
+        self._missing, self._first_missing = 0, 0
+        self._unexpected: int | None = None
+
+    def add(self, low: int, high: int, index: NDArray[np.int64]) -> None:
+        """Compare the indices of a range, sorted."""
+        if self.expected is None:
+            return
+        wanted = self.expected[slice(*np.searchsorted(self.expected, np.array([low, high])))]
+        missing, unexpected = _absent(wanted, index), _absent(index, wanted)
+        if len(missing) and not self._missing:
+            self._first_missing = int(missing[0])
+        self._missing += len(missing)
+        if len(unexpected) and self._unexpected is None:
+            self._unexpected = int(unexpected[0])
+
+    def finish(self) -> None:
+        """Refuse a record that lacks indices, or has others."""
+        if self.expected is not None and self._missing:
+            raise RecordError(
+                f"{self.target.name}: {self._missing} of {len(self.expected)} instances are missing, "
+                f"the first is {self._first_missing}."
+            )
+        if self._unexpected is not None:
+            raise RecordError(
+                f"{self.target.name}: instance {self._unexpected} is not in the dataset."
+            )
 
 
 def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
@@ -67,7 +177,7 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
             tables.append(pa.ipc.open_file(pa.memory_map(str(shard))).read_all())
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{shard} is not a complete shard: {one_line(error)}.") from error
-    if not tables:
+    if not any(map(len, tables)):
         raise RecordError(f"{target.name}: no row was recorded.")
     try:
         joined = pa.concat_tables(tables, promote_options="default")
@@ -80,37 +190,3 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
                 f"{target.name}: ranks differ in a column: {field.name} is {field.type} and {kind}."
             )
     return joined
-
-
-def _checked_order(
-    index: NDArray[np.int64],
-    position: NDArray[np.int32],
-    expected: NDArray[np.int64] | None,
-    drop_repeats: bool,
-    target: Path,
-) -> NDArray[np.int64]:
-    """The order (R,) of rows by key, without repeats; arguments as for `merge_shards`."""
-    order = np.lexsort((position, index))
-    keys = np.stack([index[order], position[order]])
-    repeated = np.zeros(len(order), dtype=bool)
-    repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
-    if drop_repeats:
-        order = order[~repeated]
-    elif repeated.any():
-        first = keys[:, repeated.argmax()]
-        raise RecordError(
-            f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
-            "the dataloader must give each instance once."
-        )
-    if expected is None or np.array_equal(np.unique(keys[0]), np.sort(expected)):
-        return order
-    missing = np.setdiff1d(expected, keys[0])
-    if len(missing):
-        raise RecordError(
-            f"{target.name}: {len(missing)} of {len(expected)} instances are missing, "
-            f"the first is {missing[0]}."
-        )
-    unexpected = np.setdiff1d(keys[0], expected)
-    if len(unexpected):
-        raise RecordError(f"{target.name}: instance {unexpected[0]} is not in the dataset.")
-    return order

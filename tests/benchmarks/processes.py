@@ -6,7 +6,9 @@ import re
 import resource
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from tests.benchmarks.measuring import Measured, clock, interleave, over
@@ -18,6 +20,33 @@ MIB = 1024**2
 INTERVAL = 0.02  # seconds between two looks at a process
 PREDICTIONS = ["-c", f"{CONFIGS}/tests/predictions.yaml"]
 HELP = ["-m", "attnlight", "--help"]
+ROWS = 2_000_000, 5_000_000, 20_000_000
+# Two ranks' rows, half each, and their merging; arguments are a folder, a number of rows and an order.
+WRITE_SHARDS = """
+import sys
+from pathlib import Path
+import numpy as np
+from attnlight.records import ShardWriter
+folder, count, order = sys.argv[1:]
+index = np.arange(int(count))
+if order == "shuffled":
+    index = np.random.default_rng(0).permutation(index)
+for rank in (0, 1):
+    writer = ShardWriter(Path(folder, f"{rank}.arrow"))
+    for mine in np.array_split(index[rank::2], max(1, len(index) // 2048)):
+        values = {"prediction": mine % 3, "tvd": (mine / len(index)).astype("f4"), "js": mine % 7 / 7}
+        writer.add(np.stack([mine, np.zeros_like(mine)], 1), values)
+    writer.close()
+"""
+MERGE_SHARDS = """
+import sys
+from pathlib import Path
+import numpy as np
+from attnlight.records import merge_shards
+folder, count = Path(sys.argv[1]), int(sys.argv[2])
+shards, expected = [folder / "0.arrow", folder / "1.arrow"], np.arange(count)
+assert merge_shards(shards, folder / "merged.parquet", metadata={}, expected=expected) == count
+"""
 LIGHTNING = ["-c", "import lightning.pytorch"]
 
 
@@ -69,6 +98,18 @@ def anonymous(process: int) -> int:
     """RssAnon of a process in bytes: what it holds that is no map of a file; 0 once it has ended."""
     _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
     return (int(resident) - int(shared)) * resource.getpagesize()
+
+
+def merging(rows: Sequence[int] = ROWS) -> Measured:
+    """MiB by which the peaks of merging two ranks' rows differ, between numbers and orders of rows."""
+    peaks: dict[str, int] = {}
+    for count, order in product(rows, ("sorted", "shuffled")):
+        with tempfile.TemporaryDirectory(prefix="attnlight-merge-") as folder:
+            python("-c", WRITE_SHARDS, folder, str(count), order)
+            peaks[f"{count:,} rows, {order}"] = peak(["-c", MERGE_SHARDS, folder, str(count)])
+    rise = (max(peaks.values()) - min(peaks.values())) / MIB
+    details = {name: f"{bytes_ / MIB:.0f} MiB" for name, bytes_ in peaks.items()}
+    return Measured({"merging": [rise]}, details)
 
 
 def help_cost(repetitions: int = 7) -> Measured:

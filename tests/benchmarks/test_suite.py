@@ -100,6 +100,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "tagging": tagger | {"repetitions": 1, "sentences": 2, "steps": 3, "epoch": epoch},
         "huggingface": {"repetitions": 2, "shape": TINY, "sizes": ((2, 6), (2, 9), (3, 4), (3, 5))},
         "tagging_cheap": tagger,
+        "merging": {"rows": (3, 40_000)},
     }
     return every.get(group, sizes)
 
