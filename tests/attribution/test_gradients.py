@@ -111,7 +111,9 @@ def test_the_sums_of_integrated_gradients(name: str) -> None:
     assert ((error <= 1e-6) | flagged)[choice].all()
     assert (columns["steps"][flagged] == 64).all()
     for row in {0, len(found) // 2, len(found) - 1} & set(choice.nonzero().flatten().tolist()):
-        scores, steps = by_halving(model, batch, target, row, start)
+        text, number = rows(batch, output)[row]
+        own, part = output.rows[:, 0] == output.rows[row, 0], one_text(batch, text)
+        scores, steps = by_halving(model, part, target[own], number, start[[text]])
         torch.testing.assert_close(found[row], scores.to(found), rtol=1e-8, atol=1e-11)
         assert columns["steps"][row] == steps
 

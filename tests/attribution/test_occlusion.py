@@ -20,8 +20,19 @@ def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor
     return float(logits[target] - torch.tensor(others, dtype=torch.float64).exp().sum().log())
 
 
-@pytest.mark.parametrize("kind", ["zero", "pad", "unk", "resample"])
-@pytest.mark.parametrize("name", SCENES)
+KINDS = ("zero", "pad", "unk", "resample")
+# Of models that read texts as another does, two by turns.
+FEW = ("cnn", "average", "recurrent", *(name for name in SCENES if name.startswith("sparse")))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for place, name in enumerate(SCENES)
+        for kind in (KINDS[place % 2 :: 2] if name in FEW else KINDS)
+    ],
+)
 def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
     model, batch, output, choice = evaluated(name)
     target = targets(output)[0]

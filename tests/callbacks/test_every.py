@@ -31,10 +31,9 @@ from tests.attribution.scenes import scene
 from tests.callbacks.every import NEEDS, built, ready
 from tests.callbacks.handmade import Hidden, batch_of, random_output
 
-SCENES = {"bilstm": "texts", "han": "texts", "pair": "texts", "transformer": "", "heads": ""}
-# With weights of exactly 0.
-SCENES |= {f"sparse {name}": SCENES[name] for name in ("han", "pair", "transformer")}
-SCENES["translation"] = ""
+# Of each kind of model one; the sparse ones have weights of exactly 0.
+SCENES = {"bilstm": "texts", "sparse han": "texts", "pair": "texts"}
+SCENES |= {"sparse transformer": "", "heads": "", "translation": ""}
 RESAMPLED = {"name": "occlusion", "replacement": "resample", "resamples": 2}
 SEARCH = GradientSearch(starts=2, steps=3)
 TESTS: list[InterpretabilityTest] = [
@@ -45,7 +44,7 @@ TESTS: list[InterpretabilityTest] = [
     Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=3),
     StateTokenAgreement(),
 ]
-LAYERED = ("transformer", "heads", "sparse transformer")
+LAYERED = ("heads", "sparse transformer")
 PACKAGE = str(Path(attnlight.__file__).parent)
 MOST = 8  # frames of the package below `measure`
 SEARCH_MOST = 12  # of an ascent, whose steps call the readout of a selection of rows
@@ -184,7 +183,9 @@ class Depth:
             self.deepest = names[::-1]
 
 
-@pytest.mark.parametrize(("test", "name"), on_scenes(["bilstm", "pair", "transformer", "heads"]))
+@pytest.mark.parametrize(
+    ("test", "name"), on_scenes(["bilstm", "pair", "sparse transformer", "heads"])
+)
 def test_measures_by_hand_leave_no_gradients_and_are_few_frames_deep(
     test: InterpretabilityTest, name: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,18 @@ CASES: list[tuple[str, dict[str, str]]] = [
     *(("pair", {"encoder": "bigru", "attention": name}) for name in ATTENTIONS),
 ]
 
+WAYS = ((torch.float64, False), (torch.float32, True))  # beside double precision with boundaries
+
+
+def in_ways() -> Iterator[Any]:
+    """Each case in double precision with boundary tokens, and by turns without them or in single."""
+    for place, (name, options) in enumerate(CASES):
+        yield name, options, torch.float64, True
+        if name != "hierarchical":  # whose texts have sentences of both
+            yield name, options, *WAYS[place % 2]
+        elif place % 2:
+            yield name, options, torch.float32, True
+
 
 def every_length() -> TextBatch:
     """Texts of 1 to 60 words, in no order."""
@@ -57,10 +69,7 @@ def agree(found: Tensor, expected: Tensor) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("dtype", "boundaries"), [(torch.float64, True), (torch.float64, False), (torch.float32, True)]
-)
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options", "dtype", "boundaries"), in_ways())
 def test_equals_a_loop_over_texts_and_items(
     name: str, options: dict[str, str], dtype: torch.dtype, boundaries: bool
 ) -> None:

@@ -51,7 +51,7 @@ def term(name: str, model: Any) -> Term:
     if name == "tying":
         return lambda output, batch: tying(output, batch, BY_SIZE, model.embed)
     if name == "masked_words":
-        return lambda output, batch: masked_words(output, batch, BY_SIZE, head(model))
+        return partial(masked_words, objective=BY_SIZE, head=head(model))
     return partial(diversity, objective=SIGNED if name == "signed" else BY_SIZE)
 
 
