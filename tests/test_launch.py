@@ -238,7 +238,7 @@ class TestVerbs:
     def test_check(self, checkout: Checkout, options: list[str], chosen: list[str]) -> None:
         enter, *lines = checkout.lines("check", *options)
         assert enter == ["cd", str(checkout.root)]
-        tools = ["ruff", "ruff", "mypy", "yamllint", "pytest"]
+        tools = ["ruff", "ruff", "mypy", "yamllint", "sphinx", "pytest"]
         assert [line[:3] for line in lines] == [[checkout.python, "-m", tool] for tool in tools]
         assert "--strict" in lines[3]
         assert lines[4][3:] == ["-n", "2", "--dist", "worksteal", *chosen]

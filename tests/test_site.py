@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
@@ -98,13 +99,16 @@ def test_search_finds_every_test_and_nothing_is_requested(site: Path, tmp_path: 
                 await asyncio.sleep(0.1)
             else:
                 pytest.fail(f"{told['question']!r} finds {found}")
-        for page in ("index", "verdict", "tests/decision_flip", "api"):
-            await call("Page.navigate", url=(site / f"{page}.html").as_uri())
+        for width, page in product((390, 1280), ("index", "verdict", "tests/decision_flip", "api")):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            await call("Emulation.setDeviceMetricsOverride", **size)
+            address = (site / f"{page}.html").as_uri()
+            await call("Page.navigate", url=address)
             for _ in range(100):
-                if await value(call, "document.readyState") == "complete":
+                if await value(call, "document.readyState + location.href") == f"complete{address}":
                     break
                 await asyncio.sleep(0.1)
-            assert await value(call, WIDE) == 0, page
+            assert await value(call, WIDE) == 0, (width, page)
 
     events = browse(site / "index.html", visit, tmp_path)
     requests = [
