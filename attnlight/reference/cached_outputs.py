@@ -68,7 +68,7 @@ def _require_few(model: AttentionModel, texts: TokenDataset) -> None:
     few = texts[[*range(min(len(texts), 8))]]
     if few.target is None:  # classes of other problems are few
         return
-    rows, classes = model(few.to(_device(model))).logits.shape
+    rows, classes = model(few.to(device_of(model))).logits.shape
     size = 4 * classes * rows * len(texts) // max(1, len(few))
     if size > _MOST_BYTES:
         raise InputError(
@@ -85,7 +85,7 @@ def _evaluate(
     Returns:
         `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C).
     """
-    device = _device(model)
+    device = device_of(model)
     pairwise = isinstance(model, HasPairwiseCost) and model.pairwise
     on_cpu = device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
@@ -110,10 +110,10 @@ def _evaluate(
     return {"keys": keys, "counts": moved, "weights": weights[places], "logits": logits}
 
 
-def _device(model: AttentionModel) -> torch.device:
-    """The device of a model's parameters."""
-    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
+def device_of(model: Any) -> torch.device:  # noqa: ANN401
+    """The device of a model's parameters; the CPU where it has none."""
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return next((values.device for values in parameters), torch.device("cpu"))
 
 
 class CachedOutputs:
