@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 QUIET = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
 CPU = ["--trainer.accelerator=cpu", "--trainer.devices=1"]
+NO_FIGURE = "--trainer.callbacks.figures=false"  # of the last test that is attached
 TWO = ["--trainer.accelerator=cpu", "--trainer.devices=2", "--trainer.strategy=ddp"]
 Printed = Refused = Callable[..., str]  # the fixtures `printed` and `refused`
 

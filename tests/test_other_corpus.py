@@ -14,7 +14,7 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask, SeedVariant
-from tests.commands import CONFIGS, CPU, QUIET, Refused, attached, content
+from tests.commands import CONFIGS, CPU, NO_FIGURE, QUIET, Refused, attached, content
 from tests.data.local import write_corpus, write_table
 
 GOOD = ["good", "fine", "lovely", "great"]
@@ -147,7 +147,7 @@ def test_page_and_logs_keep_both_apart(there: Path) -> None:
 
 def test_a_variant_is_compared_with_its_base_on_it(there: Path) -> None:
     run, base = there / "e/seed1", there / "e/base/best.ckpt"
-    assert evaluate(run, "test", "--data=phones.yaml", *attached("base_divergence")) == 0
+    assert evaluate(run, "test", "--data=phones.yaml", *attached("base_divergence"), NO_FIGURE) == 0
     columns = read_record(run / "records/test-phones/base_divergence.parquet").columns
     words = [text for text, _ in texts(31, OTHER_FILLERS, 9)]
     checkpoints = {AttentionClassifier: base, SeedVariant: run / "best.ckpt"}
@@ -161,7 +161,7 @@ def test_a_variant_is_compared_with_its_base_on_it(there: Path) -> None:
 @pytest.mark.parametrize(("name", "told"), [("unlike", "bad, good"), ("unnamed", "'neg'")])
 def test_other_classes_are_refused(there: Path, name: str, told: str, refused: Refused) -> None:
     run, before = there / "e/base", content(there).keys()
-    words = command(run, "test", f"--data={name}.yaml", *attached("predictions"))
+    words = command(run, "test", f"--data={name}.yaml", *attached("predictions"), NO_FIGURE)
     refused(*words, names=(told, "negative, positive"))
     assert content(there).keys() == before
 
@@ -206,7 +206,7 @@ def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> No
         ([], pairs(9, ["Ann", "Bob", "Eve"], 3), "test"),
         (["--data=asked.yaml"], pairs(13, ["Ann", "Bob"], 4), "test-asked"),
     ):
-        assert evaluate(run, "test", *data, *attached("predictions")) == 0
+        assert evaluate(run, "test", *data, *attached("predictions"), NO_FIGURE) == 0
         record = read_record(run / f"records/{name}/predictions.parquet")
         given = [" ".join(story) for story in columns["story"]], columns["question"]
         probabilities = task.classify(*given, columns["among"]).numpy()
@@ -223,7 +223,7 @@ def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> No
 
 def test_two_corpora_of_one_name_are_told_apart(there: Path, refused: Refused) -> None:
     run = there / "e/base"
-    half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *attached("predictions")]
+    half = ["--data=phones.yaml", "--data.subset={test: 0.5}", *attached("predictions"), NO_FIGURE]
     refused(*command(run, "test", *half), names=["--overwrite"])
     assert evaluate(run, "test", *half, "--corpus=half") == 0
     record = read_record(run / "records/test-half/predictions.parquet")
@@ -234,7 +234,7 @@ def test_two_corpora_of_one_name_are_told_apart(there: Path, refused: Refused) -
 def test_own_corpus_stays_its_own(there: Path) -> None:
     """Options that change no text, and the corpus's own file, leave the records where they were."""
     run = there / "e/base"
-    own = ["--data=films.yaml", "--data.eval_batch_size=7", *attached("predictions")]
+    own = ["--data=films.yaml", "--data.eval_batch_size=7", *attached("predictions"), NO_FIGURE]
     assert evaluate(run, "validate", *own) == 0
     metadata = read_record(run / "records/val/predictions.parquet").metadata
     assert not metadata.keys() & {"unknown_words", "corpus_name"}

@@ -19,13 +19,12 @@ from attnlight.__main__ import main
 from attnlight.datamodules import PlantedEvidence
 from attnlight.report.verdict.card import verdict_of
 from tests.api.test_run import rows_of
-from tests.commands import CPU, QUIET, Printed
+from tests.commands import CPU, NO_FIGURE, QUIET, Printed, without_figures
 from tests.test_configs import SMALL, TINY
 
 RUN = "checkpoints/e/base"
 OPTIONS = [*SMALL, *TINY, "--trainer.max_epochs=1", "--trainer.logger=false", *CPU, *QUIET]
 WITHOUT_TRAINING = ["--trainer.logger=false", *CPU, *QUIET]
-CARD = ["test", RUN, "--tests", "card", "--overwrite", *WITHOUT_TRAINING]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("card")
     with chdir(folder):
         assert main(["fit", "planted_none", "--experiment=e", "--run=base", *OPTIONS]) == 0
-        assert main(["test", RUN, "--tests", "predictions", *WITHOUT_TRAINING]) == 0
+        assert main(["test", RUN, "--tests", "predictions", NO_FIGURE, *WITHOUT_TRAINING]) == 0
     return folder
+
+
+def measure_card() -> None:
+    """Run the tests of the card here, without their figures."""
+    attached = without_figures("card.yaml", "card")
+    assert main(["test", RUN, *attached, "--overwrite", *WITHOUT_TRAINING]) == 0
+
+
+@pytest.fixture(scope="module")
+def measured(place: Path) -> None:
+    """The run has the records of a card."""
+    with chdir(place):
+        measure_card()
 
 
 @pytest.fixture
@@ -74,7 +86,7 @@ def test_commands_measure_what_was_not(here: Path, printed: Printed) -> None:
 
 @pytest.mark.slow
 def test_the_same_words_everywhere(here: Path, printed: Printed) -> None:
-    assert main(CARD) == 0
+    measure_card()
     card = verdict_of(Path(RUN))
     assert printed("report", RUN) == f"{fill(card.sentence, 80)}\n{RUN}/report/index.html\n"
     html = Path(RUN, "report/index.html").read_text(encoding="utf-8")
@@ -89,8 +101,8 @@ def test_the_same_words_everywhere(here: Path, printed: Printed) -> None:
     assert "no better than its majority class" in card.sentence, "after one epoch"
 
 
+@pytest.mark.usefixtures("measured")
 def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
-    assert main(CARD) == 0
     sizes = {option.split("=")[0][7:]: int(option.split("=")[1]) for option in SMALL}
     model = attnlight.load(RUN)
     rows = rows_of(model, PlantedEvidence(**sizes).dataset("test"))
@@ -104,8 +116,8 @@ def test_the_card_of_python_is_that_of_the_command(here: Path) -> None:
         assert [x or 0 for x in found] == pytest.approx([x or 0 for x in expected], abs=1e-5)
 
 
+@pytest.mark.usefixtures("measured")
 def test_explain_says_the_sentence_of_the_card(here: Path, printed: Printed) -> None:
-    assert main(CARD) == 0
     sentence = verdict_of(Path(RUN)).sentence
     (found,) = json.loads(printed("explain", RUN, "filler3 filler5", "--json"))
     assert found["verdict"] == f"On the test split: {sentence}"
@@ -128,7 +140,7 @@ def test_explain_says_the_sentence_of_the_card(here: Path, printed: Printed) -> 
 
 @pytest.mark.slow
 def test_trained_adversaries_are_found(here: Path) -> None:
-    assert main(CARD) == 0
+    measure_card()
     line = verdict_of(Path(RUN))["uniqueness"]
     assert line.missing == "No adversary was trained from it."
     for command in line.command.splitlines():

@@ -71,7 +71,7 @@ def _evaluate(
         `keys` (R,), `counts` (R,) of items, `weights` (I, H) and `logits` (R, C), (R, 0) of many
         classes; and the number C of classes.
     """
-    device = _device(model)
+    device = device_of(model)
     pairwise = isinstance(model, HasPairwiseCost) and model.pairwise
     on_cpu = device.type == "cpu"
     budget = _CPU_TOKENS if on_cpu else _ACCELERATOR_TOKENS
@@ -98,10 +98,10 @@ def _evaluate(
     return arrays, classes
 
 
-def _device(model: AttentionModel) -> torch.device:
-    """The device of a model's parameters."""
-    first = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
+def device_of(model: Any) -> torch.device:  # noqa: ANN401
+    """The device of a model's parameters; the CPU where it has none."""
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return next((values.device for values in parameters), torch.device("cpu"))
 
 
 class CachedOutputs:

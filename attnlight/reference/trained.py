@@ -22,6 +22,7 @@ from attnlight.models.seq2seq import Seq2Seq
 from attnlight.models.translate import translate
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
+from attnlight.reference.cached_outputs import device_of
 from attnlight.storage.model_folder import (
     TAGGER,
     is_model,
@@ -68,12 +69,10 @@ def network_of(model: Any) -> AttentionModel:  # noqa: ANN401
 def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
     """Keep a network in evaluation mode, and yield the device of its parameters."""
     training = isinstance(model, nn.Module) and model.training
-    parameters = model.parameters() if isinstance(model, nn.Module) else ()
-    device = next((values.device for values in parameters), torch.device("cpu"))
     try:
         if training:
             model.eval()
-        yield device
+        yield device_of(model)
     finally:
         if training:
             model.train()

@@ -112,7 +112,10 @@ class TestFiles:
 
 
 def page_of(folder: Path) -> Page:
-    main([str(folder)])
+    """The page of a run, without the files of its figures, which take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.report.page.save_figure", lambda figure, stem: [])
+        main([str(folder)])
     return Page(folder / "report" / "index.html")
 
 

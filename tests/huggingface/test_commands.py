@@ -16,14 +16,14 @@ from attnlight.__main__ import main
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
-from tests.commands import CPU, QUIET, Refused
+from tests.commands import CPU, NO_FIGURE, QUIET, Refused
 from tests.data.local import write_table
 from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import assert_same
 from tests.huggingface.test_folder import reweigh
 
 POSITIVE, NEGATIVE = ["funny", "gripping", "shines"], ["dull", "overlong", "mess"]
-PREDICTIONS = ["--tests=predictions", *CPU, *QUIET]
+PREDICTIONS = ["--tests=predictions", NO_FIGURE, *CPU, *QUIET]
 FAST = [*CPU, *QUIET, "--trainer.max_epochs=1", "--trainer.logger=false"]
 
 

@@ -16,14 +16,14 @@ from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_metadata, read_record
 from attnlight.report.verdict.card import verdict_of
-from tests.commands import CPU, QUIET, Refused
+from tests.commands import CPU, NO_FIGURE, QUIET, Refused
 from tests.data.local import write_table
 from tests.huggingface.folders import NAMES, TEXTS, write_model
 from tests.huggingface.test_folder import reweigh
 
 DATA = ["--data=films.csv", "--data.test=train", "--data.validation=train"]
 FAST = [*CPU, *QUIET]
-PREDICTIONS = [*DATA, "--tests=predictions", *FAST]
+PREDICTIONS = [*DATA, "--tests=predictions", NO_FIGURE, *FAST]
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +130,10 @@ class TestCommands:
         record = Path("checkpoints/changing/r/records/test/predictions.parquet")
         before = read_metadata(record)["weights"]
         reweigh(Path("changing"), lambda state: state["classifier.bias"][0].add_(0.001))
-        again = ["test", "checkpoints/changing/r", "--tests=predictions", *FAST]
+        again = ["test", "checkpoints/changing/r", "--tests=predictions", NO_FIGURE, *FAST]
         said = f"predictions.parquet is of other weights ({before}) than the model has now"
         refused(*again, names=[said])
-        another = [*again[:2], "--tests=attention_permutation", *FAST]
+        another = [*again[:2], "--tests=attention_permutation", NO_FIGURE, *FAST]
         refused(*another)
         assert [path.name for path in record.parent.iterdir()] == [record.name]
         assert main([*another, "--overwrite"]) == 0
@@ -159,7 +159,7 @@ class TestCommands:
             write_table(Path("films.csv"), [(text, ("neg", "pos")[n ^ turned]) for text, n in rows])
             command = ["test", "unnamed", "--data=films.yaml", f"--run={turned}"]
             capsys.readouterr()
-            assert main([*command, "--tests=predictions", *FAST]) == 0
+            assert main([*command, "--tests=predictions", NO_FIGURE, *FAST]) == 0
             told = capsys.readouterr().err
             assert told.count(said) == 1
             assert ("warning: the accuracy, 0.000, is below chance, 0.500" in told) is turned

@@ -23,7 +23,7 @@ from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.records import read_record
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, NO_FIGURE, QUIET
 from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import MODELS, assert_same
 
@@ -398,7 +398,8 @@ class TestHub:
         rows = list(zip(TEXTS, ["NEG", "POS"] * 2, strict=True))
         results = attnlight.run("someone/films", rows, "predictions").table("predictions")
         Path("films.csv").write_text("".join(f'"{t}",{c}\n' for t, c in [("text", "label"), *rows]))
-        data = ["--data=films.csv", "--data.test=train", "--tests=predictions", *CPU, *QUIET]
+        data = ["--data=films.csv", "--data.test=train", "--tests=predictions", NO_FIGURE]
+        data += [*CPU, *QUIET]
         for words in (["someone/films"], ["--model=someone/films", "--experiment=films"]):
             assert main(["test", *data, *words, f"--run={len(words)}"]) == 0
             record = read_record(

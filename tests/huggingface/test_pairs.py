@@ -21,7 +21,7 @@ from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassi
 from attnlight.probing.leave_one_out import reencode
 from attnlight.probing.removal import delete_tokens, replace_items
 from attnlight.records import read_record
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, NO_FIGURE, QUIET
 from tests.huggingface.folders import TEXTS, write_model
 from tests.huggingface.models import assert_near
 
@@ -264,6 +264,7 @@ def test_fit_and_test_commands(place: Path) -> None:
                 "--config",
                 f"{run}/fit.yaml",
                 "--tests=predictions",
+                NO_FIGURE,
                 *CPU,
                 *QUIET,
             ]

@@ -21,7 +21,7 @@ from attnlight.huggingface.attention import intercept
 from attnlight.huggingface.pooled import TransformerEncoder
 from attnlight.probing.patches import off
 from attnlight.probing.removal import delete_tokens
-from tests.commands import CPU, QUIET
+from tests.commands import CPU, NO_FIGURE, QUIET
 from tests.huggingface.folders import write_model
 from tests.huggingface.models import MODELS
 from tests.huggingface.test_commands import write_corpus
@@ -225,5 +225,6 @@ def test_runs_and_variants_share_them(tmp_path: Path, monkeypatch: pytest.Monkey
         assert main(["fit", *given, f"--run={run}", *shared]) == 0
         assert sum(read) == 48 + 16  # training and validation texts, in two epochs
     for run, tests in (("first", "predictions"), ("third", "base_divergence")):
-        assert main(["test", f"checkpoints/e/{run}", f"--tests={tests}", *CPU, *QUIET]) == 0
+        command = ["test", f"checkpoints/e/{run}", f"--tests={tests}", NO_FIGURE]
+        assert main([*command, *CPU, *QUIET]) == 0
     assert sum(read) == 48 + 16 + 16
