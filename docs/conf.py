@@ -75,7 +75,9 @@ def visit_math(translator: HTML5Translator, node: nodes.Element) -> None:
     """Write a formula as MathML, which needs no script."""
     block = isinstance(node, nodes.math_block)
     formula = tex2mathml(node.astext(), as_block=block)
-    translator.body.append(f'<div style="overflow-x: auto">{formula}</div>' if block else formula)
+    translator.body.append(
+        f'<div style="overflow-x: auto; padding: .6em 0">{formula}</div>' if block else formula
+    )
     raise nodes.SkipNode
 
 

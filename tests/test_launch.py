@@ -241,7 +241,8 @@ class TestVerbs:
         tools = ["ruff", "ruff", "mypy", "yamllint", "sphinx", "pytest"]
         assert [line[:3] for line in lines] == [[checkout.python, "-m", tool] for tool in tools]
         assert "--strict" in lines[3]
-        assert lines[4][3:] == ["-n", "2", "--dist", "worksteal", *chosen]
+        assert lines[4][3:] == ["-W", "--keep-going", "-n", "-q", "docs", "build/site"]
+        assert lines[5][3:] == ["-n", "2", "--dist", "worksteal", *chosen]
 
     @pytest.mark.parametrize("verb", ["demo", "check"])
     def test_neither_waits_for_the_tasks_of_slurm(self, checkout: Checkout, verb: str) -> None:
