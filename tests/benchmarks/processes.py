@@ -19,6 +19,7 @@ SHARES = {"train": 0.4, "validation": 0.3, "test": 0.3}
 MIB = 1024**2
 INTERVAL = 0.02  # seconds between two looks at a process
 PREDICTIONS = ["-c", f"{CONFIGS}/tests/predictions.yaml"]
+EXPLAIN = ["-m", "attnlight", "explain", "sst", "a gripping, funny film"]
 HELP = ["-m", "attnlight", "--help"]
 ROWS = 2_000_000, 5_000_000, 20_000_000
 # Two ranks' rows, half each, and their merging; arguments are a folder, a number of rows and an order.
@@ -112,12 +113,24 @@ def merging(rows: Sequence[int] = ROWS) -> Measured:
     return Measured({"merging": [rise]}, details)
 
 
-def help_cost(repetitions: int = 7) -> Measured:
-    """Time of `attnlight --help` over that of importing Lightning, each in a new process."""
+def startup(repetitions: int = 7) -> Measured:
+    """Time of `--help` over importing Lightning, and processor time of `explain` over importing torch."""
     commands = {"attnlight --help": HELP, "import lightning.pytorch": LIGHTNING}
     ways = {name: partial(clock, partial(python, *each)) for name, each in commands.items()}
-    ours, theirs = commands
-    return over(interleave(ways, repetitions), help_cost=(ours, theirs))
+    commands = {"attnlight explain": EXPLAIN, "import torch": ["-c", "import torch"]}
+    ways |= {
+        name: partial(clock, partial(python, *each), timer=processor_time)
+        for name, each in commands.items()
+    }
+    helped, lightning, explained, torch = ways
+    benchmarks = {"help_cost": (helped, lightning), "explain_start": (explained, torch)}
+    return over(interleave(ways, repetitions), **benchmarks)
+
+
+def processor_time() -> float:
+    """Seconds of processor time of all processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def python(*arguments: str, status: int = 0) -> str:

@@ -59,7 +59,7 @@ def test_a_row_says_whether_the_bound_is_met(
 @pytest.mark.slow
 def test_a_group_is_kept_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "RESULTS", tmp_path / "results.json")
-    monkeypatch.setattr("tests.benchmarks.processes.help_cost.__defaults__", (1,))
+    monkeypatch.setattr("tests.benchmarks.processes.startup.__defaults__", (1,))
     suite.RESULTS.write_text(json.dumps({"cpu": {"memory": {}, "startup": RESULT}}))
     main(["--here", "startup"])
     found = read_results()["cpu"]
