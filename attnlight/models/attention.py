@@ -200,7 +200,7 @@ class UniformAttention(Attention):
         return keys.squeeze(-1)
 
 
-class RandomAttention(UniformAttention):
+class RandomAttention(Attention):
     """Random attention that is not trained: the same scores in every epoch and on every device.
 
     A score is a normal draw of mean 0, a function of the token's id: the same word has the same
@@ -244,6 +244,10 @@ class RandomAttention(UniformAttention):
     def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
         assert query is not None
         return query.unsqueeze(-1)
+
+    @override
+    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
+        return keys.squeeze(-1)
 
 
 class RandomAttentionByText(RandomAttention):
