@@ -101,9 +101,9 @@ class Attention(nn.Module, ABC):
         With a `part` of the D elements, states (B, N, P) are what these add to the map.
         """
 
-    @abstractmethod
     def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
-        """Scores (B, N) of keys (B, N, K), given queries (B, Q) or None."""
+        """Scores (B, N) of keys (B, N, K), given queries (B, Q) or None; K is 1 unless overridden."""
+        return keys.squeeze(-1)
 
 
 class AdditiveAttention(Attention):
@@ -178,7 +178,7 @@ class DotAttention(Attention):
 
     @override
     def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
-        scores = keys.squeeze(-1)
+        scores = super().score_keys(keys, query)
         return scores / math.sqrt(self.size) if self.scaled else scores
 
 
@@ -194,10 +194,6 @@ class UniformAttention(Attention):
     @override
     def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
         return states.new_zeros(*states.shape[:2], 1)
-
-    @override
-    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
-        return keys.squeeze(-1)
 
 
 class RandomAttention(Attention):
@@ -244,10 +240,6 @@ class RandomAttention(Attention):
     def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
         assert query is not None
         return query.unsqueeze(-1)
-
-    @override
-    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
-        return keys.squeeze(-1)
 
 
 class RandomAttentionByText(RandomAttention):
