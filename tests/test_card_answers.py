@@ -4,8 +4,9 @@ import importlib
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,16 @@ BLOCKS = dict(PLACE.findall((DOCS / "known_answers.md").read_text("utf-8")))
 BOUNDS = {"words": (0.7, 0.5), "states": (0.8, 0.65)}  # as the page says
 VERSIONS = (2, 3)
 Rows = list[dict[str, str]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _planned_once() -> Iterator[None]:
+    """Study files, whose reading takes seconds, are read once."""
+    with pytest.MonkeyPatch.context() as patch:
+        planned = cache(trained.planned)
+        for module in (trained, kinds, judged):
+            patch.setattr(module, "planned", planned)
+        yield
 
 
 def rows_of(text: str) -> Rows:

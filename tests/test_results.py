@@ -46,7 +46,7 @@ def of_tables(archive: Any, names: Iterable[str]) -> dict[str, str]:
 
 READINGS = sorted(build_results.TABLES.keys() - {"pairs_reasons"})
 PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
-    **{f"readings {k}": partial(of_tables, names=READINGS[k::4]) for k in range(4)},
+    **{f"readings {k}": partial(of_tables, names=READINGS[k::6]) for k in range(6)},
     "reasons": lambda archive: of_tables(archive, ["pairs_reasons"]),
     "erasures": lambda archive: page("claims").serrano_tables(
         page("serrano").read_models(archive), archive.published

@@ -15,7 +15,7 @@ from attnlight.datamodules import PlantedEvidence
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import frozen_base, read_base
 from tests.bases import save_base
-from tests.commands import CONFIGS, CPU, QUIET, attnlight_on_one, attnlight_on_two, experiment
+from tests.commands import CONFIGS, CPU, QUIET, attnlight_on, experiment
 from tests.tasks.conftest import TOKENS, Scene
 from tests.tasks.tagged import arguments
 
@@ -90,16 +90,16 @@ class TestCommands:
         base = scene.base(tmp_path)
         cache = str(tmp_path / "cache")
         place: Any = {"cwd": tmp_path, "ATTNLIGHT_CACHE": cache, "ATTNLIGHT_DATA": ""}
-        said = attnlight_on_two("fit", *self.fit_tagger(scene, base, tmp_path), **place)
+        said = attnlight_on(2, "fit", *self.fit_tagger(scene, base, tmp_path), **place)
         assert said.count("validation texts, once") == said.count("train texts, once") == 1
         found = []
-        for call in (attnlight_on_two, attnlight_on_one):
-            run = tmp_path / "e" / "r"
+        for devices in (2, 1):
+            run, logs = tmp_path / "e" / "r", tmp_path / f"on_{devices}"
             best = f"--ckpt_path={run}/best.ckpt"
-            logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={call.__name__}"]
+            logger = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={logs}"]
             given = ["-c", f"{run}/fit.yaml", *self.divergence, best, *QUIET, *logger]
-            call("test", *given, **place)
-            (metrics,) = (tmp_path / call.__name__).rglob("metrics.csv")
+            attnlight_on(devices, "test", *given, **place)
+            (metrics,) = logs.rglob("metrics.csv")
             header, row = metrics.read_text().split()[:2]
             logged = dict(zip(header.split(","), row.split(","), strict=True))
             scores = [logged[f"test/{name}"] for name in ("f1", "precision", "recall")]
