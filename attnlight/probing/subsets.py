@@ -14,7 +14,7 @@ from attnlight.functional.readout.instances import (
     rows_are_items,
     rows_are_texts,
 )
-from attnlight.probing.leave_one_out import ACCELERATOR_TOKENS, CPU_TOKENS, last_places
+from attnlight.probing.leave_one_out import last_places, text_costs, tokens_at_once
 from attnlight.probing.removal import Token, keep_items, replace_items
 
 Replacement = Literal[Token, "delete"]
@@ -100,12 +100,14 @@ def subset_logits(
     remaining = places <= last_places(text_mask)[texts, None]
     if delete:
         remaining = remaining & ~removed
-    lengths, order = remaining.sum(-1).sort(stable=True)
+    lengths = remaining.sum(-1)
+    if not one_row_per_text:
+        lengths = text_costs(lengths, is_row.sum(-1)[texts], output)
+    lengths, order = lengths.sort(stable=True)
     texts, removed, remaining = texts[order], removed[order], remaining[order]
     copy_of, by_copy = order.argsort()[copy_of].sort(stable=True)
 
-    if budget is None:
-        budget = CPU_TOKENS if rows.device.type == "cpu" else ACCELERATOR_TOKENS
+    budget = tokens_at_once(output, budget)
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
     guided = isinstance(model, HasGuide) and model.guide is not None
     for block in blocks(lengths.tolist(), budget // width):
