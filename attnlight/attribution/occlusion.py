@@ -16,9 +16,10 @@ from attnlight.errors import require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import (
-    TOKENS,
     complete_logits,
     left_out_logits,
+    text_costs,
+    tokens_at_once,
 )
 from attnlight.probing.removal import replaced_embeddings
 from attnlight.probing.row_gradients import text_blocks
@@ -70,14 +71,15 @@ class Occlusion(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Tensor:
         """Log odds (R, N) with each item replaced, mean over draws; arbitrary off the mask."""
-        tokens = self.budget or TOKENS.of(output.mask)
+        tokens = tokens_at_once(output, self.budget)
         odds = output.logits.new_zeros(output.mask.shape, dtype=torch.float64)
         for part, _, rows, size in text_blocks(batch, output, tokens):
             original, text = model.embed(part), texts_of_rows(output.rows[rows])
             items = torch.zeros_like(output.mask[: len(part), :size])
             items = items.index_copy(0, text, output.mask[rows, :size])
             first = torch.searchsorted(text, torch.arange(len(part), device=text.device))
-            chunks = torch.split(items.nonzero(), max(1, tokens // max(part.mask[:1].numel(), 1)))
+            most = text.new_tensor(part.mask[:1].numel()), text.bincount().max()
+            chunks = torch.split(items.nonzero(), max(1, tokens // int(text_costs(*most, output))))
             drawn = self.replacement, self.word_sampler, part, self.resamples, self.seed
             kinds = word_replacements(*drawn)
             for kind in kinds:

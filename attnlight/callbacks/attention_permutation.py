@@ -14,8 +14,8 @@ from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
 
-# Rows whose shuffles are compared at once, which fit the cache of a CPU.
-_ROWS = 64
+# Rows whose shuffles are compared at once, which fit the cache of a CPU, and elements of these.
+_ROWS, _ELEMENTS = 64, 1 << 18
 _SHUFFLED = ("median_tvd", "median_js", "flip_rate")
 
 
@@ -53,11 +53,12 @@ class AttentionPermutation(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         all_heads, single_heads = readout.permute(self.draws, self.head_draws, self.seed)
-        original = torch.split(output.probabilities.unsqueeze(1), _ROWS)
+        size = max(1, min(_ROWS, _ELEMENTS // (self.draws * output.logits.shape[-1])))
+        original = torch.split(output.probabilities.unsqueeze(1), size)
         measured = []
         for logits in chain([all_heads], single_heads):
             parts = []
-            for part, before in zip(torch.split(logits, _ROWS), original, strict=True):
+            for part, before in zip(torch.split(logits, size), original, strict=True):
                 # Classes are few: a CPU is several times as fast along the shuffles.
                 shuffled = part.mT.contiguous().softmax(-2).mT
                 flipped = shuffled.contiguous().argmax(dim=-1) != before.argmax(dim=-1)

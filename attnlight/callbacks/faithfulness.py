@@ -44,8 +44,8 @@ MEASURES: dict[str, tuple[str, tuple[float, float]]] = {
 _Side = Literal["comprehensiveness", "sufficiency"]
 # Without the first items, and with these alone.
 _SIDES: tuple[_Side, ...] = ("comprehensiveness", "sufficiency")
-# Items of the sets that are treated at once (rows x sets x items).
-_ITEMS = 1 << 25
+# Items, or classes if they are more, of the sets that are treated at once (rows x sets x items).
+_ELEMENTS = 1 << 25
 
 
 class Faithfulness(InterpretabilityTest):
@@ -189,7 +189,7 @@ class Faithfulness(InterpretabilityTest):
         shape = len(self._names), len(self.methods) + 1, len(target), len(self.shares)
         values = torch.full(shape, torch.nan, dtype=torch.float64, device=target.device)
         sets = 2 * len(self.shares) * (len(self.methods) + self.draws) + 2**EXACT
-        size = max(1, _ITEMS // (sets * items.shape[1]))
+        size = max(1, _ELEMENTS // (sets * max(items.shape[1], output.logits.shape[-1])))
         with torch.no_grad():
             defined = (chosen & items.any(-1)).nonzero().squeeze(-1)
             for rows in torch.split(defined, size) if len(defined) else ():

@@ -17,6 +17,7 @@ from attnlight.probing.shared_results import shared
 # Default number of tokens encoded at once: some hundred megabytes of activations on a CPU, where
 # larger batches are not faster; enough to fill an accelerator.
 TOKENS = Budget(1 << 14, 1 << 18)
+_LOGITS = 1 << 11  # that count as much as a token
 
 
 def leave_one_out(
@@ -50,6 +51,16 @@ def leave_one_out(
     return change.masked_fill(~output.mask, 0.0)
 
 
+def tokens_at_once(output: AttentionOutput, budget: int | None) -> int:
+    """The budget, or the default number of tokens that are encoded at once on an output's device."""
+    return budget or TOKENS.of(output.mask)
+
+
+def text_costs(lengths: Tensor, rows: Tensor, output: AttentionOutput) -> Tensor:
+    """What texts (r,) take of a budget: their `lengths` in tokens, or the logits of their `rows`, if more."""
+    return torch.maximum(lengths, rows * output.logits.shape[-1] // _LOGITS)
+
+
 @shared
 @torch.no_grad()
 def left_out_logits(
@@ -59,7 +70,7 @@ def left_out_logits(
 
     Tests of the same texts share them: do not write to them. Arguments and errors are those of `leave_one_out`.
     """
-    budget = TOKENS.of(output.mask) if budget is None else budget
+    budget = tokens_at_once(output, budget)
     if isinstance(model, HasLeaveOneOut):
         return model.leave_one_out(batch, output, budget)
     return reencode(model, batch, output, budget)
@@ -108,7 +119,7 @@ def reencode(
     """
     logits = output.logits.new_full((*output.mask.shape, output.logits.shape[-1]), torch.nan)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
-    ends = last_places(text_mask) + 1
+    ends = costs = last_places(text_mask) + 1
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
     one_row_per_text, items = rows_are_texts(batch, output), output.mask
     of_items = batch.target is None and not one_row_per_text
@@ -120,12 +131,14 @@ def reencode(
         is_row = torch.zeros_like(grid).index_put((text, position), grid.new_ones(()))
         only_row = is_row & (is_row.sum(-1, keepdim=True) == 1)
         items = torch.zeros_like(text_mask).index_copy(0, text, output.mask)
-    for texts, places, longest in deletions(items, ends, budget // tokens):
+        costs = text_costs(ends, is_row.sum(-1), output)
+    for texts, places, cost in deletions(items, costs, budget // tokens):
         if of_items:  # deleting its only row leaves a text without a prediction
             compared = ~only_row[texts, places]
             texts, places = texts[compared], places[compared]
         if not len(texts):
             continue
+        longest = cost if one_row_per_text else text_mask.shape[1]
         at = torch.arange(longest - 1, device=ends.device)
         kept = at + (at >= places[:, None])
         shortened = take_items(batch, texts, kept, at < ends[texts, None] - 1)
@@ -148,18 +161,18 @@ def last_places(mask: Tensor) -> Tensor:
     return (mask * places).amax(-1) - 1
 
 
-def deletions(mask: Tensor, ends: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """Blocks of texts (r,), of the items (r,) to delete from them, and their longest length.
+def deletions(mask: Tensor, costs: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Blocks of texts (r,), of the items (r,) to delete from them, and the cost of the last text.
 
-    They are sorted by text length.
+    They are sorted by the texts' costs.
 
-    Items (B, N) bool may be deleted from texts that end at `ends` (B,). A text with a single item is
-    skipped: deleting it would leave an empty text. A block has at least one text, else r times its
-    longest text is within the budget.
+    Items (B, N) bool may be deleted from texts of some `costs` (B,), such as their lengths. A text with a
+    single item is skipped: deleting it would leave an empty text. A block has at least one text, else r
+    times the cost of its last text is within the budget.
     """
     texts, places = (mask & (mask.sum(-1, keepdim=True) > 1)).nonzero().unbind(-1)
-    order = ends[texts].argsort(stable=True)
+    order = costs[texts].argsort(stable=True)
     texts, places = texts[order], places[order]
-    lengths = ends[texts].tolist()
-    for block in blocks(lengths, budget):
-        yield texts[block], places[block], lengths[block.stop - 1]
+    sorted_costs = costs[texts].tolist()
+    for block in blocks(sorted_costs, budget):
+        yield texts[block], places[block], sorted_costs[block.stop - 1]

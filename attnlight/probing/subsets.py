@@ -13,7 +13,7 @@ from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
     rows_are_texts,
 )
-from attnlight.probing.leave_one_out import TOKENS, last_places
+from attnlight.probing.leave_one_out import last_places, text_costs, tokens_at_once
 from attnlight.probing.removal import Token, keep_items, replace_items
 
 Replacement = Literal[Token, "delete"]
@@ -99,11 +99,14 @@ def subset_logits(
     remaining = places <= last_places(text_mask)[texts, None]
     if delete:
         remaining = remaining & ~removed
-    lengths, order = remaining.sum(-1).sort(stable=True)
+    lengths = remaining.sum(-1)
+    if not one_row_per_text:
+        lengths = text_costs(lengths, is_row.sum(-1)[texts], output)
+    lengths, order = lengths.sort(stable=True)
     texts, removed, remaining = texts[order], removed[order], remaining[order]
     copy_of, by_copy = order.argsort()[copy_of].sort(stable=True)
 
-    budget = TOKENS.of(rows) if budget is None else budget
+    budget = tokens_at_once(output, budget)
     width = batch.mask[0, 0].numel() if batch.mask.ndim > 2 else 1
     guided = isinstance(model, HasGuide) and model.guide is not None
     sizes = lengths.tolist()
@@ -111,7 +114,7 @@ def subset_logits(
     stops = copy_of.new_tensor([0, *(block.stop for block in parts)])
     edges = torch.searchsorted(copy_of, stops).tolist()
     for block, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
-        longest = sizes[block.stop - 1]
+        longest = sizes[block.stop - 1] if one_row_per_text else None
         part, source = keep_items(batch, texts[block], remaining[block], longest)
         if isinstance(replacement, Tensor):
             drawn = replacement[texts[block, None], source]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from attnlight.models.translate import END, translate
 from attnlight.reference import evaluating
 from attnlight.tasks.attention import AttentionTask
 
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:none|smooth:none"  # of BLEU, as sacrebleu names it
 _UNKNOWN, _MATCHED_BY_NONE = SPECIAL_TOKENS[UNK], "\ufffd"
 
 
@@ -25,8 +27,9 @@ class Translator(AttentionTask):
     The loss is cross-entropy of the target's words and its end, with the words before given;
     validation and test log it with the accuracy of the next word. Test also translates each source,
     with no word given, by greedy search or a beam, and logs `test/exact`, the share of targets that are
-    translated word for word, and `test/bleu`, BLEU of up to four words over the whole split (0 to 100,
-    torchmetrics), on the words of the corpus; a word of the target without a class is matched by none.
+    translated word for word, and `test/bleu`, BLEU of up to four words over the whole split (0 to 100), on
+    the words of the corpus; a word of the target without a class is matched by none. Test prints how
+    BLEU is computed, in the terms of sacrebleu's signature, whose value it is.
 
     Args:
         spec: Description of the corpus; the command line supplies it. Classes are target words.
@@ -74,6 +77,8 @@ class Translator(AttentionTask):
             self.log("test/exact", self.test_exact)
             self.log("test/bleu", 100 * self.test_bleu.compute())
             self.test_bleu.reset()
+            if self.trainer.is_global_zero:
+                print(f"test/bleu: {SIGNATURE}|torchmetrics:{version('torchmetrics')}")
 
     def _words(self, classes: list[int], unknown: str = _UNKNOWN) -> list[str]:
         """The words of a row of classes without its end, and what stands for an unknown word."""

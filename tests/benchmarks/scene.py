@@ -117,11 +117,11 @@ def corpus_of(name: str, **changes: object) -> TextDataModule:
     return TextDataModule(**arguments(f"data/{name}") | changes)
 
 
-def configured_tests(name: str) -> list[InterpretabilityTest]:
-    """The tests of a file of configs/tests/ without linear programs, as several_classes has."""
+def configured_tests(name: str, programs: bool = False) -> list[InterpretabilityTest]:
+    """The tests of a file of configs/tests/, by default without linear programs, as several_classes has."""
     entries = read_config(f"tests/{name}")["trainer"]["callbacks+"]
     for entry in entries:
-        if entry["class_path"].endswith(".AdversarialAttention"):
+        if entry["class_path"].endswith(".AdversarialAttention") and not programs:
             entry.setdefault("init_args", {})["program_instances"] = 0
     return [instantiate_class((), entry) for entry in entries]
 

@@ -198,7 +198,7 @@ def test_erasures_of_an_opaque_readout_are_read_in_pieces(
 
     monkeypatch.setattr(CandidateReadout, "read", counted)
     size = readout.output.weights[0].numel()
-    monkeypatch.setattr("attnlight.functional.readout.opaque._WEIGHTS", 2 * size + 1)
+    monkeypatch.setattr("attnlight.functional.readout.opaque._ELEMENTS", 2 * size + 1)
     agree(readout.erase(), whole)
     assert max(sizes) == 2
     assert torch.equal(readout.first_flips(orders), flips)

@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import empty_logits
 from attnlight.models import Seq2Seq
 from attnlight.models.readout import readout_of
-from attnlight.probing.leave_one_out import leave_one_out, left_out_logits
+from attnlight.probing.leave_one_out import (
+    leave_one_out,
+    left_out_logits,
+    reencode,
+    tokens_at_once,
+)
 from attnlight.probing.row_gradients import gradient_scores
 from attnlight.probing.subsets import subset_logits
 from attnlight.problems import Translation
@@ -250,6 +256,35 @@ def test_many_classes_are_measured_in_blocks_of_whole_texts(
     assert torch.equal(torch.cat([part.output.rows for part in parts]), readout.output.rows)
     erased = torch.cat([part.erase() for part in parts])
     close(erased, readout.erase(), logits=True)
+
+
+@torch.no_grad()
+def test_shortened_sources_of_many_classes_are_read_in_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, sources = model(), batch()
+    output = made(sources)
+    whole = [
+        left_out_logits(made, sources, output),
+        Occlusion()._replaced(made, sources, output, output.logits.argmax(-1)),
+    ]
+    monkeypatch.setattr("attnlight.probing.leave_one_out._LOGITS", CLASSES)
+    sizes: list[int] = []
+    made.register_forward_hook(lambda _, __, found: sizes.append(len(found.logits)))
+    close(
+        reencode(made, sources, output, tokens_at_once(output, 20)).nan_to_num(),
+        whole[0].nan_to_num(),
+    )
+    assert (len(sizes) > 8, max(sizes) <= 20) == (True, True)
+    every = torch.arange(len(output.rows))
+    sets = output.mask[:, None] & (torch.rand(len(every), 9, output.mask.shape[1]) > 0.8)
+    expected = subset_logits(made, sources, output, every, sets)
+    sizes.clear()
+    close(subset_logits(made, sources, output, every, sets, budget=20), expected, logits=True)
+    assert (len(sizes) > 9, max(sizes) <= 20) == (True, True)
+    occlusion = Occlusion(budget=20)
+    occluded = occlusion._replaced(made, sources, output, output.logits.argmax(-1))
+    close(occluded[output.mask], whole[1][output.mask])
 
 
 def test_training_reads_its_own_words_as_often_as_asked() -> None:

@@ -14,6 +14,7 @@ import attnlight
 from attnlight.batch import TextBatch
 from attnlight.datamodules import SymbolSequences
 from attnlight.tasks import Translator
+from attnlight.tasks.translation import SIGNATURE
 from tests.bases import trainer
 
 SIZES: dict[str, Any] = {"train_size": 2000, "validation_size": 30, "test_size": 30}
@@ -38,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Translator, Symbo
 
 
 def test_a_copy_is_learned_and_found_by_search(
-    trained: tuple[Translator, SymbolSequences, Path],
+    trained: tuple[Translator, SymbolSequences, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     task, corpus, folder = trained
     logged = trainer(folder).test(task, datamodule=corpus, verbose=False)[0]
@@ -50,6 +51,7 @@ def test_a_copy_is_learned_and_found_by_search(
     assert logged["test/exact"] == pytest.approx(right / 30)
     assert logged["test/accuracy"] > 0.9
     assert 60 < logged["test/bleu"] <= 100
+    assert f"test/bleu: {SIGNATURE}|torchmetrics:" in capsys.readouterr().out
     assert task.translate(batch, beams=3)[0] == found[0]
 
 
@@ -75,6 +77,44 @@ def test_unknown_words_of_a_target_are_matched_by_none() -> None:
     task = Translator(spec | {"target": "tokens"}, net=NET)  # type: ignore[arg-type]
     assert task._words([2, 1, 3, 0, -100]) == ["a", "[UNK]", "b"]
     assert task._words([2, 1, 0], "?") == ["a", "?"]
+
+
+# Translations and references, and BLEU of sacrebleu 2.6.0, `BLEU(tokenize="none", smooth_method="none")`,
+# whose signature is nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0.
+TRANSLATIONS = (
+    (
+        "ein mann in einem blauen hemd steht auf einer leiter und putzt ein fenster .",
+        "ein mann in einem blauen hemd steht auf einer leiter und reinigt ein fenster .",
+    ),
+    ("zwei hunde spielen im schnee .", "zwei hunde spielen zusammen im schnee ."),
+    (
+        "eine frau liest ein buch , während sie wartet",
+        "eine frau liest eine zeitung , während sie auf den bus wartet .",
+    ),
+    ("kinder", "kinder spielen draußen"),
+)
+SACREBLEU = 49.54456479764977
+
+
+def test_bleu_is_that_of_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = sorted({word for pair in TRANSLATIONS for text in pair for word in text.split()})
+    classes = ["[EOS]", "[UNK]", *words]
+    spec = {"vocab_size": 8, "classes": classes, "features": {}, "target": "tokens"}
+    task = Translator(spec, net=NET)  # type: ignore[arg-type]
+
+    def numbers(side: int) -> torch.Tensor:
+        rows = [[classes.index(w) for w in pair[side].split()] + [0] for pair in TRANSLATIONS]
+        longest = max(map(len, rows))
+        return torch.tensor([[*row, *[-100] * (longest - len(row))] for row in rows])
+
+    monkeypatch.setattr("attnlight.tasks.translation.translate", lambda *_, **__: numbers(0))
+    tokens = torch.full((4, 3), 4)
+    batch = TextBatch(torch.arange(4), tokens, tokens > 0, target=numbers(1))
+    monkeypatch.setattr(task, "validation_step", lambda *_: {})
+    task.test_step(batch, 0)
+    assert 100 * task.test_bleu.compute().item() == pytest.approx(SACREBLEU, abs=1e-5)
+    assert task.test_exact.compute() == 0
+    assert SIGNATURE == "nrefs:1|case:mixed|eff:no|tok:none|smooth:none"
 
 
 @torch.no_grad()

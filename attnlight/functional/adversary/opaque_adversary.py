@@ -21,10 +21,9 @@ from attnlight.functional.readout.heads import (
     flatten_heads,
     head_readout,
 )
-from attnlight.functional.readout.opaque import ReadoutFunction
+from attnlight.functional.readout.opaque import ReadoutFunction, at_once
 
 _ITEMS = 4  # items of each kind that segments and mixtures combine
-_CANDIDATES = 1 << 15  # evaluated at once
 _GAIN = 1e-6  # nats by which a segment's upper bound must exceed the best JS so far
 _ROUNDS = 40  # of a line search
 _BLOCK = 1 << 13  # weights (heads times items) whose local searches run together
@@ -140,6 +139,7 @@ class _Search:
     ) -> None:
         self._candidates, self._original, self._epsilon = candidates, original, epsilon
         logits = candidates.original()
+        candidates.classes = logits.shape[-1]
         self._prediction = logits.softmax(-1)
         self._winner = logits.argmax(-1)
         self._odds = log_odds(logits, self._winner)
@@ -159,12 +159,16 @@ class _Search:
         feasible (preserves the prediction). Lead is the change of the predicted class's log odds.
         """
         self.spent += torch.bincount(heads, minlength=len(self.spent))
-        pieces = torch.split(heads, _CANDIDATES), torch.split(attentions, _CANDIDATES)
-        readout = self._candidates.read
-        logits = torch.cat([readout(*piece) for piece in zip(*pieces, strict=True)])
-        distance = total_variation(logits.softmax(-1), self._prediction[heads])
+        size = at_once(self._candidates.weights, self._candidates.classes)
+        parts = []
+        for rows, given in zip(
+            torch.split(heads, size), torch.split(attentions, size), strict=True
+        ):
+            logits = self._candidates.read(rows, given)
+            distance = total_variation(logits.softmax(-1), self._prediction[rows])
+            parts.append((distance, log_odds(logits, self._winner[rows]) - self._odds[rows]))
+        distance, lead = (torch.cat(part) for part in zip(*parts, strict=True))
         excess = (distance / self._epsilon).clamp(min=_MIN_RATIO).log()
-        lead = log_odds(logits, self._winner[heads]) - self._odds[heads]
         feasible_heads, feasible = heads[excess <= 0], attentions[excess <= 0]
         winners, self.js = best_of_each(
             feasible_heads, js_from(self._original[feasible_heads], feasible), self.js

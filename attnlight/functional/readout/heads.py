@@ -10,13 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnlight.functional.readout.opaque import ReadoutFunction
+from attnlight.functional.readout.opaque import ReadoutFunction, at_once
 
 # From ascending row numbers (r,) long to a readout of candidates of these rows only.
 PartReadout = Callable[[Tensor], ReadoutFunction]
-
-# Attention weights of the candidates evaluated at once: 8 MiB in single precision.
-_WEIGHTS = 1 << 21
 
 
 def flatten_heads(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,12 +95,14 @@ class CandidateReadout:
         weights: The model's attention (B, H, N).
         part: Gives the readout of a subset of rows; None: every call evaluates all rows.
         by_head: Rows are the R = B H heads, each varied alone.
+        classes: Number of classes, which bounds what is evaluated at once; 0: few.
     """
 
     readout: ReadoutFunction
     weights: Tensor
     part: PartReadout | None = None
     by_head: bool = False
+    classes: int = 0
 
     def original(self) -> Tensor:
         """Logits (R, C) float64 of the original attention."""
@@ -154,7 +153,7 @@ class CandidateReadout:
         step = torch.where(doubled > 8, doubled // 4, doubled)
         widths, groups = (counts[nonempty] + step - 1) // step * step, []
         for width in torch.unique(widths).tolist():
-            size = max(1, _WEIGHTS // (width * self.weights[0].numel()))
+            size = at_once(self.weights, self.classes, width)
             groups += [(rows, width) for rows in torch.split(nonempty[widths == width], size)]
         return groups
 

@@ -15,10 +15,15 @@ ReadoutFunction = Callable[[Tensor], Tensor]
 # From rows (E,) long and their attentions (E, H, N) to logits (E, C).
 RowReadout = Callable[[Tensor, Tensor], Tensor]
 
-# Attention weights of the candidates evaluated at once: 8 MiB in single precision.
-_WEIGHTS = 1 << 21
+# Weights, or logits if they are more, of the candidates evaluated at once: 8 MiB in single precision.
+_ELEMENTS = 1 << 21
 # Most erasures of a ranking evaluated in one step.
 _STEPS = 8
+
+
+def at_once(weights: Tensor, classes: int, times: int = 1) -> int:
+    """Number of rows of weights (B, H, N) to evaluate at once, each with so many candidates."""
+    return max(1, _ELEMENTS // (times * max(1, classes, weights.shape[1:].numel())))
 
 
 def erase_each_opaque(
@@ -39,8 +44,7 @@ def erase_each_opaque(
     erased = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1)
     empty = bias.double().expand(len(mask), -1)
     places = torch.arange(mask.shape[1], device=mask.device)
-    size = max(1, _WEIGHTS // max(1, weights.shape[1:].numel()))
-    for pairs in torch.split(mask.nonzero(), size):
+    for pairs in torch.split(mask.nonzero(), at_once(weights, logits.shape[-1])):
         row, item = pairs.unbind(-1)
         candidates, nonempty = _renormalized(weights[row], places != item[:, None])
         rows, items = row[nonempty], item[nonempty]
@@ -61,9 +65,8 @@ def keep_items_opaque(
     """
     row = rows.repeat_interleave(kept.shape[1])
     logits = bias.double().expand(len(weights), -1)[row]
-    size = max(1, _WEIGHTS // max(1, weights.shape[1:].numel()))
     places = torch.arange(len(row), device=row.device)
-    for block in torch.split(places, size):
+    for block in torch.split(places, at_once(weights, bias.shape[-1])):
         candidates, nonempty = _renormalized(weights[row[block]], kept.flatten(0, 1)[block])
         part = block[nonempty]
         logits[part] = readout(row[part], candidates[nonempty]).double()
@@ -86,7 +89,7 @@ def first_flip_opaque(
     empty_changes = bias.argmax(-1).expand_as(decision) != decision
     counts = torch.full(orders.shape[:2], -1, dtype=torch.long, device=mask.device)
     pairs = torch.cartesian_prod(*(torch.arange(n, device=mask.device) for n in counts.shape))
-    size = max(1, _WEIGHTS // (_STEPS * max(1, weights.shape[1:].numel())))
+    size = at_once(weights, logits.shape[-1], _STEPS)
     for rows, rankings in (part.unbind(-1) for part in torch.split(pairs.view(-1, 2), size)):
         first, steps = 0, 1
         place = orders[rows, rankings].argsort(-1)

@@ -114,7 +114,8 @@ class OpaqueReadout(Readout):
         read_head = head_readout(source, weights)
         heads = OpaqueReadout(self.batch, self._rows_of_heads(None, None), self.model)
         heads._all_heads, heads._read_head = self, read_head
-        heads._candidates = CandidateReadout(source, weights, self._readout_of, by_head=True)
+        classes = self.output.logits.shape[-1]
+        heads._candidates = CandidateReadout(source, weights, self._readout_of, True, classes)
         return heads
 
     def _readout_of(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -126,4 +127,5 @@ class OpaqueReadout(Readout):
     def _candidates(self) -> CandidateReadout:
         """Evaluates attentions (E, H, N) of rows (E,)."""
         source = partial(self.model.readout, self.output)
-        return CandidateReadout(source, self.output.weights, self._readout_of)
+        classes = self.output.logits.shape[-1]
+        return CandidateReadout(source, self.output.weights, self._readout_of, False, classes)

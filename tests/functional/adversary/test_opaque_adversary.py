@@ -56,7 +56,7 @@ def test_is_nearly_the_exact_answer_where_there_is_one(
     check_kept(weights, affine(logits), mask, found)
     assert (found[1] <= exact + 1e-12).all()
     assert (exact - found[1]).mean() < 0.01
-    monkeypatch.setattr("attnlight.functional.adversary.opaque_adversary._CANDIDATES", 1)
+    monkeypatch.setattr("attnlight.functional.readout.opaque._ELEMENTS", 1)
     in_blocks = opaque_adversary(weights, affine(logits), mask, 0.01, programs=False)
     torch.testing.assert_close(in_blocks[1], found[1], rtol=0, atol=1e-10)
 

@@ -1,0 +1,50 @@
+"""Peak memory of a test on translations of 10,000 classes: `python -m tests.callbacks.memory TEST`.
+
+Prints GiB by which the peak of this process exceeds what it holds with the model: of a forward pass
+of 128 sources of 4 to 40 words, and of the test on the longest two, whose 41 and 40 target words are a
+block of their own each, as in a longer run.
+"""
+
+import resource
+import sys
+
+import torch
+
+from attnlight.callbacks import Faithfulness, InterpretabilityTest
+from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.datamodules import SymbolSequences
+from attnlight.models import Seq2Seq
+from tests.benchmarks.scene import configured_tests
+
+CLASSES, TEXTS, LONGEST = 10_000, 128, 40
+FILES = ("translation", "alignment_error")  # of configs/tests/
+
+
+def peak() -> float:
+    """Largest resident memory of this process so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main(test: InterpretabilityTest) -> None:
+    sizes = {"train_size": 1, "validation_size": 1, "test_size": TEXTS}
+    corpus = SymbolSequences(symbols=CLASSES - 1, min_length=4, max_length=LONGEST, **sizes)
+    corpus.prepare()
+    batch = corpus.dataset("test")[[*range(TEXTS)]]
+    torch.manual_seed(0)
+    model = Seq2Seq(corpus.spec["vocab_size"], CLASSES, hidden_size=256, initialization=0.1)
+    model.eval().requires_grad_(False)
+    lengths = batch.mask.sum(-1)
+    chosen = lengths >= lengths.topk(2).values[-1]
+    if isinstance(test, Faithfulness):
+        test._rows_of_text = 1  # as where `max_instances` sentences are measured
+    before = peak()
+    with torch.no_grad():
+        readout, _ = shared_readout(batch, model(batch), model, chosen)
+        for part in readout.by_texts():
+            test.measure(part.batch, part.output, part)
+    print(peak() - before)
+
+
+if __name__ == "__main__":
+    every = [t for file in FILES for t in configured_tests(file, programs=True)]
+    main(next(test for test in every if test.name == sys.argv[1]))

@@ -1,0 +1,17 @@
+"""Memory that tests take beside a model of many classes, each in a fresh process."""
+
+import pytest
+
+from tests.benchmarks.processes import python
+from tests.benchmarks.scene import configured_tests
+from tests.callbacks.memory import FILES
+
+MOST = 2.0  # GiB
+NAMES = [test.name for file in FILES for test in configured_tests(file)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_test_takes_little_beside_a_model_of_many_classes(name: str) -> None:
+    peak = float(python("-m", "tests.callbacks.memory", name).splitlines()[-1])
+    assert 0 < peak <= MOST
