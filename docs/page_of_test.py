@@ -35,18 +35,15 @@ def page_of_test(name: str, page: str) -> str:
     told = TEXTS.get(name, {})
     if told:
         parts += [f"**{told['question']}**", f"Source: {told['source']}.", rest.strip()]
-        parts += ["## How to read it", READ, *map(reading, told.get("headlines", {}).values())]
+        parts += ["## How to read it", READ]
+        for headline in told.get("headlines", {}).values():
+            said = re.sub(r"\{value[^}]*\}", "*x*", headline["says"]).replace("{least}", "")
+            parts.append(f"* {said} {headline['read']}")
         parts += ["## Figure", told["caption"]] if "caption" in told else []
         parts += ["## Measures", measures(told)]
     else:
         parts.append(rest.strip())
     return "\n\n".join([*parts, OPTIONS.format(kind=title.strip("# `"))])
-
-
-def reading(headline: dict[str, str]) -> str:
-    """What a headline says, with an x for its value, and how to read it."""
-    said = re.sub(r"\{value[^}]*\}", "*x*", headline["says"]).replace("{least}", "")
-    return f"* {said} {headline['read']}"
 
 
 def measures(told: dict[str, Any]) -> str:

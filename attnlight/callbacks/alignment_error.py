@@ -122,10 +122,16 @@ class AlignmentError(InterpretabilityTest):
         predicted = {"threshold": readout.weights >= self.threshold}
         for name, method in self.methods.items():
             scores = method(readout.model, batch, output, target).abs()
-            predicted[name] = _largest(scores, output.mask)
+            known = scores.nan_to_num(-1.0).masked_fill(~output.mask, -1.0)
+            best = known.argmax(-1, keepdim=True)  # of no row without a defined score
+            largest = torch.zeros_like(output.mask)
+            predicted[name] = largest.scatter(-1, best, known.gather(-1, best) >= 0)
             hit = (predicted[name] & linked).any(-1).double()
             columns[f"linked_{name}"] = hit.masked_fill(without, torch.nan)
-        predicted["diagonal"] = _diagonal(output.mask, position, words)
+        # The item at the same relative place as each row among its target's words.
+        place = ((position + 0.5) / words.clamp(min=1) * readout.lengths).long()
+        place = place.minimum(readout.lengths - 1)
+        predicted["diagonal"] = output.mask & (output.mask.cumsum(-1) - 1 == place[:, None])
         for name, chosen in predicted.items():
             found = alignment_scores(chosen & word[:, None], links, sentence)
             for score, values in found._asdict().items():
@@ -146,17 +152,3 @@ class AlignmentError(InterpretabilityTest):
             found["words"].append(words)
         kinds = {"weights": pa.float32(), "links": pa.int8(), "words": pa.string()}
         return {f"shown_{name}": pa.array(x, pa.list_(kinds[name])) for name, x in found.items()}
-
-
-def _largest(scores: Tensor, mask: Tensor) -> Tensor:
-    """The first item of largest score of each row, (R, N) bool; none where no score is defined."""
-    known = scores.nan_to_num(-1.0).masked_fill(~mask, -1.0)
-    best = known.argmax(-1, keepdim=True)
-    return torch.zeros_like(mask).scatter(-1, best, known.gather(-1, best) >= 0)
-
-
-def _diagonal(mask: Tensor, position: Tensor, words: Tensor) -> Tensor:
-    """The item at the same relative place as each row among its target's words, (R, N) bool."""
-    length = mask.sum(-1)
-    place = ((position + 0.5) / words.clamp(min=1) * length).long().minimum(length - 1)
-    return mask & (mask.cumsum(-1) - 1 == place[:, None])

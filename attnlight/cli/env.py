@@ -22,7 +22,12 @@ def main(argv: Sequence[str]) -> int:
     import torch
 
     print(f"attnlight {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    for name in _required():
+    try:
+        named = requires("attnlight") or []
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        named = ["torch", "lightning", "datasets", "transformers"]
+    matches = [_NAME.match(text) for text in named if 'extra == "dev"' not in text]
+    for name in sorted({match[0] for match in matches if match}):
         try:
             print(f"{name} {version(name)}")
         except PackageNotFoundError:
@@ -37,13 +42,3 @@ def main(argv: Sequence[str]) -> int:
     for name in sorted(name for name in os.environ if name.startswith("ATTNLIGHT_")):
         print(f"{name}={os.environ[name]}")
     return 0
-
-
-def _required() -> list[str]:
-    """Names of the packages that attnlight requires, and of those of its extras but `dev`."""
-    try:
-        named = requires("attnlight") or []
-    except PackageNotFoundError:  # a checkout on PYTHONPATH
-        named = ["torch", "lightning", "datasets", "transformers"]
-    matches = [_NAME.match(text) for text in named if 'extra == "dev"' not in text]
-    return sorted({match[0] for match in matches if match})

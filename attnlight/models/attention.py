@@ -172,14 +172,11 @@ class DotAttention(Attention):
     def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
         part = slice(None) if part is None else part
         if self.key is not None:
-            return linear(states, self.key.weight[:, part])
-        assert query is not None
-        return states @ query[:, part].unsqueeze(-1)
-
-    @override
-    def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
-        scores = super().score_keys(keys, query)
-        return scores / math.sqrt(self.size) if self.scaled else scores
+            keys = linear(states, self.key.weight[:, part])
+        else:
+            assert query is not None
+            keys = states @ query[:, part].unsqueeze(-1)
+        return keys / math.sqrt(self.size) if self.scaled else keys
 
 
 class ScaledDotAttention(DotAttention):

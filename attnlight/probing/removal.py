@@ -42,7 +42,10 @@ def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) ->
         places: Place of each item, (r, L) long.
         real: Which of them are items and not padding, (r, L) bool.
     """
-    index = texts[:, None], places
+    index, links = (texts[:, None], places), batch.links
+    if links is not None:
+        of_texts = places.unsqueeze(1).expand(-1, links.shape[1], -1)
+        links = links[texts].gather(2, of_texts) * real.unsqueeze(1)
     real = real.view(*places.shape, *[1] * (batch.tokens.ndim - 2))
     return TextBatch(
         index=batch.index[texts],
@@ -52,16 +55,10 @@ def take_items(batch: TextBatch, texts: Tensor, places: Tensor, real: Tensor) ->
         query_mask=None if batch.query_mask is None else batch.query_mask[texts],
         allowed_classes=None if batch.allowed_classes is None else batch.allowed_classes[texts],
         target=None if batch.target is None else batch.target[texts],
-        links=None if batch.links is None else _links(batch.links[texts], places, real),
+        links=links,
         extras={name: values[index] * real for name, values in batch.extras.items()},
         known={name: values[texts] for name, values in batch.known.items()},
     )
-
-
-def _links(links: Tensor, places: Tensor, real: Tensor) -> Tensor:
-    """Links (r, T, L) to the tokens at some places (r, L) of each text, of links (r, T, N)."""
-    chosen = links.gather(2, places.unsqueeze(1).expand(-1, links.shape[1], -1))
-    return chosen * real.unsqueeze(1)
 
 
 def delete_tokens(batch: TextBatch, tokens: Tensor) -> TextBatch:

@@ -78,9 +78,9 @@ def subset_logits(
     delete = isinstance(replacement, str) and replacement == "delete"
     if delete:
         asked = (output.mask[rows[query_rows]] & ~removed).any(-1)
-    if not asked.all():
+    if not (asked.is_cpu and asked.all()):
         empty = empty_logits(model, output).double().expand(len(output.rows), -1)
-        logits[~asked] = empty[rows[query_rows[~asked]]]
+        logits = torch.where(asked.unsqueeze(-1), logits, empty[rows[query_rows]])
     if known is not None:
         count, place = removed.sum(-1), removed.byte().argmax(-1)
         place = place.masked_fill(count == 0, removed.shape[1])

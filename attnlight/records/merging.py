@@ -1,7 +1,8 @@
 """Merge the shards of all ranks into one record."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,28 +47,20 @@ def merge_shards(
     """
     batches = _read_shards([shard for shard in shards if shard.exists()], target).to_batches()
     edges = _edges(batches)
+    order = partial(_parts, edges=edges, drop_repeats=drop_repeats, target=target)
     keys = [name for name in batches[0].schema.names if name in (*KEY, "prediction")]
-    rows, non_finite, check = 0, 0, _Expected(expected, target)
-    for low, high, part in _parts([batch.select(keys) for batch in batches], edges):
-        kept = part.filter(_kept(part, drop_repeats, target))
-        check.add(low, high, kept.column("index").to_numpy())
-        rows += len(kept)
-        if "prediction" in keys:
-            non_finite += int((kept.column("prediction").to_numpy() == EXCLUDED).sum())
-    check.finish()
-    description = dict(metadata) | {"format": FORMAT, "rows": rows}
-    description |= {"non_finite": non_finite} if "prediction" in keys else {}
+    parts = order([batch.select(keys) for batch in batches])
+    description = dict(metadata) | {"format": FORMAT} | _counts(parts, expected, target)
     schema = batches[0].schema.with_metadata({METADATA: json.dumps(description).encode()})
     with replacing(target) as temporary, open_writer(temporary, schema) as writer:
-        for _, _, part in _parts(batches, edges):
-            kept = part.filter(_kept(part, drop_repeats, target))
-            kept = kept.replace_schema_metadata(schema.metadata)
-            for start in range(0, len(kept), PIECE_ROWS):
-                writer.write_table(kept.slice(start, PIECE_ROWS))
+        for _, _, part in order(batches):
+            part = part.replace_schema_metadata(schema.metadata)
+            for start in range(0, len(part), PIECE_ROWS):
+                writer.write_table(part.slice(start, PIECE_ROWS))
     del batches
     for shard in shards:
         shard.unlink(missing_ok=True)
-    return rows
+    return int(description["rows"])
 
 
 def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
@@ -75,7 +68,7 @@ def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
 
     They differ in rows where many rows have nearly equal indices; the first and the last are open.
     """
-    indices = [_numbers(batch, "index") for batch in batches]
+    indices = [batch.column("index").to_numpy() for batch in batches]
     least, most = min(int(x.min()) for x in indices), max(int(x.max()) for x in indices)
     width = -(-(most - least + 1) // _BINS)
     counts = np.zeros(_BINS, dtype=np.int64)
@@ -89,10 +82,13 @@ def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
 
 
 def _parts(
-    batches: Sequence[pa.RecordBatch], edges: Sequence[int]
+    batches: Sequence[pa.RecordBatch], edges: Sequence[int], drop_repeats: bool, target: Path
 ) -> Iterator[tuple[int, int, pa.Table]]:
-    """Bounds of each range of dataset indices, and its rows in the order of their keys."""
-    indices = [_numbers(batch, "index") for batch in batches]
+    """Bounds of each range of dataset indices, and its rows in the order of their keys.
+
+    Other arguments are those of `merge_shards`.
+    """
+    indices = [batch.column("index").to_numpy() for batch in batches]
     spans = [(int(index.min()), int(index.max())) for index in indices]
     for low, high in pairwise(edges):
         inside = []
@@ -102,27 +98,45 @@ def _parts(
             elif least < high and low <= most:
                 inside.append(batch.take(np.flatnonzero((low <= index) & (index < high))))
         part = pa.Table.from_batches(inside, batches[0].schema).combine_chunks()
-        yield low, high, part.take(np.lexsort([_numbers(part, name) for name in KEY[::-1]]))
+        part = part.take(np.lexsort([part.column(name).to_numpy() for name in KEY[::-1]]))
+        keys = np.stack([part.column(name).to_numpy() for name in KEY])
+        repeated = np.zeros(len(part), dtype=bool)
+        repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+        if repeated.any() and not drop_repeats:
+            first = keys[:, repeated.argmax()]
+            raise RecordError(
+                f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
+                "the dataloader must give each instance once."
+            )
+        yield low, high, part.filter(~repeated)
 
 
-def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> NDArray[np.int64]:
-    """A column without nulls."""
-    values: NDArray[np.int64] = rows.column(name).to_numpy()
-    return values
-
-
-def _kept(part: pa.Table, drop_repeats: bool, target: Path) -> NDArray[np.bool_]:
-    """Whether each of the sorted rows is the first of its key; arguments as for `merge_shards`."""
-    keys = np.stack([_numbers(part, name) for name in KEY])
-    repeated = np.zeros(len(part), dtype=bool)
-    repeated[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
-    if repeated.any() and not drop_repeats:
-        first = keys[:, repeated.argmax()]
+def _counts(
+    parts: Iterable[tuple[int, int, pa.Table]], expected: NDArray[np.int64] | None, target: Path
+) -> dict[str, int]:
+    """Numbers of rows, and of those not measured, of what `_parts` yields; errors of `merge_shards`."""
+    counts, missing, lacking, others = {"rows": 0}, 0, None, None
+    if expected is not None and (expected[1:] < expected[:-1]).any():
+        expected = np.sort(expected)
+    for low, high, part in parts:
+        counts["rows"] += len(part)
+        if "prediction" in part.column_names:
+            excluded = int((part.column("prediction").to_numpy() == EXCLUDED).sum())
+            counts["non_finite"] = counts.get("non_finite", 0) + excluded
+        if expected is not None:
+            wanted = expected[slice(*np.searchsorted(expected, np.array([low, high])))]
+            index = part.column("index").to_numpy()
+            absent, unexpected = _absent(wanted, index), _absent(index, wanted)
+            missing += len(absent)
+            lacking = absent[0] if lacking is None and len(absent) else lacking
+            others = unexpected[0] if others is None and len(unexpected) else others
+    if expected is not None and missing:
         raise RecordError(
-            f"{target.name}: instance {first[0]} (position {first[1]}) was evaluated twice; "
-            "the dataloader must give each instance once."
+            f"{target.name}: {missing} of {len(expected)} instances are missing, the first is {lacking}."
         )
-    return ~repeated
+    if others is not None:
+        raise RecordError(f"{target.name}: instance {others} is not in the dataset.")
+    return counts
 
 
 def _absent(values: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -132,41 +146,6 @@ def _absent(values: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.i
     nearest = among[np.searchsorted(among, values).clip(max=len(among) - 1)]
     absent: NDArray[np.int64] = values[nearest != values]
     return absent
-
-
-class _Expected:
-    """Compares the indices of a record with those that must occur; None: any may."""
-
-    def __init__(self, expected: NDArray[np.int64] | None, target: Path) -> None:
-        self.expected, self.target = expected, target
-        if expected is not None and (expected[1:] < expected[:-1]).any():
-            self.expected = np.sort(expected)
-        self._missing, self._first_missing = 0, 0
-        self._unexpected: int | None = None
-
-    def add(self, low: int, high: int, index: NDArray[np.int64]) -> None:
-        """Compare the indices of a range, sorted."""
-        if self.expected is None:
-            return
-        wanted = self.expected[slice(*np.searchsorted(self.expected, np.array([low, high])))]
-        missing, unexpected = _absent(wanted, index), _absent(index, wanted)
-        if len(missing) and not self._missing:
-            self._first_missing = int(missing[0])
-        self._missing += len(missing)
-        if len(unexpected) and self._unexpected is None:
-            self._unexpected = int(unexpected[0])
-
-    def finish(self) -> None:
-        """Refuse a record that lacks indices, or has others."""
-        if self.expected is not None and self._missing:
-            raise RecordError(
-                f"{self.target.name}: {self._missing} of {len(self.expected)} instances are missing, "
-                f"the first is {self._first_missing}."
-            )
-        if self._unexpected is not None:
-            raise RecordError(
-                f"{self.target.name}: instance {self._unexpected} is not in the dataset."
-            )
 
 
 def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
