@@ -126,7 +126,7 @@ def _counts(
         if expected is not None:
             wanted = expected[slice(*np.searchsorted(expected, np.array([low, high])))]
             index = part.column("index").to_numpy()
-            absent, unexpected = _absent(wanted, index), _absent(index, wanted)
+            absent, unexpected = wanted[~np.isin(wanted, index)], index[~np.isin(index, wanted)]
             missing += len(absent)
             lacking = absent[0] if lacking is None and len(absent) else lacking
             others = unexpected[0] if others is None and len(unexpected) else others
@@ -137,15 +137,6 @@ def _counts(
     if others is not None:
         raise RecordError(f"{target.name}: instance {others} is not in the dataset.")
     return counts
-
-
-def _absent(values: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the values that are not among others; both ascend."""
-    if not len(among):
-        return values
-    nearest = among[np.searchsorted(among, values).clip(max=len(among) - 1)]
-    absent: NDArray[np.int64] = values[nearest != values]
-    return absent
 
 
 def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
