@@ -22,6 +22,7 @@ from results_page.archive import FIT, config_of
 from results_page.predictions import OF_MINILM
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
+_HONEST = "honest_"
 _SCORED = ("importance_correlation", "saliency_agreement")  # by which seeds are compared
 KEYS = ("index", "position", "prediction")
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
@@ -46,8 +47,9 @@ def needed(name: str) -> dict[str, list[str]]:
 def significant_bits(name: str, record: str) -> int:
     """Significant bits of the floats in a record of an experiment or study."""
     ranked = name in pairs.BABI and record == "importance_correlation"
-    coarse = record in _COARSE or name.startswith("honest_")
-    return 10 if coarse and not ranked else 12
+    if name.startswith(_HONEST):  # means alone are shown, of conicity over all texts
+        return 7 if record == "conicity" else 9
+    return 10 if record in _COARSE and not ranked else 12
 
 
 def archive_runs(runs: Path, records: Path) -> list[str]:
@@ -73,6 +75,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
             taus = agreement(read_scores(scored, test))
             kept = honest.ITSELF if name in honest.MODELS else importance.WITH_ITSELF
             taus = taus[["index", "first", "second", *kept]]
+            taus = taus.replace({x: dict([_RUNS[::-1]]) for x in ("first", "second")}, regex=True)
             table = pa.Table.from_pandas(taus, preserve_index=False)
             _write(table.replace_schema_metadata(), records / name / importance.AGREEMENT, name)
     for path in sorted(runs.glob("*/study.json")):
@@ -103,7 +106,8 @@ def archive_run(run: Path, target: Path) -> None:
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
     write_text(target / source.name, config)
     name = run.parent.name
-    logs = "version_0" if name in saliency.MODELS else "version_*"  # the others are of `test`
+    alone = name in saliency.MODELS or name.startswith(_HONEST)
+    logs = "version_0" if alone else "version_*"  # the others are of `test`
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         # The lines and columns that validation or a test has written.
         logged = pd.read_csv(source, dtype=str, keep_default_na=False)

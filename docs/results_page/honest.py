@@ -41,7 +41,7 @@ MODELS, PLANTED = (
 ITSELF: dict[str, str] = _NAMES["with_itself"]
 ADVERSARIES = "adversaries.csv"  # beside the archived runs of a condition
 BETTER, FAITHFUL, CLAIM = "claim: better", "faithful", "claim: faithful"
-_LEVEL = 0.05
+_LEVEL, _NEAR = 0.05, 0.1
 _NOTHING = SeedInterval(np.nan, np.nan, np.nan, ())
 _P_VALUES = np.geomspace(1e-9, 1, 10_001)
 
@@ -85,12 +85,13 @@ def differences(archive: Archive, models: Mapping[str, Condition] = MODELS) -> I
         adjusted = holm([p_value(mean) for mean in less.values()])
         for (measure, mean), p in zip(less.items(), adjusted, strict=True):
             word = HOLDS if mean.mean * MEASURES[study][measure][2] > 0 else FAILS
+            word = word if p <= _LEVEL else OPEN if both else NOT_RUN
             row = model.words | {"measure": measure, "seeds": len(mean.values)}
             row |= {
                 "difference": interval(mean, 3) if both else NOT_RUN,
                 "p (Holm)": probability(p),
             }
-            yield row | {BETTER: word if p <= _LEVEL else OPEN}
+            yield row | {BETTER: word}
 
 
 def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
@@ -104,10 +105,10 @@ def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Itera
         row |= {
             x: ", ".join(y) or "nothing" for x, y in zip(("better", "worse"), said, strict=True)
         }
-        row[FAITHFUL] = f"{condition}, {better} of {len(faithful)} better and {worse} worse:"
         few = FAILS if len(faithful) - worse < least else OPEN
-        verdict = HOLDS if better >= least else few
-        yield row | ({CLAIM: verdict} if models is MODELS else {})
+        verdict = (HOLDS if better >= least else few) if row["seeds"] else NOT_RUN
+        words = f"{condition}, {better} of {len(faithful)} better and {worse} worse:"
+        yield row | ({FAITHFUL: words, CLAIM: verdict} if models is MODELS else {})
 
 
 def agreement(archive: Archive) -> Iterator[Row]:
@@ -151,10 +152,16 @@ def sentences(t: Tables) -> Sentences:
     for key, word in {"survive": AGREES, "fail": DIFFERS, "open": NOT_SHOWN}.items():
         each = [row["claim"] for row in claims if row["outcome"] == word]
         yield c.say(key, each="; ".join(each) or "none", count=len(each), claims=len(claims))
-    for place in ("honest", "honest_planted"):
+    known = {x["condition"]: Cell(x["published 2"]) for x in t.rows("honest_states")}
+    found = {x: t.cell("honest_states", "conicity", x) for x, of in known.items() if of.value > 0}
+    near = sum(abs(x.value - known[name].value) <= _NEAR for name, x in found.items())
+    each = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
+    yield c.say("conicity", near=near, count=len(found), each=each)
+    for place, of in {"honest": "honest_differences", "honest_planted": "honest_planted"}.items():
         c = Cells(t, f"{place}_findings")
         for row in (x for x in t.rows(f"{place}_summary") if x["seeds"] != "0"):
-            yield c.say("condition", **row)
+            price = t.cell(of, "difference", row["condition"], "accuracy")
+            yield c.say("condition", **row, price=price)
 
 
 PLACES: Places = (sentences,)
