@@ -155,8 +155,8 @@ def sentences(t: Tables) -> Sentences:
     known = {x["condition"]: Cell(x["published 2"]) for x in t.rows("honest_states")}
     found = {x: t.cell("honest_states", "conicity", x) for x, of in known.items() if of.value > 0}
     near = sum(abs(x.value - known[name].value) <= _NEAR for name, x in found.items())
-    each = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
-    yield c.say("conicity", near=near, count=len(found), each=each)
+    figures = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
+    yield c.say("conicity", near=near, count=len(found), each=figures)
     for place, of in {"honest": "honest_differences", "honest_planted": "honest_planted"}.items():
         c = Cells(t, f"{place}_findings")
         for row in (x for x in t.rows(f"{place}_summary") if x["seeds"] != "0"):
