@@ -148,6 +148,10 @@ def test_figures_have_the_cells_of_their_tables(
     shares = [f"{share} %" for share in (10, 30, 50, 70, 90)]
     cells = [findings.Cell(row[x]) for row in TABLES.rows("roar", "gradient") for x in shares]
     np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
+    line = drawn.pop().axes[0].containers[1].lines[0]
+    second_condition = figures.NAMES["figures"]["honest"][1]
+    cells = TABLES.figures("honest_differences", "difference", second_condition)
+    np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
     for figure, series in zip(drawn, second, strict=True):
         line = figure.axes[0].containers[1].lines[0]
         cells, labels = TABLES.figures(*series), figure.axes[0].get_yticklabels()
