@@ -189,6 +189,7 @@ def describe_counts(split: str, counts: dict[str, Any]) -> str:
     """Counts of a split in words: "test 7 (1 empty, kept as one unknown token; 2 also in train)"."""
     kinds = {"empty": "empty, kept as one unknown token", "dropped": "dropped"}
     kinds |= {"truncated": "cut at the model's longest text"}
+    kinds |= {"links_dropped": "links past the end of a side, dropped"}
     notes = [f"split {counts['split']}"] if "split" in counts else []
     pairs = dict(counts.get("pairs", {}))
     notes += [f"{pairs.pop('edits'):,} pairs of an original and an edit"] if pairs else []

@@ -61,6 +61,7 @@ class Problem(ABC):
         tags: Whether classes are of tokens: model and corpus must then agree on the names of the
             classes, the target and the features of tokens, not only on the number of classes.
         query: Whether a query attends over each text.
+        by_class: Whether metrics receive predicted classes in place of probabilities.
 
     Raises:
         InputError: The texts of the corpus have queries and the problem has none, or the reverse.
@@ -72,6 +73,7 @@ class Problem(ABC):
     released: ClassVar[ReleasedLoss | None] = None
     tags: ClassVar[bool] = False
     query: ClassVar[bool] = False
+    by_class: ClassVar[bool] = False
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         if bool(spec.get("query")) != self.query:
@@ -118,10 +120,14 @@ class Problem(ABC):
         """Add the instances where `real` (R,) holds, with their labels (R,).
 
         By default metrics receive the probability of the second of two classes (R,), or the
-        probabilities of all classes (R, C).
+        probabilities of all classes (R, C); if `by_class`, the predicted classes (R,).
         """
-        scores = output.probabilities[real]
-        metrics.update(scores[:, 1] if scores.shape[1] == 2 else scores, labels[real])
+        if self.by_class:
+            scores = output.logits.argmax(-1)[real]
+        else:
+            scores = output.probabilities[real]
+            scores = scores[:, 1] if scores.shape[1] == 2 else scores
+        metrics.update(scores, labels[real])
 
     @classmethod
     def chunks(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput
 from attnlight.problems.base import Words
 from attnlight.problems.classification import Classification
 
@@ -25,6 +23,7 @@ class Pairs(Classification):
     name = "pairs"
     released = None
     query = True
+    by_class = True  # of two classes too both metrics are of several classes
 
     @override
     def metrics(self) -> MetricCollection:
@@ -36,13 +35,6 @@ class Pairs(Classification):
         classes = len(self.classes)
         accuracy = MulticlassAccuracy(classes, average="micro")
         return MetricCollection({"accuracy": accuracy, "f1_macro": MacroF1(classes)})
-
-    @override
-    def update(
-        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
-    ) -> None:
-        # Classes, not probabilities: of two classes too both metrics are of several classes.
-        metrics.update(output.logits.argmax(-1)[real], labels[real])
 
     @classmethod
     @override

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.problems.base import Problem, Words
 
@@ -26,6 +26,7 @@ class Translation(Problem):
     name = "translation"
     monitor: ClassVar[tuple[str, str]] = ("val/loss", "min")
     tags = True
+    by_class = True
 
     @staticmethod
     @override
@@ -45,12 +46,6 @@ class Translation(Problem):
 
         accuracy = MulticlassAccuracy(len(self.classes), average="micro")
         return MetricCollection({"accuracy": accuracy})
-
-    @override
-    def update(
-        self, metrics: MetricCollection, output: AttentionOutput, labels: Tensor, real: Tensor
-    ) -> None:
-        metrics.update(output.logits.argmax(-1)[real], labels[real])
 
     @classmethod
     @override

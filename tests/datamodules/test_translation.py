@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from attnlight.callbacks import AlignmentError
 from attnlight.datamodules import SymbolSequences, TranslationDataModule
 from attnlight.datamodules.translation import read_links
 from attnlight.errors import InputError
+from attnlight.tasks import Translator
+from tests.bases import trainer
 
 SIZES: dict[str, Any] = {"train_size": 300, "validation_size": 20, "test_size": 20}
 
@@ -94,9 +97,13 @@ def corpus_of(folder: Path, **options: Any) -> TranslationDataModule:
     )
 
 
-def test_each_side_has_its_vocabulary_and_links_are_read(tmp_path: Path) -> None:
+def test_each_side_has_its_vocabulary_and_links_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     corpus = corpus_of(table(tmp_path))
     described = json.loads((corpus.prepare() / "corpus.json").read_text())
+    said = "train 3 (2 dropped; 1 links past the end of a side, dropped), validation 3 (2 dropped"
+    assert said in capsys.readouterr().err
     counts = described["splits"]["train"]
     assert (counts["rows"], counts["dropped_by"], counts["links_dropped"]) == (3, {"empty": 2}, 1)
     assert corpus.classes[:2] == ["[EOS]", "[UNK]"]
@@ -123,6 +130,23 @@ def test_rare_words_of_the_target_are_one_class(tmp_path: Path) -> None:
     batch = corpus.dataset("train")[[0]]
     assert batch.target is not None
     assert batch.target.tolist() == [[2, 1, 1, 0]]
+
+
+def test_a_target_vocabulary_of_one_word_is_learned_and_of_none_refused(tmp_path: Path) -> None:
+    rows = [("Ein Hund schläft", "a", "0-0"), ("Das", "a a", "0-0 0-1")] * 4
+    with pytest.raises(InputError, match="no word occurs in min_document_frequency = 9"):
+        corpus_of(table(tmp_path, rows), min_document_frequency=9).prepare()
+    corpus = corpus_of(tmp_path)
+    assert corpus.classes == ["[EOS]", "[UNK]", "a"]
+    net: Any = {"embedding_size": 8, "hidden_size": 8, "dropout": 0.0, "teacher_forcing": 1.0}
+    optimizer: Any = {"name": "adam", "learning_rate": 0.03}
+    torch.manual_seed(0)
+    task = Translator(corpus.spec, net=net, optimizer=optimizer)
+    fit = trainer(tmp_path, AlignmentError(methods=["attention"]), max_epochs=30)
+    fit.fit(task, datamodule=corpus)
+    logged = fit.test(task, datamodule=corpus, verbose=False)[0]
+    assert (logged["test/exact"], logged["test/accuracy"]) == (1.0, 1.0)
+    assert task.translate(corpus.dataset("test")[[0, 1]]) == [["a"], ["a", "a"]]
 
 
 def test_bad_tables(tmp_path: Path) -> None:
