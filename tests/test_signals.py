@@ -37,6 +37,9 @@ VERBS: dict[str, tuple[str, list[str]]] = {
     "vectors": ("attnlight.cli.vectors.find_config", ["-c", "planted", "--output=x.vec"]),
     "configs": ("attnlight.storage.shipped.shipped_configs", []),
     "demo": ("attnlight.cli.demo.subprocess.Popen.wait", []),
+    "card": ("attnlight.cli.card.VerbParser.parse_args", ["e/r"]),
+    "completion": ("attnlight.cli.completion.shipped_configs", ["bash"]),
+    "env": ("attnlight.cli.env.cache_root", []),
 }
 BOTH = ("test", "study", "demo")
 

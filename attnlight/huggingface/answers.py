@@ -227,7 +227,7 @@ class AnswerModel(HuggingFaceClassifier):
         rows = torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1)
         used = own if weights is None else weights
         states = flat.means(states)
-        output = AttentionOutput(rows, row, used, None, row, items, states, memory=memory)
+        output = AttentionOutput(rows, row, used, None, None, items, states, memory=memory)
         if first:
             logits = self.readout(output, used.unsqueeze(2)).squeeze(1).detach()
             odds = log_odds(logits, torch.zeros_like(batch.index))

@@ -45,19 +45,19 @@ def merge_shards(
         RecordError: A row is missing, unexpected or repeated.
         InputError: The file cannot be written.
     """
-    batches = _read_shards([shard for shard in shards if shard.exists()], target).to_batches()
-    edges = _edges(batches)
-    order = partial(_parts, edges=edges, drop_repeats=drop_repeats, target=target)
-    keys = [name for name in batches[0].schema.names if name in (*KEY, "prediction")]
-    parts = order([batch.select(keys) for batch in batches])
+    table = _read_shards([shard for shard in shards if shard.exists()], target)
+    batches = [batch for batch in table.to_batches() if len(batch)]
+    order = partial(_parts, edges=_edges(batches), drop_repeats=drop_repeats, target=target)
+    keys = [name for name in table.column_names if name in (*KEY, "prediction")]
+    parts = order([batch.select(keys) for batch in batches], table.select(keys).schema)
     description = dict(metadata) | {"format": FORMAT} | _counts(parts, expected, target)
-    schema = batches[0].schema.with_metadata({METADATA: json.dumps(description).encode()})
+    schema = table.schema.with_metadata({METADATA: json.dumps(description).encode()})
     with replacing(target) as temporary, open_writer(temporary, schema) as writer:
-        for _, _, part in order(batches):
+        for _, _, part in order(batches, table.schema):
             part = part.replace_schema_metadata(schema.metadata)
             for start in range(0, len(part), PIECE_ROWS):
                 writer.write_table(part.slice(start, PIECE_ROWS))
-    del batches
+    del table, batches
     for shard in shards:
         shard.unlink(missing_ok=True)
     return int(description["rows"])
@@ -68,6 +68,9 @@ def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
 
     They differ in rows where many rows have nearly equal indices; the first and the last are open.
     """
+    limits = np.iinfo(np.int64)
+    if not batches:
+        return [limits.min, limits.max]
     indices = [batch.column("index").to_numpy() for batch in batches]
     least, most = min(int(x.min()) for x in indices), max(int(x.max()) for x in indices)
     width = -(-(most - least + 1) // _BINS)
@@ -77,12 +80,15 @@ def _edges(batches: Sequence[pa.RecordBatch]) -> list[int]:
     size = sum(batch.get_total_buffer_size() for batch in batches) // counts.sum() + 1
     number = (counts.cumsum() - counts) // max(PIECE_ROWS, _BYTES // size)
     inner = least + width * (np.flatnonzero(np.diff(number)) + 1)
-    limits = np.iinfo(np.int64)
     return [limits.min, *inner.tolist(), limits.max]
 
 
 def _parts(
-    batches: Sequence[pa.RecordBatch], edges: Sequence[int], drop_repeats: bool, target: Path
+    batches: Sequence[pa.RecordBatch],
+    schema: pa.Schema,
+    edges: Sequence[int],
+    drop_repeats: bool,
+    target: Path,
 ) -> Iterator[tuple[int, int, pa.Table]]:
     """Bounds of each range of dataset indices, and its rows in the order of their keys.
 
@@ -97,7 +103,7 @@ def _parts(
                 inside.append(batch)
             elif least < high and low <= most:
                 inside.append(batch.take(np.flatnonzero((low <= index) & (index < high))))
-        part = pa.Table.from_batches(inside, batches[0].schema).combine_chunks()
+        part = pa.Table.from_batches(inside, schema).combine_chunks()
         part = part.take(np.lexsort([part.column(name).to_numpy() for name in KEY[::-1]]))
         keys = np.stack([part.column(name).to_numpy() for name in KEY])
         repeated = np.zeros(len(part), dtype=bool)
@@ -147,7 +153,7 @@ def _read_shards(shards: Sequence[Path], target: Path) -> pa.Table:
             tables.append(pa.ipc.open_file(pa.memory_map(str(shard))).read_all())
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{shard} is not a complete shard: {one_line(error)}.") from error
-    if not any(map(len, tables)):
+    if not tables:
         raise RecordError(f"{target.name}: no row was recorded.")
     try:
         joined = pa.concat_tables(tables, promote_options="default")

@@ -65,7 +65,9 @@ class TestOutputs:
 
     def outputs(self, path: Path, corpus: Planted) -> tuple[Path, list[bytes]]:
         store = FrozenBase(path).outputs(corpus, "test")
-        result = store.read(*Classification.instances(batch_of(corpus, "test")))
+        batch = batch_of(corpus, "test")
+        rows, mask = Classification.instances(batch)
+        result = store.attention(rows, mask), store.logits(rows, batch)
         return store.folder, [values.numpy().tobytes() for values in result]
 
     @pytest.mark.parametrize("name", ["keys", "ends", "weights", "logits", "store.json"])
