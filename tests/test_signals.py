@@ -38,7 +38,7 @@ VERBS: dict[str, tuple[str, list[str]]] = {
     "configs": ("attnlight.storage.shipped.shipped_configs", []),
     "demo": ("attnlight.cli.demo.subprocess.Popen.wait", []),
     "card": ("attnlight.cli.card.VerbParser.parse_args", ["e/r"]),
-    "completion": ("attnlight.cli.completion.shipped_configs", ["bash"]),
+    "completion": ("attnlight.cli.completion.subprocess.run", ["bash"]),
     "env": ("attnlight.cli.env.cache_root", []),
 }
 BOTH = ("test", "study", "demo")
