@@ -9,7 +9,9 @@ UNIT = (0.0, 1.0)
 _BOUNDS = {
     # A difference from chance, a number of items, or one of log odds.
     **dict.fromkeys(("excess", "effect", "odds"), (-math.inf, math.inf)),
-    **dict.fromkeys(("tau", "spearman", "somers", "signed", "states"), (-1.0, 1.0)),
+    **dict.fromkeys(("tau", "spearman", "somers", "signed", "states", "words"), (-1.0, 1.0)),
+    "absolute": UNIT,
+    "conicity": (-1.0, 1.0),
     **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
     "share": UNIT,
     "js": (0.0, math.log(2)),

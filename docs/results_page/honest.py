@@ -157,6 +157,14 @@ def sentences(t: Tables) -> Sentences:
     near = sum(abs(x.value - known[name].value) <= _NEAR for name, x in found.items())
     figures = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
     yield c.say("conicity", near=near, count=len(found), each=figures)
+    shown = [x for x in t.rows("honest_planted") if x[BETTER] == HOLDS]
+    raised = {
+        words: ", ".join(x["condition"] for x in shown if x["measure"] == f"use of {words}")
+        for words in ("words", "states")
+    }
+    yield Cells(t, "honest_planted_findings").say(
+        "answer", **{x: y or "nothing" for x, y in raised.items()}
+    )
     for place, of in {"honest": "honest_differences", "honest_planted": "honest_planted"}.items():
         c = Cells(t, f"{place}_findings")
         for row in (x for x in t.rows(f"{place}_summary") if x["seeds"] != "0"):

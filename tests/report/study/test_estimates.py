@@ -131,9 +131,12 @@ def test_a_run_without_a_number_leaves_the_others() -> None:
 
 
 BOUNDS = {
-    (-1, 1): "tau_attention_loo agreement_states signed_4_attention",  # the agreement is a tau
+    (-1, 1): "tau_attention_loo agreement_states agreement_words signed_4_attention conicity",
     (0, math.log(2)): "worst_js attention_js_heads_3",
-    (0, 1): "worst_share attention_js_share agreement removed_fraction_attention flip_rate",
+    (
+        0,
+        1,
+    ): "worst_share absolute_conicity attention_js_share agreement removed_fraction_attention flip_rate",
     (0, math.inf): "nll_gold cost_gradient",
     (-math.inf, math.inf): "excess_attention excess_comprehensiveness_gradient size_minimal",
 }
