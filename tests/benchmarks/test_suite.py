@@ -10,7 +10,7 @@ from attnlight.datamodules import PlantedEvidence
 from tests.benchmarks import card, suite
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.suite import GROUPS, PAGE, groups_of, read_results, row, with_tables
-from tests.benchmarks.training import tagging_epoch
+from tests.benchmarks.training import tagging_epoch, translation_epoch
 from tests.tasks import tagged
 
 THREE = [0.5, 0.25, 0.75]
@@ -83,6 +83,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     tagger = {"corpus": chunks, "epochs": 1} | tagged.SMALL
     sizes: dict[str, Any] = {"repetitions": 2, "batches": 1, "texts": 3, "tokens": 6}
     epoch = partial(tagging_epoch, 1, *chunking)
+    symbols = [f"--data.{split}_size=20" for split in ("train", "validation", "test")]
+    symbols += ["--model.net.hidden_size=4", f"--data.cache_dir={folder}/cache"]
     explained = {"corpora": (planted, planted), "epochs": 1, "batches": 1, "texts": 3}
     scenes = {name: (name, partial(card.bert, 4, 5)) for name in card.SCENES}
     every: dict[str, dict[str, Any]] = {
@@ -100,6 +102,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "tagging": tagger | {"repetitions": 1, "sentences": 2, "steps": 3, "epoch": epoch},
         "huggingface": {"repetitions": 2, "shape": TINY, "sizes": ((2, 6), (2, 9), (3, 4), (3, 5))},
         "tagging_cheap": tagger,
+        "translation": {"repetitions": 2, "texts": 2, "tokens": 3, "draws": 2, "classes": 9}
+        | {"epoch": partial(translation_epoch, 1, *symbols)},
         "merging": {"rows": (3, 40_000)},
     }
     return every.get(group, sizes)
@@ -107,7 +111,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 
 # The others take minutes: their parts are tested by themselves.
 @pytest.mark.parametrize(
-    "group", sorted(groups_of("cpu").keys() - {"training", "memory", "startup"})
+    "group",
+    sorted(groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory"}),
 )
 def test_a_group_measures_its_benchmarks(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,16 +6,19 @@ import pytest
 import torch
 
 from attnlight.datamodules import CorpusDataModule, PlantedEvidence
-from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger
+from attnlight.tasks import AttentionClassifier, AttentionTask, ChunkTagger, Translator
 from tests.bases import SMALL, arguments, trainer
 from tests.benchmarks.training import PlainLoop
 from tests.tasks import tagged
+from tests.tasks.symbols import Symbols
 from tests.trainings import NO_DROPOUT, SUM
 
 CLASSIFIER: dict[str, Any] = SMALL | SUM | {"optimizer": {"amsgrad": True, "weight_decay": 1e-5}}
 TAGGER: dict[str, Any] = (
     tagged.SMALL | NO_DROPOUT | {"optimizer": {"learning_rate": 0.2, "warmup_steps": 7}}
 )
+TRANSLATOR: dict[str, Any] = {"embedding_size": 8, "hidden_size": 6, "dropout": 0.0}
+TRANSLATOR |= {"teacher_forcing": 1.0, "optimizer": {"name": "adam", "learning_rate": 1e-2}}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,8 @@ def planted() -> PlantedEvidence:
 
 
 @pytest.mark.parametrize(
-    ("task", "options"), [(AttentionClassifier, CLASSIFIER), (ChunkTagger, TAGGER)]
+    ("task", "options"),
+    [(AttentionClassifier, CLASSIFIER), (ChunkTagger, TAGGER), (Translator, TRANSLATOR)],
 )
 def test_the_plain_loop_learns_what_ours_does(
     task: type[AttentionTask], options: dict[str, Any], planted: PlantedEvidence, tmp_path: Path
@@ -35,12 +39,16 @@ def test_the_plain_loop_learns_what_ours_does(
     if task is ChunkTagger:
         written = tagged.written(tmp_path / "corpus")
         corpus = tagged.corpus(written, cache_dir=str(tmp_path / "cache"))
+    clip = 0.1 if task is Translator else None
+    if task is Translator:
+        corpus = Symbols(cache_dir=str(tmp_path / "cache"))
     torch.manual_seed(0)
     ours = task(corpus.spec, **arguments(options))
-    plain = PlainLoop(corpus, ours, fused=True)
+    plain = PlainLoop(corpus, ours, fused=True, clip=clip)
     plain.model.load_state_dict(ours.model.state_dict())
     before = {name: weights.clone() for name, weights in ours.model.state_dict().items()}
-    trainer(tmp_path, max_epochs=2, limit_val_batches=0).fit(ours, corpus)
+    options = {"max_epochs": 2, "limit_val_batches": 0, "gradient_clip_val": clip}
+    trainer(tmp_path, **options).fit(ours, corpus)
     for _ in range(2):
         plain.epoch()
     expected = ours.model.state_dict()

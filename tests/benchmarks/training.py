@@ -47,6 +47,13 @@ def tagging_epoch(count: int = 5, *options: str) -> Measured:
     return over(seconds, tagging_epoch=(OURS, FUSED))
 
 
+def translation_epoch(count: int = 5, *options: str) -> Measured:
+    """An epoch of translating symbols by `attnlight fit` / one of a plain loop, taken in turn."""
+    small = ["--data.train_size=4000", "--model.optimizer.plateau_factor=null"]
+    seconds = in_turn("symbols_copy", (FUSED,), count, [*CPU, *small, *options])
+    return over(seconds, translation_epoch=(OURS, FUSED))
+
+
 def on_a_gpu(repetitions: int = 3) -> Measured:
     """Batches of IMDb by `attnlight fit` on the GPU / on the CPU, and in bf16 / in single precision."""
     torch.set_default_device("cpu")  # each run chooses its own
@@ -102,7 +109,10 @@ class Epochs(EpochClock):
         super().on_train_start(trainer, pl_module)
         self.seconds[OURS] = self.taken
         corpus = trainer.datamodule  # type: ignore[attr-defined]
-        self._loops = {n: PlainLoop(corpus, pl_module, fused=LOOPS[n]) for n in self.rivals}
+        clip = trainer.gradient_clip_val
+        self._loops = {
+            n: PlainLoop(corpus, pl_module, fused=LOOPS[n], clip=clip) for n in self.rivals
+        }
 
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
@@ -116,11 +126,19 @@ class PlainLoop:
     """What one writes without a framework: the same model, loss, optimiser and schedule.
 
     Settings are those of a task, weights are drawn anew. `fused`: with fused Adam and batches of
-    similar lengths as ours, not default Adam and batches in random order of whatever lengths.
+    similar lengths as ours, not default Adam and batches in random order of whatever lengths; `clip`: the
+    largest norm of a gradient, if there is one.
     """
 
-    def __init__(self, corpus: CorpusDataModule, task: pl.LightningModule, *, fused: bool) -> None:
-        own = task.hparams
+    def __init__(
+        self,
+        corpus: CorpusDataModule,
+        task: pl.LightningModule,
+        *,
+        fused: bool,
+        clip: float | None = None,
+    ) -> None:
+        own, self.clip = task.hparams, clip
         self.model = build_model(own["problem"], own["net"], own["spec"])
         self.loss = own["loss"]["reduction"]
         self.class_weight: torch.Tensor = task.class_weight.clone()  # type: ignore[operator]
@@ -139,11 +157,16 @@ class PlainLoop:
         """Train on every batch once."""
         self.model.train()
         for batch in self.loader:
-            labels = batch.labels if batch.labels.ndim == 1 else batch.labels[batch.mask]
+            if batch.target is not None:
+                labels = batch.target[batch.target >= 0]
+            else:
+                labels = batch.labels if batch.labels.ndim == 1 else batch.labels[batch.mask]
             logits = self.model(batch).logits
             loss = cross_entropy(logits, labels, self.class_weight, reduction=self.loss)
             self.optimizer.zero_grad()
             loss.backward()
+            if self.clip is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
             self.optimizer.step()
             if self.schedule is not None:
                 self.schedule.step()
