@@ -46,6 +46,7 @@ from results_page import (
     sentences_studies,
     serrano,
     studies,
+    translation,
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
@@ -62,11 +63,12 @@ HERE = Path(__file__).parent
 RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
-    *("saliency", "real_text", "pruthi", "honest", "planted", "minilm", "answers", "commands"),
+    *("saliency", "real_text", "pruthi", "translation", "honest", "planted", "minilm", "answers"),
+    "commands",
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
-PLACES += (*answers.PLACES, *honest.PLACES)
+PLACES += (*answers.PLACES, *honest.PLACES, *translation.PLACES)
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")

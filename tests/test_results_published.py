@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import yaml
@@ -86,6 +87,7 @@ def test_runs_are_configured_and_readings_exist() -> None:
     for path in CONFIGS.glob("studies/*.yaml"):
         study = yaml.safe_load(path.read_text(encoding="utf-8"))
         known |= {f"{path.stem}-{name}" for name in study.get("conditions", ())}
+        known |= {"-".join([path.stem, *cell]) for cell in product(*study.get("grid", ()))}
     pairs = {pair for name in CELLS for pair in met(name)}
     assert {run for run, _ in pairs} - {ALL} - known == PLANNED
     for table, _, column in (x.partition(": ") for run, x in pairs if run not in PLANNED):
