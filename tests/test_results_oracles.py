@@ -23,6 +23,7 @@ from tests.kept import BLOCKS, DOCS, archived, page
 modules = ("archive_runs", "findings", "importance", "pairs", "planted", "predictions")
 archive_runs, findings, importance, pairs, planted, predictions = map(page, modules)
 answers, pruthi, saliency, serrano = map(page, ("answers", "pruthi", "saliency", "serrano"))
+translation = page("translation")
 TABLES, CONFIGS = findings.Tables(BLOCKS), DOCS.parent / "configs"
 SCALED = {f"{name}{importance.WIDER}": name for name in importance.SCALED}
 # What the runs of Serrano & Smith's models were given beside their files in configs/experiments.
@@ -176,6 +177,13 @@ def means() -> Iterator[tuple[str, Mapping[str, tuple[str, ...]], str, dict[str,
     names = (x for x in pruthi.DECEIVED if x.startswith(("pruthi_pronoun", "pruthi_occupation")))
     models = {name: (*pruthi.MODELS[name].words.values(),) for name in names}
     yield "pruthi", models, "impermissible_mass", {"deleted": "accuracy_delete"}
+    kept = {name: x for name, x in translation.MODELS.items() if (archived() / name).is_dir()}
+    models = {name: (*model.words.values(),) for name, model in kept.items()}
+    yield "translation", models, "alignment_error", {"mass": "mass", "chance": "chance"}
+    models = {name: models[name][:1] for name in translation.LEARNED if name in kept}
+    found = {"attention": "error_attention", "occlusion": "error_occlusion"}
+    yield "translation_errors", models, "alignment_error", found
+    yield "translation_exclusive", models, shuffled, {"TVD of shuffling": "median_tvd"}
 
 
 def test_cells_are_means_over_texts_and_seeds() -> None:

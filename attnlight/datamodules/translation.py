@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -127,12 +128,9 @@ class TranslationDataModule(CorpusDataModule):
             else:
                 assert train is not None
                 assert train.queries is not None
-                rows, targets_of = train.rows, train.queries
-                words = learn_vocabulary(
-                    self.rules, lambda: train.reader.texts(rows), self.vocabulary
-                )
-                targets = learn_vocabulary(
-                    self.rules, lambda: targets_of.texts(rows), self.vocabulary
+                words, targets = (
+                    learn_vocabulary(self.rules, partial(side.texts, train.rows), self.vocabulary)
+                    for side in (train.reader, train.queries)
                 )
                 tokenizer = make_tokenizer(self.rules, words)
                 classes = [*_SPECIAL, *targets]

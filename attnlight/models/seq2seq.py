@@ -148,9 +148,7 @@ class Seq2Seq(nn.Module):
                 "a translation network reads sources with targets: give a corpus of translations in "
                 "`data`, such as TranslationDataModule."
             )
-        embeddings = self.embed(batch) if embeddings is None else embeddings
-        mask = batch.attendable()
-        states = self.encoder(self.dropout(embeddings), batch.mask).to(embeddings.dtype)
+        (states, keys, state), mask = self.begin(batch, embeddings), batch.attendable()
         real = batch.target >= 0
         text, position = real.nonzero().unbind(-1)
         if weights is None and self.guide is not None:
@@ -160,8 +158,8 @@ class Seq2Seq(nn.Module):
             given = states.new_zeros(*real.shape, mask.shape[1]).index_put(
                 (text, position), weights[:, 0].to(states.dtype)
             )
-        steps = self._luong if self.luong else self._bahdanau
-        before, words, attention, scores, hidden = steps(batch, states, mask, given)
+        parts = self._decode(batch, (states, keys, mask), state, given)
+        before, words, attention, scores, hidden = parts
         own = attention[text, position].unsqueeze(1)
         # The map to the vocabulary is of real tokens alone, and of all steps at once.
         logits = self.decoder(hidden[text, position])
@@ -174,7 +172,7 @@ class Seq2Seq(nn.Module):
             mask=mask[text],
             states=states,
             memory={STATE: before, WORD: words},
-            scores=None if scores is None else scores[text, position].unsqueeze(1),
+            scores=None if weights is not None else scores[text, position].unsqueeze(1),
         )
 
     def readout(self, output: AttentionOutput, weights: Tensor) -> Tensor:
@@ -190,11 +188,11 @@ class Seq2Seq(nn.Module):
         logits = []
         for rows in torch.split(torch.arange(len(text), device=text.device), size):
             contexts = weights[rows, 0] @ output.states[text[rows]]
-            logits.append(self.decoder(self._hidden(contexts, state[rows], words[rows])))
+            logits.append(self.decoder(self._hidden(contexts, state[rows], words[rows])[0]))
         return torch.cat(logits)
 
-    def _hidden(self, contexts: Tensor, state: Tensor, words: Tensor) -> Tensor:
-        """What the map to the vocabulary reads, (R, K, F).
+    def _hidden(self, contexts: Tensor, state: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """What the map to the vocabulary reads, (R, K, F), and the states after it, (R, K, S).
 
         Of contexts (R, K, D), states (R, S) and the words before (R, E).
         """
@@ -202,14 +200,12 @@ class Seq2Seq(nn.Module):
             values.unsqueeze(1).expand(-1, contexts.shape[1], -1) for values in (state, words)
         )
         if self.combine is not None:
-            hidden = self.combine(torch.cat([contexts, state], -1)).tanh()
-        else:
-            after = self._step(torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1))
-            hidden = torch.cat([after.view_as(state), contexts, words], -1)
-        dropped: Tensor = self.dropout(hidden)
-        return dropped
+            return self.dropout(self.combine(torch.cat([contexts, state], -1)).tanh()), state
+        after = self._advance(torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1))
+        after = after.view_as(state)
+        return self.dropout(torch.cat([after, contexts, words], -1)), after
 
-    def _step(self, inputs: Tensor, state: Tensor) -> Tensor:
+    def _advance(self, inputs: Tensor, state: Tensor) -> Tensor:
         """The decoder's states (R, S) after one step from others, (R, S)."""
         after: Tensor = self.cell(inputs.unsqueeze(1), state.unsqueeze(0).contiguous())[1]
         return after.squeeze(0)
@@ -238,87 +234,72 @@ class Seq2Seq(nn.Module):
         words: Tensor = self.dropout(self.target_embedding(before))
         return words
 
-    def _begin(self, batch: TextBatch, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, N, A) of the sources' states, and the decoder's first state (B, S)."""
-        last = self.encoder.final(states, batch.mask, batch.attendable())
-        return states if self.key is None else self.key(states), torch.tanh(self.start(last))
-
-    def _luong(
-        self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-        words, (keys, first) = self._words_before(batch), self._begin(batch, states)
-        after, _ = self.cell(words, first.unsqueeze(0).contiguous())
-        attention, scores = (given, None) if given is not None else self._weigh(keys, after, mask)
-        contexts = attention @ states
-        flat = (values.flatten(0, 1) for values in (after, words))
-        hidden = self._hidden(contexts.flatten(0, 1).unsqueeze(1), *flat)
-        return after, words, attention, scores, hidden.view(*after.shape[:2], -1)
-
-    def begin(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def begin(
+        self, batch: TextBatch, embeddings: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """States (B, N, D) and keys (B, N, A) of the sources, and the decoder's first state (B, S)."""
-        states = self.encoder(self.embed(batch), batch.mask)
-        return states, *self._begin(batch, states)
+        embeddings = self.embed(batch) if embeddings is None else embeddings
+        states = self.encoder(self.dropout(embeddings), batch.mask).to(embeddings.dtype)
+        last = self.encoder.final(states, batch.mask, batch.attendable())
+        keys = states if self.key is None else self.key(states)
+        return states, keys, torch.tanh(self.start(last))
 
     def next_word(
-        self, states: Tensor, keys: Tensor, mask: Tensor, before: Tensor, state: Tensor
+        self, source: tuple[Tensor, Tensor, Tensor], before: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Logits (B, C) of the word after `before` (B,), -1 in the beginning, and the next state (B, S).
 
-        Other arguments are those that `begin` returns, and the sources' attendable tokens (B, N) bool.
+        `source` are states and keys of `begin`, and the sources' attendable tokens (B, N) bool.
         """
         start = self.target_embedding.num_embeddings - 1
         word = self.target_embedding(torch.where(before < 0, start, before))
-        if self.luong:
-            after = self._step(word, state)
-            weights, _ = self._weigh(keys, after.unsqueeze(1), mask)
-            hidden = self._hidden(weights @ states, after, word).squeeze(1)
-        else:
-            hidden, after, *_ = self._bahdanau_step(states, keys, mask, word, state, None)
+        *_, hidden, after = self._step(source, word, state)
         return self.decoder(hidden), after
 
-    def _bahdanau(
-        self, batch: TextBatch, states: Tensor, mask: Tensor, given: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-        words, (keys, state) = self._words_before(batch), self._begin(batch, states)
-        parts: list[tuple[Tensor, ...]] = []
-        hidden = states[:, 0]  # of the step before
+    def _decode(
+        self,
+        batch: TextBatch,
+        source: tuple[Tensor, Tensor, Tensor],
+        state: Tensor,
+        given: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """What `_step` returns of all steps but the states after them, (B, T, ...)."""
+        words, parts = self._words_before(batch), []
+        hidden = state  # of the step before
         for step in range(words.shape[1]):
             word = words[:, step]
             if self.training and step and torch.rand(()) >= self.teacher_forcing:
                 with torch.no_grad():
                     predicted = self.decoder(hidden).argmax(-1)
                 word = self.dropout(self.target_embedding(predicted))
-            step_weights = None if given is None else given[:, step]
-            hidden, after, weights, scores = self._bahdanau_step(
-                states, keys, mask, word, state, step_weights
-            )
-            parts.append((state, word, weights, scores, hidden))
-            state = after
-        before, words, attention, all_scores, every = (
-            torch.stack(p, 1) for p in zip(*parts, strict=True)
-        )
-        return before, words, attention, None if given is not None else all_scores, every
+            weights = None if given is None else given[:, step]
+            *part, state = self._step(source, word, state, weights)
+            hidden = part[-1]
+            parts.append(part)
+        return tuple(torch.stack(part, 1) for part in zip(*parts, strict=True))
 
-    def _bahdanau_step(
+    def _step(
         self,
-        states: Tensor,
-        keys: Tensor,
-        mask: Tensor,
+        source: tuple[Tensor, Tensor, Tensor],
         word: Tensor,
         state: Tensor,
-        weights: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As of `_hidden` (B, F) after a word (B, E); the next state, weights and scores (B, N)."""
+        weights: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """One step of the decoder after a word (B, E), with the attention that is given, or its own.
+
+        Returns:
+            The state (B, S) that attention is of, the word, weights and scores (B, N), what the map to
+            the vocabulary reads, (B, F), and the next state.
+        """
+        states, keys, mask = source
+        state = self._advance(word, state) if self.luong else state
         scores = weights
         if weights is None:
-            weights, scores = (
-                found.squeeze(1) for found in self._weigh(keys, state.unsqueeze(1), mask)
-            )
+            both = self._weigh(keys, state.unsqueeze(1), mask)
+            weights, scores = (values.squeeze(1) for values in both)
         assert scores is not None
-        context = (weights.unsqueeze(1) @ states).squeeze(1)
-        after = self._step(torch.cat([word, context], -1), state)
-        hidden = self.dropout(torch.cat([after, context, word], -1))
-        return hidden, after, weights, scores
+        hidden, after = self._hidden(weights.unsqueeze(1) @ states, state, word)
+        return state, word, weights, scores, hidden.squeeze(1), after.squeeze(1)
 
 
 def _step_of(net: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def translate(model: Seq2Seq, batch: TextBatch, longest: int = 100, beams: int =
     ended = torch.zeros_like(lengths, dtype=torch.bool)
     first = torch.arange(texts, device=mask.device)[:, None] * beams
     for step in range(longest + 1):
-        logits, state = model.next_word(states, keys, mask, words[..., -1].flatten(), state)
+        logits, state = model.next_word((states, keys, mask), words[..., -1].flatten(), state)
         odds = logits.log_softmax(-1).view(texts, beams, -1)
         only_end = torch.full_like(odds[0, 0], -torch.inf)
         only_end[END] = 0.0

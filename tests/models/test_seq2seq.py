@@ -287,8 +287,9 @@ def test_shortened_sources_of_many_classes_are_read_in_blocks(
     close(occluded[output.mask], whole[1][output.mask])
 
 
-def test_training_reads_its_own_words_as_often_as_asked() -> None:
-    made, sources = model(teacher_forcing=0.0, dropout=0.0).train(), batch()
+@pytest.mark.parametrize("kind", ["additive", "general"])
+def test_training_reads_its_own_words_as_often_as_asked(kind: str) -> None:
+    made, sources = model(kind, teacher_forcing=0.0, dropout=0.0).train(), batch()
     free = made(sources)
     made.teacher_forcing = 1.0
     given = made(sources)
