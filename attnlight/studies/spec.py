@@ -314,6 +314,11 @@ def _require_possible(study: Study, place: str, has_adversaries: bool) -> None:
         "guide other is a model of `seeds`, which needs a seed other than the base's": (
             "other" in guides.names and set(study.seeds.seeds) <= {first}
         ),
+        "variants have the network of their base: move `options: model: net` below `base`": any(
+            option.startswith("--model.net.")
+            for group in (study.uniform, study.seeds, guides, grid)
+            for option in (group.options if group.seeds else ())
+        ),
     }
     for sentence, wrong in mistakes.items():
         if wrong:

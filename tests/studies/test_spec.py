@@ -62,6 +62,10 @@ def grid(**parts: Any) -> dict[str, Any]:
         ({"seeds": {"seeds": [0]}}, "guide other is a model of `seeds`"),
         ({"options": {"seed_everything": 1}}, "options has the unknown key 'seed_everything'"),
         ({"uniform": {"heads": [0]}}, "uniform: heads is for models that classify tokens"),
+        (
+            {"options": {"model": {"net": {"hidden_size": 9}}}},
+            "move `options: model: net` below `base`",
+        ),
         ({"guides": {"contexts": ["tokens"]}}, "guides: contexts is for models"),
         (grid(lambdas={"released": [1]}) | {"guides": None}, "lambdas: released is for models"),
         (TAGGER | {"uniform": {"heads": [-1]}}, "heads is [-1]; expected a list of whole numbers"),
