@@ -5,11 +5,12 @@ import re
 from functools import cache
 
 UNIT = (0.0, 1.0)
-# Ranges by a word of the name; the first word below that a name has decides.
+# Ranges by a name or a word of it; the first below that a name has decides.
 _BOUNDS = {
     # A difference from chance, a number of items, or one of log odds.
     **dict.fromkeys(("excess", "effect", "odds"), (-math.inf, math.inf)),
     **dict.fromkeys(("tau", "spearman", "somers", "signed", "states", "words"), (-1.0, 1.0)),
+    **dict.fromkeys(("agreement_evidence", "agreement_resampled"), (-1.0, 1.0)),  # Somers' D
     "absolute": UNIT,
     "conicity": (-1.0, 1.0),
     **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
@@ -31,5 +32,5 @@ def measure_bounds(name: str) -> tuple[float, float]:
         >>> measure_bounds("prediction_tvd"), measure_bounds("tau_attention_loo")
         ((0.0, 1.0), (-1.0, 1.0))
     """
-    words = set(re.split(r"[_ ]", name))
+    words = {name, *re.split(r"[_ ]", name)}
     return next((ends for word, ends in _BOUNDS.items() if word in words), (-math.inf, math.inf))

@@ -131,7 +131,8 @@ def test_a_run_without_a_number_leaves_the_others() -> None:
 
 
 BOUNDS = {
-    (-1, 1): "tau_attention_loo agreement_states agreement_words signed_4_attention conicity",
+    (-1, 1): "tau_attention_loo agreement_states agreement_words signed_4_attention conicity"
+    " agreement_evidence agreement_resampled",
     (0, math.log(2)): "worst_js attention_js_heads_3",
     (
         0,
