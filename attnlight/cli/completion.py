@@ -1,10 +1,11 @@
 """`attnlight completion`: a script by which a shell completes commands, without starting Python."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 
+from attnlight import __main__ as program
 from attnlight.cli.arguments import VerbParser
 from attnlight.storage.shipped import TRAINED, shipped_configs
 
@@ -63,6 +64,6 @@ def main(argv: Sequence[str]) -> int:
 
 def _help(pattern: str, *verb: str) -> list[str]:
     """What a pattern finds in the help of attnlight, or of a verb."""
-    command = [sys.executable, "-m", "attnlight", *verb, "--help"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return re.findall(pattern, said, re.MULTILINE)
+    with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+        program.main([*verb, "--help"])
+    return re.findall(pattern, said.getvalue(), re.MULTILINE)
