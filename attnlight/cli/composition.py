@@ -7,8 +7,8 @@ all other options last.
 * `data`: a section that names a class or a file replaces the previous one completely; any other
   changes single options. The file may be a table or a folder of them, the `path` of a
   `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
-  `ChunkingDataModule`. A model of `pairs` reads it by `PairDataModule`, and so does any other where
-  `--data.passage` or `--data.query` is given.
+  `ChunkingDataModule`. A `Translator` reads it by `TranslationDataModule`, a model of `pairs` by
+  `PairDataModule`, and so does any other where `--data.passage` or `--data.query` is given.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -39,6 +39,7 @@ from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.options import GROUPS
 from attnlight.tasks.tagging import ChunkTagger
+from attnlight.tasks.translation import Translator
 
 Config = dict[str, Any]
 DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
@@ -49,8 +50,8 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
-_OF_TEXTS, _OF_TAGS, _OF_PAIRS = (
-    f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking", "Pair")
+_OF_TEXTS, _OF_TAGS, _OF_PAIRS, _OF_TRANSLATIONS = (
+    f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking", "Pair", "Translation")
 )
 _PAIR_OPTIONS = tuple(
     f"--data.{group}{n}" for group in ("", "init_args.") for n in ("passage", "query")
@@ -135,6 +136,8 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
                 f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
                 "`--model tagger_bilstm`"
             )
+        elif issubclass(task, Translator):
+            data["class_path"] = _OF_TRANSLATIONS
         elif (config["model"].get("init_args") or {}).get("problem") == "pairs" or any(
             option.startswith(_PAIR_OPTIONS) for option in options
         ):

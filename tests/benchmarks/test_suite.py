@@ -104,7 +104,6 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "tagging_cheap": tagger,
         "translation": {"repetitions": 2, "texts": 2, "tokens": 3, "draws": 2, "classes": 9}
         | {"epoch": partial(translation_epoch, 1, *symbols)},
-        "merging": {"rows": (3, 40_000)},
     }
     return every.get(group, sizes)
 
@@ -112,7 +111,9 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 # The others take minutes: their parts are tested by themselves.
 @pytest.mark.parametrize(
     "group",
-    sorted(groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory"}),
+    sorted(
+        groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory", "merging"}
+    ),
 )
 def test_a_group_measures_its_benchmarks(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -141,3 +141,10 @@ def test_a_file_of_tags_trains_a_tagger(
     assert ("precision" in text) == ("precision" in measures)
     record = read_record(run / "records/test/predictions.parquet")
     assert set(record.metadata["classes"]) >= {*tags.values()}
+
+
+def test_a_table_trains_a_translator(table: Path, printed: Printed) -> None:
+    sides = {"source": "sentence", "target": "verdict"}
+    options = [f"--data.{name}={column}" for name, column in sides.items()]
+    printed("fit", "--model=seq2seq_small", "--data=all.csv", *options, "--run=r", *SMALL)
+    assert data_of("checkpoints/all/r").items() >= sides.items()
