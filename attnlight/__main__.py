@@ -33,6 +33,7 @@ predict.
   reliability  measure how far runs of several seeds agree on which words matter
   explain      show what attention and other scores say of a text
   card         write a model card with what the verdict of a run says
+  push         send a run and its card to the Hugging Face hub
   export       write explanations as JSON lines or for other packages
   vectors      train word vectors on the text of one or several corpora
   configs      list the shipped configuration files, or print one
@@ -95,7 +96,7 @@ attnlight sanity --help lists the other options, those of attnlight test.
 }
 OTHER_VERBS = (
     *("report", "browse", "study", "reliability", "explain", "export", "vectors", "configs"),
-    *("demo", "env", "completion", "card"),
+    *("demo", "env", "completion", "card", "push"),
 )
 # Lightning and torchmetrics import these packages, which takes most of the time of `fit --help`.
 UNUSED = (

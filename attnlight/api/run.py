@@ -121,7 +121,8 @@ def load(path: str | Path) -> TrainedModel:
 
     Args:
         path: The folder of its run, a checkpoint, the name of a model that comes with attnlight
-            (`sst`), or the folder or hub id (`org/name`) of a classifier of transformers.
+            (`sst`), the hub id of a run (`org/name`, see `attnlight push`), or the folder or hub id of a
+            classifier of transformers.
 
     Raises:
         InputError: There is no such model, it is damaged, or it has no attention.

@@ -22,7 +22,7 @@ EPILOG = (
 # What the hub calls the task of a class; of all others texts are classified.
 TASKS = {"ChunkTagger": "token-classification", "Translator": "translation"}
 # An id of the hub, where a path would have another form.
-_HUB = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def main(argv: list[str]) -> int:
@@ -59,7 +59,7 @@ def _front_matter(run: Path) -> dict[str, Any]:
     path = str(((config.get("data") or {}).get("init_args") or {}).get("path") or "")
     front: dict[str, Any] = {"library_name": "attnlight"}
     front["pipeline_tag"] = TASKS.get(str(kinds[0]).rpartition(".")[2], "text-classification")
-    if _HUB.fullmatch(path) and not Path(path).exists():
+    if HUB_ID.fullmatch(path) and not Path(path).exists():
         front["datasets"] = [path]
     return front | {"tags": ["attention", "interpretability"]}
 

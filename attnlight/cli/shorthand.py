@@ -6,7 +6,9 @@
                                               --ckpt_path=RUN/best.ckpt --config=.../tests/all.yaml
     attnlight test FOLDER --data FILE         attnlight test --model=.../models/huggingface_last.yaml
                                               --model.net.path=FOLDER --data=FILE
-    attnlight fit --model FOLDER --data FILE  the same, and --data.tokenizer=FOLDER
+    attnlight test org/name --tests all       attnlight test checkpoints/org/name --tests all, if a run
+                                              lies on the hub under that id
+    attnlight fit --model FOLDER --data FILE  as `test FOLDER`, and --data.tokenizer=FOLDER
     attnlight test RUN --heads FILE           attnlight test RUN with the test `ContextAblation` of
                                               tests/context.yaml and its option `heads`; of
                                               validate: with `learn`
@@ -24,6 +26,7 @@ import yaml
 
 from attnlight.errors import InputError
 from attnlight.storage.files import read_yaml
+from attnlight.storage.hub import fetch_run
 from attnlight.storage.model_folder import command_options, is_model, require_run
 from attnlight.storage.shipped import find_config
 
@@ -106,7 +109,8 @@ def expand(arguments: Sequence[str]) -> list[str]:
         )
     if verb == "fit":
         return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
-    run = Path(named[0])
+    root = next((word[7:] for word in options if word.startswith("--root=")), "checkpoints")
+    run = fetch_run(Path(named[0]), Path(root))
     elsewhere = command_options(run)
     if elsewhere is not None:
         if second:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import cache
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -18,10 +17,10 @@ from torch import Tensor
 from attnlight.data.pieces import rewriting_command
 from attnlight.errors import InputError, one_line
 from attnlight.storage.files import read_json, refuse_pointer, suggest_file
+from attnlight.storage.hub import hub_folder
 
 CONFIG = "config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_HUB_FILES = [CONFIG, "tokenizer*.json", "vocab.txt", "model*.safetensors", _INDEX]
 _HUB_ID = re.compile(r"(?!\.)[\w.-]+(/(?!\.)[\w.-]+)?")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _OTHER_WEIGHTS = ("*.h5", "*.msgpack", "*.onnx", "*.gguf", "*.safetensors")
@@ -42,7 +41,7 @@ def model_folder(path: str, *, offline: bool = False) -> Path:
             raise InputError(f"{path} is a file; {SAVED}.")
         if not _HUB_ID.fullmatch(path):
             raise InputError(f"there is no folder {path}{suggest_file(place)}.")
-        place = _from_hub(path, offline)
+        place = hub_folder(path, offline)
     if (place / "adapter_config.json").is_file():
         raise InputError(
             f"{path} is an adapter, a part of a model: merge it (`merge_and_unload` of peft), and save the "
@@ -62,22 +61,6 @@ def model_folder(path: str, *, offline: bool = False) -> Path:
         run = f"give it without --model, `attnlight test {path}`"
         raise InputError(f"{path} is a run of attnlight: {run}.")
     raise InputError(f"there is no {CONFIG} in {path}; {SAVED}.")
-
-
-@cache
-def _from_hub(name: str, offline: bool) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import RepositoryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=_HUB_FILES, local_files_only=offline))
-    except Exception as error:
-        reason = "cannot be asked for a model that is not in its cache: run `hf download` where there is a network"
-        if isinstance(error, RepositoryNotFoundError):
-            reason = "has no model of that name, or shows it only to others: see `hf auth login`"
-        raise InputError(
-            f"there is no folder {name}, and the Hugging Face hub {reason} ({type(error).__name__})."
-        ) from error
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -23,6 +23,7 @@ from attnlight.models.translate import translate
 from attnlight.problems import Problem, problem_class
 from attnlight.reference.base_spec import read_base
 from attnlight.reference.cached_outputs import device_of
+from attnlight.storage.hub import hub_run
 from attnlight.storage.model_folder import (
     TAGGER,
     is_model,
@@ -146,17 +147,19 @@ class TrainedModel:
     def load(cls, path: str | Path) -> Self:
         """Read a run's `best.ckpt`, a checkpoint, the shipped model of that name, or a model elsewhere.
 
-        The latter is named by its folder, its id on the Hugging Face hub, or a run that tested it. A
-        checkpoint outside a run's folder may name no class of the user's own.
+        The latter is named by its folder, its id on the Hugging Face hub, or a run that tested it. An id
+        is also that of a run which `push` sent there. A checkpoint outside a run's folder may name no
+        class of the user's own.
 
         Raises:
             InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
                 has no attention of its own.
         """
-        network = read_elsewhere(Path(path))
+        place = hub_run(Path(path))
+        network = None if place else read_elsewhere(Path(path))
         if network is not None:
             return replace(cls.of(network), path=Path(path))
-        path = find_trained(path)
+        path = place or find_trained(path)
         if path.is_dir():
             require_run(path)
         base = read_base(path)
