@@ -242,8 +242,13 @@ class HasReach(Protocol):
 class HasLeaveOneOut(Protocol):
     """A model that deletes items faster than by encoding each shortened text."""
 
-    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
-        """Logits (R, N, C) after each item is deleted; NaN off the mask."""
+    def leave_one_out(
+        self, batch: TextBatch, output: AttentionOutput, budget: int, only: Tensor | None = None
+    ) -> Tensor:
+        """Logits (R, N, C) after each item is deleted; NaN off the mask.
+
+        Of items (R, N) not in `only`, which a test with `positions` gives, they may be anything.
+        """
 
 
 @runtime_checkable

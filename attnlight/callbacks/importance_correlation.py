@@ -14,6 +14,7 @@ from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.functional import kendall_tau
+from attnlight.functional.position_sample import LEAST, PositionSample
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
@@ -43,6 +44,11 @@ class ImportanceCorrelation(InterpretabilityTest):
     for a text of one item. With several heads, `tau_attention_<other>_heads` and
     `p_attention_<other>_heads` have one value per head.
 
+    With `positions`, so many items of each text are deleted: the first ones by attention and by
+    gradient, and a seeded sample of the others. Taus with `loo` are estimates, to which a pair of items
+    contributes by the inverse of the probability that both are deleted; `low_<one>_loo` and
+    `high_<one>_loo` are a 95 % interval of the text's tau, and there are no p-values with `loo`.
+
     If rows are tokens (a tagger), the gradients are of the token's predicted class, and a word is
     deleted once for all other tokens of its sentence. The token itself cannot be deleted: taus with
     `loo` exclude it, and its score is NaN.
@@ -54,6 +60,8 @@ class ImportanceCorrelation(InterpretabilityTest):
             take those of the log odds of the `predicted` class, in one. For two classes, and for
             tokens, both order the items alike. None: `all` of up to 8 named classes, of more the
             `predicted` one.
+        positions: Items of a text that are deleted, at least 20; None: all. Only where rows are texts,
+            and not with `keep_scores`.
         keep_scores: Also record the scores themselves, one list per row in the order of its items,
             as `scores_attention`, `scores_loo` and so on: `attnlight reliability` compares them
             between runs.
@@ -68,12 +76,18 @@ class ImportanceCorrelation(InterpretabilityTest):
         gradients: Sequence[Gradient] = ("detached", "attached"),
         keep_scores: bool = False,
         classes: Literal["all", "predicted"] | None = None,
+        positions: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         if not leave_one_out and not gradients:
             raise InputError(f"{self.name} needs leave_one_out or one of gradients to compare.")
-        self.leave_one_out = leave_one_out
+        self._require_at_least(LEAST, positions=positions)
+        if positions and keep_scores:
+            raise InputError(
+                f"keep_scores of {self.name} records the scores of all items: leave out positions."
+            )
+        self.leave_one_out, self.positions = leave_one_out, positions
         self.gradients = [kind for kind in _GRADIENTS if kind in gradients]
         self.keep_scores = keep_scores
         self.classes = classes
@@ -82,6 +96,7 @@ class ImportanceCorrelation(InterpretabilityTest):
             "gradients": self.gradients,
             "gradients_of": classes or "all",
             "leave_one_out": leave_one_out,
+            "positions": positions,
         }
         named = [_GRADIENTS[kind] for kind in self.gradients]
         loo = ["loo"] if leave_one_out else []
@@ -99,27 +114,31 @@ class ImportanceCorrelation(InterpretabilityTest):
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Any]:
-        scores = self._scores(readout)
+        scores, sample = self._scores(readout)
         # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
         others = other_items(batch, output)
         columns: dict[str, Any] = {}
-        ranks_of = cache(
-            lambda name, alone: dense_ranks(scores[name], others if alone else output.mask)
-        )
+        ranks_of = cache(lambda name, mask: dense_ranks(scores[name], mask))
         for one, other in self._pairs:
-            alone = other == "loo" and others is not output.mask
-            mask, ranks = others if alone else output.mask, ranks_of(other, alone)
-            tau, p = kendall_tau(ranks_of(one, alone), ranks, mask)
-            columns |= {f"tau_{one}_{other}": tau, f"p_{one}_{other}": p}
+            mask = others if other == "loo" else output.mask
+            drawn = sample if other == "loo" else None
+            ranks = ranks_of(other, mask if drawn is None else drawn.known)
+            ways = {f"{one}_{other}": (ranks_of(one, mask), ranks)}
             if one == "attention" and output.weights.shape[1] > 1:
                 heads = [dense_ranks(weights, mask) for weights in output.weights.unbind(1)]
                 each = torch.stack(heads, 1)
-                tau, p = kendall_tau(each, ranks.unsqueeze(1).expand_as(each), mask)
-                columns |= {f"tau_attention_{other}_heads": tau, f"p_attention_{other}_heads": p}
+                ways[f"{one}_{other}_heads"] = each, ranks.unsqueeze(1).expand_as(each)
+            for pair, both in ways.items():
+                if drawn is None:
+                    found = dict(zip(("tau", "p"), kendall_tau(*both, mask), strict=True))
+                else:
+                    found = dict(zip(("tau", "low", "high"), drawn.tau(*both), strict=True))
+                    found["p"] = torch.full_like(found["tau"], torch.nan)
+                columns |= {f"{measure}_{pair}": values for measure, values in found.items()}
         return columns | (score_columns(scores, output.mask) if self.keep_scores else {})
 
-    def _scores(self, readout: Readout) -> dict[str, Tensor]:
-        """Scores (R, N) by name."""
+    def _scores(self, readout: Readout) -> tuple[dict[str, Tensor], PositionSample | None]:
+        """Scores (R, N) by name, and the items of which leave-one-out is known; None: all."""
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
         classes = self.metadata["gradients_of"]
@@ -133,12 +152,17 @@ class ImportanceCorrelation(InterpretabilityTest):
             scores[_GRADIENTS[kind]] = input_gradient(
                 model, batch, output, detached=kind == "detached", classes=classes
             )
-        if not self.leave_one_out:
-            return scores
-        items = output.mask.shape[1]
-        if items > _LONG:
+        sample = None
+        if self.leave_one_out and self.positions:
+            drawn = batch, output, list(scores.values()), self.positions, self.seed
+            sample = PositionSample.of_texts(*drawn)
+        elif self.leave_one_out and output.mask.shape[1] > _LONG:
             self._say_once(
-                f"a text has {items:,} items; leave-one-out takes time quadratic in their number. "
-                "To avoid it set leave_one_out: false in the test, or truncate in the corpus."
+                f"a text has {output.mask.shape[1]:,} items; leave-one-out takes time quadratic in their "
+                "number. To avoid it set positions: 64 in the test where rows are texts, else "
+                "leave_one_out: false, or truncate in the corpus."
             )
-        return scores | {"loo": leave_one_out(model, batch, output, self.budget)}
+        if self.leave_one_out:
+            only = None if sample is None else sample.known
+            scores["loo"] = leave_one_out(model, batch, output, self.budget, only)
+        return scores, sample

@@ -16,9 +16,12 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import OPPOSING, log_odds, opposing_items
 from attnlight.functional.correlation import somers_d
+from attnlight.functional.masking import allowed_classes
+from attnlight.functional.position_sample import LEAST, PositionSample
 from attnlight.functional.ranking import TIE
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
+from attnlight.probing.leave_one_out import complete_logits, left_out_logits
 
 
 class LeaveOneOutAgreement(InterpretabilityTest):
@@ -41,12 +44,17 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       item is replaced by words of the texts that are read (`WordSampler`) in place of being deleted,
       on so many texts; undefined on the others, and where the words of the corpus are not known.
 
+    With `positions`, so many items of each text are deleted: the first ones by the methods, and a seeded
+    sample of the others. Pairs of items and items then count by the inverse of the probability that they
+    are deleted, and the largest effect is that of the items that are.
+
     For a tagger, the token whose tag is predicted is left out, since deleting it leaves no prediction.
     Texts of fewer than two items are undefined.
 
     Args:
         methods: Names of methods, or mappings `{name: ..., option: value}`.
         least: Difference of effects, as a share of the text's largest, above which a pair counts.
+        positions: Items of a text that are deleted, at least 20; None: all. Only where rows are texts.
         resampled_texts: Number of texts, chosen by a seeded hash, on which words are also resampled.
         resamples: Draws of each word there, each of which costs as much as its deletion.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
@@ -60,15 +68,16 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         least: float = 0.1,
         resampled_texts: int | None = None,
         resamples: int = 2,
+        positions: int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         self._require_at_least(1, resampled_texts=resampled_texts)
+        self._require_at_least(LEAST, positions=positions)
         if not 0 <= least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be in [0, 1).")
-        self.least, self.resampled_texts = least, resampled_texts
+        self.least, self.resampled_texts, self.positions = least, resampled_texts, positions
         self.methods = build_attributions(methods, self.name)
-        self._deletion = Occlusion(replacement="delete", budget=self.budget)
         self._resampling = Occlusion(
             replacement="resample", budget=self.budget, resamples=resamples, seed=self.seed
         )
@@ -83,6 +92,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
             "least": least,
             "opposing": OPPOSING,
             "tie": TIE,
+            "positions": positions,
         }
         self._resampled = torch.empty(0, dtype=torch.long)
 
@@ -104,26 +114,42 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         target, items = output.logits.argmax(-1), other_items(batch, output)
-        effects = self._deletion(readout.model, batch, output, target)
-        sizes = effects.abs().masked_fill(~items, 0.0)
-        largest = sizes.amax(-1, keepdim=True)
-        columns = {}
+        scores = {}
         for label, method in self.methods.items():
             try:
-                scores = method(readout.model, batch, output, target).abs()
+                scores[label] = method(readout.model, batch, output, target).abs()
             except InputError:  # such as of values, which not every model has
-                scores = torch.full_like(sizes, torch.nan)
-            columns[f"somers_d_{label}"] = somers_d(scores, sizes, items, self.least)
+                scores[label] = readout.weights.new_full(items.shape, torch.nan)
+        sample, known, others = None, None, items
+        if self.positions:
+            drawn = [ranks for ranks in scores.values() if not ranks.isnan().all()]
+            sample = PositionSample.of_texts(batch, output, drawn, self.positions, self.seed)
+            items = known = sample.known
+        model, columns = readout.model, {}
+        left_out = left_out_logits(model, batch, output, self.budget, known)
+        complete = log_odds(complete_logits(model, batch, output), target)
+        effects = complete.unsqueeze(-1) - log_odds(left_out, target)
+        alone = allowed_classes(output.logits).sum(-1, keepdim=True) < 2  # no other class
+        effects = effects.masked_fill(alone, 0.0)
+        sizes = effects.abs().masked_fill(~items, 0.0)
+        largest = sizes.amax(-1, keepdim=True)
+        pairs = None if sample is None else sample.pair_weights()
+        for label, ranks in scores.items():
+            every = ranks, sizes, items
+            ranks, moved, shown = every if sample is None else sample.compact(*every)
+            columns[f"somers_d_{label}"] = somers_d(ranks, moved, shown, self.least, pairs)
         if self.resampled_texts:
             resampled = torch.full_like(readout.weights[:, 0], torch.nan)
             rows = torch.isin(output.rows[:, 0], self._resampled.to(resampled.device))
             if rows.any():
                 part = readout.select(rows)
                 moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
-                resampled[rows] = somers_d(readout.weights[rows], moved, items[rows], self.least)
+                resampled[rows] = somers_d(readout.weights[rows], moved, others[rows], self.least)
             columns["resampled_somers_d_attention"] = resampled
-        columns["opposing_mass"] = (readout.weights * opposing_items(effects, items)).sum(-1)
-        columns["supporting"] = (items & (effects > OPPOSING * largest)).sum(-1).double()
+        times = items.double() if sample is None else sample.item_weights()
+        opposing = opposing_items(effects, items) * times * readout.weights
+        columns["opposing_mass"] = opposing.sum(-1).clamp(max=1)
+        columns["supporting"] = ((effects > OPPOSING * largest) * times).sum(-1)
         columns["largest_effect"] = largest.squeeze(-1)
         columns["log_odds"] = log_odds(readout.logits, target)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)

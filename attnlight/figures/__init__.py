@@ -151,7 +151,7 @@ def figure_rows(
         max_rows: Approximate maximum number of rows.
 
     Returns:
-        Columns (R,) or (R, K), and a sentence for the caption if only a sample was read.
+        Columns (R,) or (R, K), and sentences for the caption if only a sample was read or measured.
     """
     record = RecordFile.of(source)
     available = record.columns
@@ -165,5 +165,11 @@ def figure_rows(
         texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
     pieces = list(read_pieces(record, names, measured="prediction" in available, texts=texts))
     selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
-    note = f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."
-    return selected, "" if texts is None else note
+    notes = [f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."]
+    notes = [] if texts is None else notes
+    if positions := record.metadata.get("positions"):
+        notes.append(
+            f"Of each text at most {positions} words were deleted, the first ones of each ranking and a "
+            "seeded sample of the others; pairs of words count by the inverse of their inclusion probability."
+        )
+    return selected, " ".join(notes)

@@ -46,6 +46,7 @@ def tables(
             if defined.any():
                 defined_tau, tested = tau[defined].astype(np.float64), p[defined]
                 means = [number(defined_tau.mean()), number(defined_tau.std())]
+            if defined.any() and not np.isnan(tested).any():  # of sampled positions there are none
                 adjusted = (tested, holm(tested), false_discovery_control(tested))
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
             cells = [*means, undefined, *significant, f"{defined.sum():,}"]

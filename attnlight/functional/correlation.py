@@ -132,7 +132,13 @@ def rank_agreement(
     return {name: functions[name](*ranks, mask).masked_fill(has_nan, math.nan) for name in measures}
 
 
-def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) -> Tensor:
+def somers_d(
+    scores: Tensor,
+    truth: Tensor,
+    mask: Tensor,
+    least: float = 0.0,
+    weights: Tensor | None = None,
+) -> Tensor:
     """Somers' D of scores given a truth, over the pairs of items that the truth separates clearly.
 
     These are the pairs whose truth differs by more than `least` of the row's largest; with 0, all
@@ -144,6 +150,7 @@ def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) ->
         truth: Values of at least 0, (B, N).
         mask: The items to compare, (B, N) bool.
         least: Smallest difference as a share of the row's largest truth.
+        weights: How often each pair of items counts, (B, N, N); None: once.
 
     Returns:
         (B,) float64 from -1 to 1, NaN where there is no such pair or a NaN among the items.
@@ -156,11 +163,12 @@ def somers_d(scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0) ->
     has_nan = ((scores.isnan() | truth.isnan()) & mask).any(-1)
     ranks, values = dense_ranks(scores, mask), truth.double().masked_fill(~mask, 0.0)
     sums, size = [], max(1, _PAIRS // max(1, mask.shape[1] ** 2))
-    for rank, value, items in zip(
-        *(torch.split(x, size) for x in (ranks, values, mask)), strict=True
+    weights = mask.unsqueeze(-1) & mask.unsqueeze(1) if weights is None else weights
+    for rank, value, pairs in zip(
+        *(torch.split(x, size) for x in (ranks, values, weights)), strict=True
     ):
         separate = value.unsqueeze(-1) - value.unsqueeze(1) > least * value.amax(-1)[:, None, None]
-        separate &= items.unsqueeze(-1) & items.unsqueeze(1)
+        separate = separate * pairs
         signs = (rank.unsqueeze(-1) - rank.unsqueeze(1)).sign()
         sums.append((signs * separate).sum((1, 2)) / separate.sum((1, 2)))
     return torch.cat(sums).double().masked_fill(has_nan, math.nan)

@@ -185,7 +185,9 @@ class ContextClassifier(nn.Module, ABC):
         """What each item would add to the decoder's values if it had all attention, (B, 1, N, P)."""
         return linear(output.states, self.decoder.weight).unsqueeze(1)
 
-    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+    def leave_one_out(
+        self, batch: TextBatch, output: AttentionOutput, budget: int, only: Tensor | None = None
+    ) -> Tensor:
         """Logits (B, N, C) after each item is deleted, as `functional.reencode` returns them."""
         if self.guide is not None:
             return leave_one_out_guided(self, batch, output, budget)
@@ -194,7 +196,7 @@ class ContextClassifier(nn.Module, ABC):
         # An accelerator runs whole recurrences in less time than it is given single steps.
         whole = encoder.reach is None and not output.mask.is_cpu
         if overridden or whole or not resumable(encoder, attention):
-            return reencode(self, batch, output, budget)
+            return reencode(self, batch, output, budget, only)
         # Words in blocks of texts of similar length; sentences, whose words are read once, are few.
         flat = batch.mask.ndim == 2
         lengths = batch.mask.sum(-1) if flat else batch.index.new_zeros(len(batch))
@@ -208,10 +210,10 @@ class ContextClassifier(nn.Module, ABC):
             part = TextBatch(batch.index[texts], tokens, seen_tokens)
             items, seen, mask, places, _ = self._items(part)
             asked = None if query is None else query[texts]
-            tensors = items, seen, mask
-            values = leave_out(
-                encoder, attention, self.decoder, *tensors, budget, asked, self.with_embeddings
-            )
+            # Sentences, which `places` order anew, are few: all of them are deleted.
+            chosen = None if only is None or places is not None else only[texts, :size]
+            network, tensors = (encoder, attention, self.decoder), (items, seen, mask)
+            values = leave_out(*network, *tensors, budget, asked, self.with_embeddings, chosen)
             if places is not None:
                 values = values.gather(1, places.expand_as(values))
             parts.append(pad(values, (0, 0, 0, output.mask.shape[1] - size), value=torch.nan))

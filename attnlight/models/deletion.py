@@ -56,6 +56,7 @@ def leave_out(
     budget: int,
     query: Tensor | None = None,
     with_embeddings: bool = False,
+    only: Tensor | None = None,
 ) -> Tensor:
     """The decoder's values of the context after each item is deleted and attention is recomputed.
 
@@ -72,9 +73,10 @@ def leave_out(
         budget: Items encoded at once, at least one text.
         query: Query vectors of the attention, (B, Q), or None; a deletion does not change them.
         with_embeddings: Whether attention is over states and embeddings, one after the other.
+        only: The items that are deleted, (B, N) bool; None: all.
 
     Returns:
-        (B, N, P); NaN off the mask and for the only item of a text.
+        (B, N, P); NaN off the mask, for the only item of a text and for items that are not deleted.
     """
     lengths, recurrences = text.sum(-1), []
     if encoder.reach is None:
@@ -95,7 +97,7 @@ def leave_out(
         others[..., part] = 0
         fixed.append((attention.keys(others, query), decoder(others).to(precision)))
     values = torch.full_like(items, torch.nan)
-    for texts, places, size in deletions(mask, lengths, _DELETIONS * budget):
+    for texts, places, size in deletions(mask, lengths, _DELETIONS * budget, only):
         remaining = mask[texts, :size].scatter(1, places[:, None], False)
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)

@@ -29,12 +29,13 @@ def leave_one_out_guided(
     batch: TextBatch,
     output: AttentionOutput,
     budget: int,
+    only: Tensor | None = None,
 ) -> Tensor:
     """Logits (R, N, C) without each item; NaN off the mask and for the only item of a row.
 
     A guide has attention for complete texts only: its weights of the other items are renormalised.
-    The model must encode each item alone, so that a deletion changes nothing else; `budget` is not
-    used, since no text is encoded again.
+    The model must encode each item alone, so that a deletion changes nothing else; `budget` and `only`
+    are not used, since no text is encoded again.
     """
     logits = readout_of(batch, output, model).erase()
     alone = output.mask.sum(-1, keepdim=True) < 2

@@ -216,7 +216,9 @@ class SelfAttentionTagger(nn.Module):
         return torch.einsum("bhnd,khd->bhnk", values, by_head)
 
     @torch.no_grad()
-    def leave_one_out(self, batch: TextBatch, output: AttentionOutput, budget: int) -> Tensor:
+    def leave_one_out(
+        self, batch: TextBatch, output: AttentionOutput, budget: int, only: Tensor | None = None
+    ) -> Tensor:
         """Logits (R, N, C) without each item, as `functional.left_out_logits` returns them.
 
         A guide has attention for complete sentences only: its weights of the other items are

@@ -21,7 +21,11 @@ _LOGITS = 1 << 11  # that count as much as a token
 
 
 def leave_one_out(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    budget: int | None = None,
+    only: Tensor | None = None,
 ) -> Tensor:
     """Total variation distance between the predictions with and without each item.
 
@@ -37,16 +41,17 @@ def leave_one_out(
             text share the encoding of each deletion.
         budget: Tokens encoded at once, at least one text; None chooses by device. It bounds memory
             and does not affect results.
+        only: The items (R, N) bool that are deleted, where rows are texts; None: all.
 
     Returns:
         (R, N) float64; 0 off the mask, NaN for the only item of a text and for the token that the
-        row itself is: deleting it leaves no prediction to compare.
+        row itself is: deleting it leaves no prediction to compare. NaN for items not in `only`.
 
     Raises:
         InputError: The rows of `output` are neither the texts of `batch` nor tokens of each.
     """
     with torch.no_grad():
-        logits = left_out_logits(model, batch, output, budget)
+        logits = left_out_logits(model, batch, output, budget, only)
         change = prediction_change(logits, complete_logits(model, batch, output))
     return change.masked_fill(~output.mask, 0.0)
 
@@ -64,16 +69,23 @@ def text_costs(lengths: Tensor, rows: Tensor, output: AttentionOutput) -> Tensor
 @shared
 @torch.no_grad()
 def left_out_logits(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int | None = None
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    budget: int | None = None,
+    only: Tensor | None = None,
 ) -> Tensor:
     """Logits (R, N, C) after each item is deleted; NaN off the mask and where no row remains.
 
-    Tests of the same texts share them: do not write to them. Arguments and errors are those of `leave_one_out`.
+    Tests of the same texts share them, unless `only` some items are deleted: do not write to them.
+    Arguments and errors are those of `leave_one_out`.
     """
-    budget = tokens_at_once(output, budget)
+    budget, chosen = tokens_at_once(output, budget), () if only is None else (only,)
     if isinstance(model, HasLeaveOneOut):
-        return model.leave_one_out(batch, output, budget)
-    return reencode(model, batch, output, budget)
+        logits = model.leave_one_out(batch, output, budget, *chosen)
+    else:
+        logits = reencode(model, batch, output, budget, *chosen)
+    return logits if only is None else logits.masked_fill(~only.unsqueeze(-1), torch.nan)
 
 
 @shared
@@ -107,7 +119,11 @@ def prediction_change(logits: Tensor, original: Tensor) -> Tensor:
 
 
 def reencode(
-    model: AttentionModel, batch: TextBatch, output: AttentionOutput, budget: int
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    budget: int,
+    only: Tensor | None = None,
 ) -> Tensor:
     """Logits after each item is deleted, by encoding every shortened text.
 
@@ -123,6 +139,7 @@ def reencode(
     tokens = batch.mask[0, 0].numel() if len(batch) and batch.mask.ndim > 2 else 1
     one_row_per_text, items = rows_are_texts(batch, output), output.mask
     of_items = batch.target is None and not one_row_per_text
+    only = only if one_row_per_text else None
     if not one_row_per_text:
         text, position = require_rows_of_tokens(batch, output), output.rows[:, 1]
         grid = text_mask if batch.target is None else batch.target >= 0
@@ -132,7 +149,7 @@ def reencode(
         only_row = is_row & (is_row.sum(-1, keepdim=True) == 1)
         items = torch.zeros_like(text_mask).index_copy(0, text, output.mask)
         costs = text_costs(ends, is_row.sum(-1), output)
-    for texts, places, cost in deletions(items, costs, budget // tokens):
+    for texts, places, cost in deletions(items, costs, budget // tokens, only):
         if of_items:  # deleting its only row leaves a text without a prediction
             compared = ~only_row[texts, places]
             texts, places = texts[compared], places[compared]
@@ -161,16 +178,20 @@ def last_places(mask: Tensor) -> Tensor:
     return (mask * places).amax(-1) - 1
 
 
-def deletions(mask: Tensor, costs: Tensor, budget: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+def deletions(
+    mask: Tensor, costs: Tensor, budget: int, only: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor, int]]:
     """Blocks of texts (r,), of the items (r,) to delete from them, and the cost of the last text.
 
     They are sorted by the texts' costs.
 
     Items (B, N) bool may be deleted from texts of some `costs` (B,), such as their lengths. A text with a
-    single item is skipped: deleting it would leave an empty text. A block has at least one text, else r
+    single item is skipped: deleting it would leave an empty text. `only` some items (B, N) of texts
+    with others are deleted, if given. A block has at least one text, else r
     times the cost of its last text is within the budget.
     """
-    texts, places = (mask & (mask.sum(-1, keepdim=True) > 1)).nonzero().unbind(-1)
+    wanted = mask & (mask.sum(-1, keepdim=True) > 1)
+    texts, places = (wanted if only is None else wanted & only).nonzero().unbind(-1)
     order = costs[texts].argsort(stable=True)
     texts, places = texts[order], places[order]
     sorted_costs = costs[texts].tolist()

@@ -27,7 +27,8 @@ def share_results(model: AttentionModel, batch: TextBatch, output: AttentionOutp
 def shared(function: _OfBatch[_Options]) -> _OfBatch[_Options]:
     """The function, computed once for a batch whose results are shared, see `share_results`.
 
-    Its further options may change no result, and nobody may write to the tensor that it returns.
+    Nobody may write to the tensor that it returns. Its further options may change no result, except
+    tensors: a call with one is computed by itself.
     """
 
     @wraps(function)
@@ -40,7 +41,8 @@ def shared(function: _OfBatch[_Options]) -> _OfBatch[_Options]:
         **kwargs: _Options.kwargs,
     ) -> Tensor:
         its_model, its_batch, results = _SHARED.get(output, (None, None, {}))
-        if its_model is not model or its_batch is not batch:
+        own = any(isinstance(option, Tensor) for option in (*args, *kwargs.values()))
+        if own or its_model is not model or its_batch is not batch:
             return function(model, batch, output, *args, **kwargs)
         name = function.__qualname__
         if name not in results:

@@ -13,8 +13,10 @@ from scipy.stats import kendalltau
 
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import ImportanceCorrelation
+from attnlight.errors import InputError
 from attnlight.figures import tables
 from attnlight.models import FlatClassifier
+from tests.attribution.scenes import scene
 from tests.callbacks.token_loops import columns_of
 from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, collate
@@ -147,7 +149,7 @@ def test_gradients_of_many_classes_are_of_the_predicted_one(classes: int, explai
 @pytest.mark.parametrize(
     ("limit", "given", "options", "said"),
     [
-        ("_LONG", (5, 7, 8), {}, ("7 items", "leave_one_out", "truncate")),
+        ("_LONG", (5, 7, 8), {}, ("7 items", "positions: 64", "truncate")),
         ("_MANY", (5, 5), {"classes": "all"}, ("3 classes", "classes: predicted")),
         ("_MANY", (5, 5), {"gradients": []}, ()),
         ("_MANY", (5, 5), {"classes": "predicted"}, ()),
@@ -171,3 +173,55 @@ def test_what_takes_long_is_said_once(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == bool(said)
     assert all(part in lines[0] for part in said)
+
+
+def long_texts() -> list[list[int]]:
+    """Texts of 12, 45 and 60 words."""
+    random = np.random.default_rng(1)
+    return [[2, *random.integers(4, 40, length).tolist(), 3] for length in (12, 45, 60)]
+
+
+def test_sampled_positions_estimate_what_all_of_them_give() -> None:
+    """Means of many samples are near, intervals contain it, and no batch or padding changes a sample."""
+    model, texts = flat.model("bilstm"), long_texts()
+    batch = flat.collate(texts)
+    whole = measured(model, batch)
+    found = [measured(model, batch, positions=24, seed=seed) for seed in range(60)]
+    for pair in ("attention_loo", "input_gradient_loo"):
+        taus = torch.stack([columns[f"tau_{pair}"] for columns in found])
+        inside = torch.stack(
+            [(x[f"low_{pair}"] <= whole[f"tau_{pair}"] + 1e-9) for x in found]
+        ) & torch.stack([x[f"high_{pair}"] >= whole[f"tau_{pair}"] - 1e-9 for x in found])
+        assert inside[:, 1:].double().mean() > 0.85
+        torch.testing.assert_close(taus[:, 0], whole[f"tau_{pair}"][0].expand(60))  # of 12 words
+        assert (taus[:, 1:].std(0) > 0.01).all()
+        assert (taus.mean(0) - whole[f"tau_{pair}"]).abs().max() < 0.05
+        assert found[0][f"p_{pair}"].isnan().all()
+    gradient = "tau_attention_input_gradient"
+    torch.testing.assert_close(found[0][gradient], whole[gradient])
+    one = replace(flat.collate(texts[2:], padding=3), index=batch.index[2:])
+    alone = measured(model, one, positions=24, seed=3)
+    for name, values in alone.items():
+        torch.testing.assert_close(values, found[3][name][2:], equal_nan=True)
+
+
+def test_sampled_positions_are_of_texts_and_have_no_scores() -> None:
+    with pytest.raises(InputError, match="leave out positions"):
+        ImportanceCorrelation(positions=20, keep_scores=True)
+    with pytest.raises(InputError, match="positions of importance_correlation is 5; it must be at"):
+        ImportanceCorrelation(positions=5)
+    with pytest.raises(InputError, match="leave out positions"):
+        measured(*scene("transformer"), positions=20)
+
+
+def test_the_table_shows_no_p_of_sampled_positions() -> None:
+    model, batch = flat.model("bilstm"), flat.collate(long_texts())
+    columns = {k: v.numpy() for k, v in measured(model, batch, positions=24).items()}
+    columns |= {"prediction": np.array([0, 1, 1]), "index": np.arange(3)}
+    shown = tables("importance_correlation", columns, None)
+    p_values = [[line[4:7] for line in table.rows] for table in shown]
+    assert len(shown) == 5
+    for table, cells in zip(shown, p_values, strict=True):
+        unknown = {cell for line in cells for cell in line if "%" not in cell}
+        assert bool(unknown) == ("leave-one-out" in table.title)
+        assert len(unknown) <= 1

@@ -12,9 +12,11 @@ from attnlight.callbacks import LeaveOneOutAgreement
 from tests.attribution.scenes import scene
 from tests.bases import one_text
 from tests.callbacks.faithfulness_loops import reduced
+from tests.callbacks.test_importance_correlation import long_texts
 from tests.callbacks.test_measured_use import agreement, odds
 from tests.callbacks.token_loops import columns_of
 from tests.data.test_word_sampler import word_sampler
+from tests.models import test_classifier as flat
 
 
 @pytest.mark.parametrize("name", ["bilstm", "han", "affine pair"])
@@ -74,3 +76,18 @@ def test_a_method_that_the_model_lacks_is_undefined() -> None:
     missing = {name: torch.as_tensor(values).isnan() for name, values in found.items()}
     assert missing["somers_d_attention_value_norm"].all()
     assert not missing["somers_d_attention"].all()
+
+
+def test_sampled_positions_estimate_what_all_of_them_give() -> None:
+    model, batch = flat.model("bilstm"), flat.collate(long_texts())
+    whole = columns_of(LeaveOneOutAgreement(least=0.0), model, batch)
+    found = [
+        columns_of(LeaveOneOutAgreement(least=0.0, positions=24, seed=seed), model, batch)
+        for seed in range(60)
+    ]
+    for name, bound in (("somers_d_attention", 0.05), ("supporting", 4), ("log_odds", 1e-9)):
+        values = torch.stack([columns[name] for columns in found])
+        torch.testing.assert_close(values[:, 0], whole[name][0].expand(60))  # of 12 words
+        assert (values.mean(0) - whole[name]).abs().max() < bound
+    assert all((x["largest_effect"] <= whole["largest_effect"] + 1e-9).all() for x in found)
+    assert all((x["opposing_mass"] <= 1).all() for x in found)

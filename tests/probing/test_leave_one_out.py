@@ -49,6 +49,23 @@ def test_budget_bounds_what_is_read_and_changes_nothing(budget: int) -> None:
         assert part.mask.any(0).all(), "padding that no text of the batch needs"
 
 
+@pytest.mark.parametrize("name", ["two heads", "bilstm", "cnn", "average", "han", "affine pair"])
+@torch.no_grad()
+def test_only_some_items(name: str) -> None:
+    """Those of all items, and fewer texts are read where each is read again."""
+    model, batch = scene(name)
+    output, read = model(batch), list[int]()
+    only = torch.rand(output.mask.shape, generator=torch.Generator().manual_seed(0)) < 0.4
+    every = left_out_logits(model, batch, output)
+    model.register_forward_pre_hook(lambda _, given: read.append(len(given[0])))
+    found = left_out_logits(model, batch, output, None, only)
+    expected = every.masked_fill(~only.unsqueeze(-1), torch.nan)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9, equal_nan=True)
+    assert 0 < int((~found.isnan()).any(-1).sum()) < int((~every.isnan()).any(-1).sum())
+    several = output.mask.sum(-1, keepdim=True) > 1
+    assert not read or sum(read) == int((output.mask & only & several).sum())
+
+
 def test_change_keeps_its_digits_near_certainty() -> None:
     moved = prediction_change(torch.tensor([[[0.0, 61.0], [60.0, 0.0]]]), torch.tensor([[0.0, 60]]))
     lost = math.exp(-60) - math.exp(-61)  # up to a factor 1 - exp(-60)
