@@ -13,7 +13,8 @@ from tests.kept import BLOCKS, archived, page
 
 answers, findings = page("answers"), page("findings")
 TABLES = findings.Tables(BLOCKS)
-MODELS = [name for name in answers.MODELS if (archived() / name).is_dir()]
+SHOWN = {row["model"] for row in TABLES.rows("context_models")}
+MODELS = [name for name, words in answers.MODELS.items() if words["model"] in SHOWN]
 
 
 def records(name: str, test: str) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """The study file: its keys as dataclasses, and the corpus and problem of its experiment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +23,7 @@ Signed = Literal["input_gradient", "integrated_gradients", "occlusion"]
 BySize = Literal["input_gradient_by_size", "integrated_gradients_by_size", "occlusion_by_size"]
 Ranking = Literal["attention", "gradient", Signed, BySize]
 RELEASED = "released"
+_TARGET = re.compile(r"--data\.(init_args\.)?target=")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,20 +178,24 @@ def read_studies(path: Path) -> tuple[Study, ...]:
     path = Path(find_config(str(path), "studies"))
     content, place = read_yaml(path), f"{path}: conditions"
     given, grid = content.pop("conditions", None), content.pop("grid", None)
-    if given is None and grid is None:
-        return (_study(path, content, None, Condition()),)
-    conditions = read_value(dict[str, Condition], given, place, path.parent)
-    conditions |= _combinations(grid, f"{path}: grid", path.parent)
-    if not conditions:
-        raise InputError(f"{place} is empty: leave it out where there are none.")
-    for name in conditions:
-        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-            expected = "a name is text of letters, digits, and any of _.+-"
-            raise InputError(f"{place} has {name!r}; {expected}.")
-    return tuple(_study(path, content, name, condition) for name, condition in conditions.items())
+    conditions: dict[str | None, Condition] = {None: Condition()}
+    if given is not None or grid is not None:
+        conditions = read_value(dict[str, Condition], given, place, path.parent)
+        conditions.update(_combinations(grid, f"{path}: grid", path.parent))
+        if not conditions:
+            raise InputError(f"{place} is empty: leave it out where there are none.")
+        for name in conditions:
+            if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+                expected = "a name is text of letters, digits, and any of _.+-"
+                raise InputError(f"{place} has {name!r}; {expected}.")
+    adversaries = read_value(
+        dict[str, Any], content.pop("adversaries", None), f"{path}: adversaries", path.parent
+    )
+    file, setup_of = read_value(StudyFile, content, str(path), path.parent), cache(read_experiment)
+    return tuple(_study(path, file, adversaries, setup_of, *named) for named in conditions.items())
 
 
-def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition]:
+def _combinations(grid: object, place: str, folder: Path) -> dict[str | None, Condition]:
     """The conditions of a grid: each combination of one condition of every list item, by name.
 
     Options and tests add up; of all else the later one replaces the earlier.
@@ -203,7 +209,7 @@ def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition
         expected = "a list of mappings from name to condition"
         raise InputError(f"{place} is {grid!r}; expected {expected}.")
     axes = [read_value(dict[str, Condition], axis, place, folder).items() for axis in grid]
-    combined = {}
+    combined: dict[str | None, Condition] = {}
     for names, parts in ((zip(*cell, strict=True)) for cell in product(*axes)):
         condition = Condition()
         for part in parts:
@@ -221,17 +227,24 @@ def _combinations(grid: object, place: str, folder: Path) -> dict[str, Condition
     return combined
 
 
-def _study(path: Path, content: dict[str, Any], name: str | None, condition: Condition) -> Study:
-    """A study under one condition."""
-    place, given = f"{path}: adversaries", content.get("adversaries")
-    grid = read_value(dict[str, Any], given, place, path.parent) | condition.adversaries
+def _study(
+    path: Path,
+    file: StudyFile,
+    adversaries: Mapping[str, Any],
+    setup_of: Callable[[Path, Options], Experiment],
+    name: str | None,
+    condition: Condition,
+) -> Study:
+    """A study under one condition, which changes the content of its `adversaries`."""
+    grid: dict[Any, Any] = {**adversaries, **condition.adversaries}
     if isinstance(grid.get("seeds"), list):  # shared by all terms
         terms = grid.get("lambdas")
         grid["seeds"] = dict.fromkeys(terms, grid["seeds"]) if isinstance(terms, dict) else {}
-    file = read_value(StudyFile, content | {"adversaries": grid}, str(path), path.parent)
+    read = read_value(Adversaries, grid, f"{path}: adversaries", path.parent)
     seeds, tests = condition.base.seeds or file.base.seeds, file.base.tests + condition.base.tests
     base = replace(file.base, seeds=seeds, tests=tests)
-    file = replace(file, experiment=condition.experiment or file.experiment, base=base)
+    experiment = condition.experiment or file.experiment
+    file = replace(file, experiment=experiment, base=base, adversaries=read)
     settings = dict(vars(file))
     for key, group in settings.items():
         if isinstance(group, Configured):
@@ -242,7 +255,8 @@ def _study(path: Path, content: dict[str, Any], name: str | None, condition: Con
     settings["roar"] = replace(file.roar, options=as_bases)
     bases = file.adversaries.bases or file.base.seeds[:1]
     settings["adversaries"] = replace(settings["adversaries"], bases=bases)
-    setup = read_experiment(file.experiment, settings["base"].options)
+    targets = tuple(x for x in settings["base"].options if _TARGET.match(x))
+    setup = setup_of(file.experiment, targets)
     study = Study(**settings, condition=name, setup=setup)
     _require_possible(study, f"{path}: conditions: {name}" if name else f"{path}", bool(grid))
     return study
@@ -270,8 +284,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
     name = model.get("problem") or problem_of_task(sections["model"].get("class_path"))
     problem = problem_class(name or "classification")
     if problem.several_instances():
-        option = r"^--data\.(?:init_args\.)?target=(.*)"
-        overrides = re.findall(option, "\n".join(options), re.MULTILINE)
+        overrides = (_TARGET.sub("", option) for option in options if _TARGET.match(option))
         target = str([corpus.get("target", "tokens"), *overrides][-1])
     name = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
     return Experiment(content, name, problem, bool(foreign_names(model)), target)
