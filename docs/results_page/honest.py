@@ -136,7 +136,8 @@ def archive_adversaries(study: Path, target: Path) -> None:
 def adversaries(archive: Archive) -> Iterator[Row]:
     """How far adversaries of each condition end from its attention and its predictions, by lambda."""
     for name in [*MODELS][:8]:  # the others have none
-        row = MODELS[name].words | {"seeds": 0, "JS, λ = 0.17": NOT_RUN}
+        row = MODELS[name].words | {"seeds": 0, "JS, λ = 0": DASH, "TVD, λ = 0": DASH}
+        row |= {"JS, λ = 0.17": NOT_RUN, "TVD, λ = 0.17": DASH}
         found = (path := archive.root / name / ADVERSARIES).is_file()
         for weight, runs in pd.read_csv(path).groupby("lam") if found else ():
             row["seeds"] = len(runs)
