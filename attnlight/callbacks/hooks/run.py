@@ -15,6 +15,7 @@ from rich.markup import escape
 from typing_extensions import override
 
 from attnlight.callbacks.base import attached_tests, record_name
+from attnlight.callbacks.hooks.receivers import receivers
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
@@ -170,7 +171,8 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
 class SummaryTable(Callback):
     """Print the task's metrics and the tests' headlines, and of the test split the verdict card.
 
-    The card is also written to `report/verdict.json` and to the summary of W&B.
+    The card is also written to `report/verdict.json`, to the summary of W&B and to other loggers that take
+    texts.
     """
 
     @override
@@ -215,5 +217,7 @@ class SummaryTable(Callback):
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger) and not corpus:
                 logger.experiment.summary.update(verdict.summary())
+        for send in receivers(trainer.loggers, "text"):
+            send(f"test{around.suffix}/verdict", str(verdict), trainer.global_step)
 
     on_validation_end = on_test_end
