@@ -40,6 +40,8 @@ class RunConfig(SaveConfigCallback):
     also lists the tests of earlier calls whose records still exist; a record that was measured with
     other settings is an error, unless `--overwrite` was given.
 
+    Where `LearningRateFinder` was attached, `fit.yaml` has the rate that it found in its place.
+
     A run that was killed after early stopping's last epoch is not trained further when resumed.
     """
 
@@ -98,6 +100,11 @@ class RunConfig(SaveConfigCallback):
             ]
         if stage == "fit":
             path.with_name("status.json").unlink(missing_ok=True)  # of the training that is resumed
+            callbacks = config.trainer.callbacks or []
+            kept = [c for c in callbacks if not c.class_path.endswith(".LearningRateFinder")]
+            if len(kept) < len(callbacks):  # it has found the rate
+                config.trainer.callbacks = kept
+                config.model.init_args.optimizer.learning_rate = pl_module.learning_rate
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
