@@ -118,6 +118,10 @@ _ENDED = {
         "a process that loads batches was killed ({}), perhaps since memory ran out: give a smaller "
         "--data.num_workers"
     ),
+    r"primitive descriptor for the LSTM": (
+        "torch computes no LSTM in half precision on this processor: leave out --trainer.precision, or "
+        "take a GPU or an encoder without an LSTM"
+    ),
     r"gloo/.*(Connection (reset|closed) by peer|Broken pipe)|remote process exited": (
         "another process of this job has ended: look at its output, and whether it was killed since "
         "memory ran out"

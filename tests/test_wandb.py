@@ -22,7 +22,7 @@ OPTIONS += ["--data.train_size=300", "--data.validation_size=101", "--data.test_
 OPTIONS += ["--trainer.max_epochs=2"]
 ENDS = ("value", "low", "high")
 CURVES = {  # headlines first
-    "adversarial_attention": {"worst_js", "worst_share", "worst_tvd"},
+    "adversarial_attention": {"worst_js", "worst_share", "upper_js"},
     "attention_permutation": {"median_tvd", "median_js", "flip_rate"},
     "decision_flip": {f"removed_fraction_{x}" for x in ("attention", "gradient")}
     | {"excess_attention"},
@@ -103,7 +103,12 @@ def assert_sections(path: Path, folder: Path, stage: str) -> None:
                 sections.setdefault(found[1], set()).add(found[2])
                 expected = logged[f"{stage}/{found[1]}/{found[2]}"]
                 assert row[key] == pytest.approx(expected, nan_ok=True)
-        assert sections == CURVES
+        # Each curve has a band, the ends of its interval; none is undefined.
+        bands = {
+            test: {f"{m}{end}" for m in names for end in ("", "_low", "_high")}
+            for test, names in CURVES.items()
+        }
+        assert sections == bands
         assert not [key for key in row if key.startswith(f"{stage}/") and key.count("/") > 1]
         assert row[f"{stage}/accuracy"] == pytest.approx(logged[f"{stage}/accuracy"])
 
@@ -212,11 +217,16 @@ def test_names_that_are_not_of_a_test_stay_as_they_are() -> None:
     logged |= {f"test/short/{name}": value for name, value in values.items()}
     logged["test/short/non_finite"] = 2.0
     sent, rows = sections(logged)
-    assert set(sent) - set(logged) == {f"short/test_m{number}" for number in range(3)}
+    ends = ("", "_low", "_high")
+    assert set(sent) - set(logged) == {f"short/test_m{n}{end}" for n in range(3) for end in ends}
     assert rows["test"] == [
         *(["short", f"m{number}", 0.5, 0.5, 0.5] for number in range(5)),
         ["short", "non_finite", 2.0, None, None],
     ]
+    logged |= {f"test/short/m0{end}": float("nan") for end in ends}
+    sent, rows = sections(logged)
+    assert {name for name in sent if "low" in name} == {f"short/test_m{n}_low" for n in (1, 2, 3)}
+    assert rows["test"][0][:2] == ["short", "m0"], "which is undefined"
     assert sections({"val/short/figure": "image"}) == ({"short/val_figure": "image"}, {})
 
 

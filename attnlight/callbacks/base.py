@@ -22,7 +22,7 @@ from torchmetrics import SumMetric
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasItems, HasScope, TextBatch
-from attnlight.callbacks.hooks.display import interval_scalars, show_figure, unmeasured
+from attnlight.callbacks.hooks.display import interval_scalars, show_figure, show_table, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
 from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
@@ -63,7 +63,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             index, never the first ones (corpora are sorted by label). None: all.
         seed: Seed of the choice of instances and of the test's random draws.
         figures: Draw the figure: at test time into the run folder, on validation epochs for the
-            loggers that take images.
+            loggers that take figures.
         budget: Tokens computed at once by tests that ask the model again; null: chosen by device. It
             changes no result.
 
@@ -298,6 +298,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         path, stage, scalars = recorder.path, recorder.around.stage, {}
         if trainer.is_global_zero:
             scalars = interval_scalars(path, self.measures)
+            show_table(trainer, stage, self.name, scalars)
             scalars["non_finite"] = float(read_metadata(path)["non_finite"])
         for name, value in trainer.strategy.broadcast(scalars).items():
             # Every rank has the same value; Lightning neither averages nor warns of such a metric.

@@ -35,7 +35,7 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def resolve_callbacks(trainer: Namespace) -> None:
-    """Keep, in place, the last test or EarlyStopping of each class; drop disabled callbacks.
+    """Keep, in place, the last test or EarlyStopping of each class and the last bar; drop disabled ones.
 
     `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
     it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.
@@ -47,7 +47,9 @@ def resolve_callbacks(trainer: Namespace) -> None:
         cls = import_class(path, object)
         disabled = trainer.enable_progress_bar is False and issubclass(cls, ProgressBar)
         disabled |= bool(trainer.fast_dev_run) and issubclass(cls, Checkpoint)
-        repeated = path in seen and issubclass(cls, InterpretabilityTest | EarlyStopping)
+        path = "ProgressBar" if issubclass(cls, ProgressBar) else path  # Lightning takes one
+        single = InterpretabilityTest | EarlyStopping | ProgressBar
+        repeated = path in seen and issubclass(cls, single)
         if not (disabled or repeated):
             remaining.append(callback)
         seen.add(path)

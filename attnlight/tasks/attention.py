@@ -21,6 +21,7 @@ from attnlight.batch import AttentionOutput, HasKeptStates, HasTokenizer, TextBa
 from attnlight.data.raw_text import RawText
 from attnlight.data.word2vec import Word2VecSettings
 from attnlight.datamodules.base import CorpusDataModule
+from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
 from attnlight.models.build import build_model, plain_net
@@ -108,6 +109,21 @@ class AttentionTask(pl.LightningModule):
         return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
 
     @property
+    def learning_rate(self) -> float:
+        """The learning rate of `optimizer`, by the name under which `LearningRateFinder` sets it."""
+        return float(self.hparams["optimizer"]["learning_rate"])
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        options = self.hparams["optimizer"]
+        for name in ("warmup", "warmup_steps", "layerwise_lr_decay"):
+            if options[name]:
+                raise InputError(
+                    f"LearningRateFinder finds one rate of all steps and layers: leave out {name}."
+                )
+        options["learning_rate"] = rate
+
+    @property
     def classes(self) -> list[str]:
         """Names of the classes."""
         return self.raw.classes
@@ -154,6 +170,7 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def setup(self, stage: str) -> None:
+        self._seed = torch.initial_seed()  # before callbacks that train, such as LearningRateFinder
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(corpus, CorpusDataModule):
             self.raw = RawText.of_corpus(corpus)
@@ -198,7 +215,6 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def on_fit_start(self) -> None:
-        self._seed = torch.initial_seed()
         # DDP averages dense gradients, even of one process; on a GPU they cost nothing.
         alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
         for embedding in self._embeddings:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 
+from attnlight.callbacks.hooks.receivers import receivers
 from attnlight.figures import describe, figure_rows
-from attnlight.figures.style import figure_bytes
 from attnlight.records import EXCLUDED, clustered_pieces, read_metadata, read_pieces
 from attnlight.report import save_figure
 from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@runtime_checkable
-class _TakesImages(Protocol):
-    """A logger of images."""
-
-    def log_image(self, key: str, images: list[Any], step: int) -> None: ...
 
 
 FIGURE_ROWS = 200_000
@@ -75,26 +67,29 @@ def show_figure(
     path: Path,
     draw: Callable[[Mapping[str, NDArray[Any]]], Figure | None],
 ) -> None:
-    """Draw a record's figure for the loggers that take images and, outside fit, for the run folder.
+    """Draw a record's figure for the loggers that take figures and, outside fit, for the run folder.
 
     Records of more than 200,000 rows are left to `attnlight report`, so that a figure of a million
     rows does not delay training.
     """
-    attached: list[Any] = trainer.loggers
-    loggers: list[Any] = [one for one in attached if isinstance(one, _TakesImages)]
-    loggers = [one for one in loggers if not getattr(one.experiment, "disabled", False)]  # of W&B
+    takers = receivers(trainer.loggers, "figure")
     fitting = trainer.state.fn == TrainerFn.FITTING
-    if (fitting and not loggers) or read_metadata(path)["rows"] > FIGURE_ROWS:
+    if (fitting and not takers) or read_metadata(path)["rows"] > FIGURE_ROWS:
         return
     figure = draw(figure_rows(path, describe(name).columns)[0])
     if figure is None:
         return
     if not fitting:
         save_figure(figure, path.parents[2] / "figures" / path.parent.name / name)
-    if not loggers:
-        return
-    from PIL import Image
+    for send in takers:
+        send(f"{stage}/{name}/figure", figure, trainer.global_step)
 
-    for logger in loggers:
-        image = Image.open(io.BytesIO(figure_bytes(figure, "png", dpi=150)))
-        logger.log_image(key=f"{stage}/{name}/figure", images=[image], step=trainer.global_step)
+
+def show_table(trainer: pl.Trainer, stage: str, name: str, scalars: Mapping[str, float]) -> None:
+    """Send what `interval_scalars` found to the loggers that take texts, as a table in Markdown."""
+    lines = ["| measure | mean | low | high |", "|---|---|---|---|"]
+    for measure in (key for key in scalars if f"{key}_low" in scalars):
+        ends = (f"{scalars[measure + end]:.6g}" for end in ("", "_low", "_high"))
+        lines.append(f"| {measure} | {' | '.join(ends)} |")
+    for send in receivers(trainer.loggers, "text"):
+        send(f"{stage}/{name}/measures", "\n".join(lines), trainer.global_step)

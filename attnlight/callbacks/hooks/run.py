@@ -15,6 +15,7 @@ from rich.markup import escape
 from typing_extensions import override
 
 from attnlight.callbacks.base import attached_tests, record_name
+from attnlight.callbacks.hooks.receivers import receivers
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.surroundings import checkpoint_hash
 from attnlight.errors import InputError
@@ -38,6 +39,8 @@ class RunConfig(SaveConfigCallback):
     again. It is written when checkpoint and corpus have been accepted. That of `validate` and `test`
     also lists the tests of earlier calls whose records still exist; a record that was measured with
     other settings is an error, unless `--overwrite` was given.
+
+    Where `LearningRateFinder` was attached, `fit.yaml` has the rate that it found in its place.
 
     A run that was killed after early stopping's last epoch is not trained further when resumed.
     """
@@ -97,6 +100,11 @@ class RunConfig(SaveConfigCallback):
             ]
         if stage == "fit":
             path.with_name("status.json").unlink(missing_ok=True)  # of the training that is resumed
+            callbacks = config.trainer.callbacks or []
+            kept = [c for c in callbacks if not c.class_path.endswith(".LearningRateFinder")]
+            if len(kept) < len(callbacks):  # it has found the rate
+                config.trainer.callbacks = kept
+                config.model.init_args.optimizer.learning_rate = pl_module.learning_rate
         text = self.parser.dump(config, skip_unset=False, skip_validation=True)
         write_text(path, text)
         for logger in trainer.loggers:
@@ -170,7 +178,8 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
 class SummaryTable(Callback):
     """Print the task's metrics and the tests' headlines, and of the test split the verdict card.
 
-    The card is also written to `report/verdict.json` and to the summary of W&B.
+    The card is also written to `report/verdict.json`, to the summary of W&B and to other loggers that take
+    texts.
     """
 
     @override
@@ -215,5 +224,7 @@ class SummaryTable(Callback):
         for logger in trainer.loggers:
             if isinstance(logger, pl.loggers.WandbLogger) and not corpus:
                 logger.experiment.summary.update(verdict.summary())
+        for send in receivers(trainer.loggers, "text"):
+            send(f"test{around.suffix}/verdict", str(verdict), trainer.global_step)
 
     on_validation_end = on_test_end

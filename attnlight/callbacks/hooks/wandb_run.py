@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from fnmatch import filter as matching
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from typing_extensions import override
 
 from attnlight.figures import describe
 
-CURVES = 3  # of each test
+CURVES = 3  # of each test, with the ends of their intervals
+_CONSTRAINTS = ("worst_tvd",)  # kept at a bound by their test: a curve says nothing
 TABLE_COLUMNS = ("test", "measure", "mean", "low", "high")
 _OF_TEST = re.compile(r"(val|test)/([^/]+)/(.+)")
 _STEP = "trainer/global_step"
@@ -75,14 +77,15 @@ def sections(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[
     """What W&B is sent of logged values: values by name, and the rows of one table for each stage.
 
     `<stage>/<test>/<name>` of a figure or measure becomes `<test>/<stage>_<name>`, so that each test
-    has a section. Of the measures, which have intervals, three are sent, beginning with the headlines
-    that the test's description names. All that a test logs is in the rows (`TABLE_COLUMNS`). Names
-    that are not of a test stay as they are.
+    has a section. Of the measures, which have intervals, three that are defined are sent with these,
+    beginning with the headlines that the test's description names. All that a test logs is in the rows
+    (`TABLE_COLUMNS`). Names that are not of a test stay as they are.
 
     Example:
         >>> mine = {"flip_rate": 0.5, "flip_rate_low": 0.4, "flip_rate_high": 0.6, "non_finite": 0}
         >>> sections({"val/loss": 1.0} | {f"val/mine/{name}": mine[name] for name in mine})
-        ({'val/loss': 1.0, 'mine/val_flip_rate': 0.5}, {'val': [['mine', 'flip_rate', 0.5, 0.4, 0.6], \
+        ({'val/loss': 1.0, 'mine/val_flip_rate': 0.5, 'mine/val_flip_rate_low': 0.4, \
+'mine/val_flip_rate_high': 0.6}, {'val': [['mine', 'flip_rate', 0.5, 0.4, 0.6], \
 ['mine', 'non_finite', 0, None, None]]})
     """
     sent: dict[str, Any] = {}
@@ -101,8 +104,10 @@ def sections(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[
     for (stage, test), values in by_test.items():
         measures = [name for name in values if {f"{name}_low", f"{name}_high"} <= values.keys()]
         first = [name for key in describe(test).headlines for name in matching(measures, key)[:1]]
-        for name in list(dict.fromkeys([*first, *measures]))[:CURVES]:
-            sent[f"{test}/{stage}_{name}"] = values[name]
+        known = [n for n in dict.fromkeys([*first, *measures]) if not isnan(values[n])]
+        for name in [name for name in known if name not in _CONSTRAINTS][:CURVES]:
+            for end in ("", "_low", "_high"):
+                sent[f"{test}/{stage}_{name}{end}"] = values[name + end]
         ends = {f"{name}_{end}" for name in measures for end in ("low", "high")}
         rows.setdefault(stage, []).extend(
             [test, name, value, values.get(f"{name}_low"), values.get(f"{name}_high")]

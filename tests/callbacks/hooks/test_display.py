@@ -46,7 +46,9 @@ def test_figures_go_to_the_loggers_that_take_them(
 ) -> None:
     loggers = [Logger(off) for off in disabled]
     trainer: Any = SimpleNamespace(
-        loggers=[*loggers, object()], state=SimpleNamespace(fn=stage), global_step=7
+        loggers=[*loggers, SimpleNamespace(experiment=None)],
+        state=SimpleNamespace(fn=stage),
+        global_step=7,
     )
     asked = []
 
