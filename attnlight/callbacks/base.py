@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch.core.mixins.hparams_mixin import HyperparametersMixin
 from lightning.pytorch.trainer.states import TrainerFn
@@ -23,12 +24,17 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasItems, HasScope, TextBatch
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, show_table, unmeasured
-from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder, RecordingCallback
+from attnlight.callbacks.hooks.epoch_recorder import (
+    EpochRecorder,
+    RecordingCallback,
+    recorded_instances,
+)
 from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -60,7 +66,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     Args:
         every_n_epochs: Run on every n-th validation epoch of `fit`.
         max_instances: Run on this many instances only, chosen by a seeded hash of the dataset
-            index, never the first ones (corpora are sorted by label). None: all.
+            index, never the first ones (corpora are sorted by label). None: all. Where all tests of
+            `test` choose some, it reads no other texts.
         seed: Seed of the choice of instances and of the test's random draws.
         figures: Draw the figure: at test time into the run folder, on validation epochs for the
             loggers that take figures.
@@ -267,8 +274,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         loops = trainer.validate_loop, trainer.test_loop, trainer.predict_loop
         if self.needs_gradients and stage != "fit" and any(loop.inference_mode for loop in loops):
             raise InputError(f"{self.name} takes gradients: set trainer.inference_mode to false.")
-        require_distinct(attached_tests(trainer))
-        self.prepare(trainer_surroundings(trainer, pl_module))
+        tests, around = attached_tests(trainer), trainer_surroundings(trainer, pl_module)
+        require_distinct(tests)
+        self.prepare(around)
+        recording = [c for c in trainer.callbacks if isinstance(c, RecordingCallback)]  # type: ignore[attr-defined]
+        if stage == "test" and self is tests[-1] and len(recording) == len(tests):
+            _read_recorded_texts(around.corpus, tests)
 
     @override
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -342,6 +353,24 @@ def fill_undefined(
         kept = values if dtype is None else values.to(torch.promote_types(dtype, torch.float32))
         filled[name] = kept.masked_fill(rows.view(-1, *(1,) * (kept.ndim - 1)), torch.nan)
     return filled
+
+
+def _read_recorded_texts(corpus: Any, tests: Sequence[InterpretabilityTest]) -> None:  # noqa: ANN401
+    """Let `test` load only the texts that its tests record, where all of them choose some."""
+    if any(test.max_instances is None for test in tests) or not isinstance(
+        corpus, CorpusDataModule
+    ):
+        return
+    dataset = corpus.dataset("test")
+    each = [recorded_instances(dataset, test.max_instances, test.seed)[0] for test in tests]
+    rows = np.unique(np.concatenate(each))
+    if len(rows) < len(dataset):
+        corpus.test_rows = rows
+        print(
+            f"test reads {len(rows):,} of {len(dataset):,} texts, those that its tests record; metrics "
+            "are of these. Attach the test Predictions to read all.",
+            file=sys.stderr,
+        )
 
 
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:

@@ -89,6 +89,7 @@ class OnceSampler(DistributedSampler[list[int]]):
             position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
         pairs: Maximum number of pairs of a batch, its texts times the square of the longest of
             `lengths`, (n,); texts are never divided.
+        chosen: Positions of the texts that are read, ascending; None: all.
     """
 
     def __init__(
@@ -99,11 +100,13 @@ class OnceSampler(DistributedSampler[list[int]]):
         world: int = 1,
         pad: bool = False,
         pairs: int | None = None,
+        chosen: NDArray[np.intp] | None = None,
     ) -> None:
+        lengths = lengths if chosen is None else lengths[chosen]
         super().__init__(
             cast("Dataset[Any]", lengths), num_replicas=world, rank=rank, shuffle=False
         )
-        self.lengths = lengths
+        self.lengths, self.chosen = lengths, chosen
         self.batch_size = batch_size
         self.pairs = pairs
         self._repeats = -len(lengths) % world if pad else 0
@@ -114,7 +117,8 @@ class OnceSampler(DistributedSampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         order = np.lexsort(np.atleast_2d(self.lengths.T)[::-1])
-        padded = np.concatenate([order, np.repeat(-1 - order[-1:], self._repeats)])
+        places = order if self.chosen is None else self.chosen[order]
+        padded = np.concatenate([places, np.repeat(-1 - places[-1:], self._repeats)])
         share = padded[self.rank :: self.num_replicas]
         for number in np.random.default_rng(0).permutation(self._count):
             batch = share[number * self.batch_size : (number + 1) * self.batch_size].tolist()

@@ -13,9 +13,11 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
@@ -127,6 +129,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
         selection: Which texts are used.
+        test_rows: Dataset rows of the texts that `test` reads; None: all.
     """
 
     path: str | None = None
@@ -140,6 +143,7 @@ class CorpusDataModule(LightningDataModule, ABC):
     target: TargetName = "tokens"
     encoding: RawText | None = None
     recorded_as: str | None = None
+    test_rows: NDArray[np.int64] | None = None
     selection = Selection()
     _main_source: Source | None = None
     _files: list[str] | None = None  # that `datasets` does not read, in place of splits
@@ -173,6 +177,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @override
     def setup(self, stage: str) -> None:
+        self.test_rows = None
         network = getattr(self.trainer and self.trainer.lightning_module, "model", None)
         whole_words = isinstance(network, HasWholeWords) and network.whole_words
         if whole_words != self.whole_words:
@@ -433,21 +438,29 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     def test_dataloader(self) -> DataLoader[TextBatch]:
         """Each test text exactly once over all devices."""
-        return self._loader("test")
+        chosen, dataset = self.test_rows, self.dataset("test")
+        return self._loader(
+            "test", chosen=None if chosen is None else np.isin(dataset.index, chosen).nonzero()[0]
+        )
 
     def predict_dataloader(self) -> DataLoader[TextBatch]:
         """Each text of `predict_split` exactly once over all devices."""
         return self._loader(self.predict_split)
 
     def _loader(
-        self, split: str, training: bool = False, pad: bool = False
+        self,
+        split: str,
+        training: bool = False,
+        pad: bool = False,
+        chosen: NDArray[np.intp] | None = None,
     ) -> DataLoader[TextBatch]:
         """This device's share of the batches of a split; with `pad` all have equally many."""
         dataset, trainer = self.dataset(split), self.trainer
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        if len(dataset) < world:
+        count = len(dataset if chosen is None else chosen)
+        if count < world:
             raise InputError(
-                f"the {split} split of {self.corpus_name} has {len(dataset)} texts for {world} "
+                f"the {split} split of {self.corpus_name} has {count} texts for {world} "
                 "devices: use at most one device per text."
             )
         lengths, size = dataset.shapes, self.eval_batch_size
@@ -456,7 +469,7 @@ class CorpusDataModule(LightningDataModule, ABC):
             dataset=dataset,
             sampler=BucketSampler(lengths, *batches)
             if training
-            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs),
+            else OnceSampler(lengths, size, rank, world, pad, self.max_pairs, chosen),
             batch_size=None,  # the sampler yields whole batches
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,

@@ -11,6 +11,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from tests.benchmarks.measuring import Measured, clock, interleave, over
 from tests.commands import CONFIGS, CPU, QUIET, ROOT, experiment, finish, start
 
@@ -61,6 +63,45 @@ def growth() -> Measured:
         for size, each in peaks.items()
     }
     return Measured({"memory_growth": [rise]}, details)
+
+
+def from_csv(sizes: Sequence[int] = (250_000, LARGE)) -> Measured:
+    """MiB by which the peak over the most texts of raw CSV files exceeds that over the fewest."""
+    peaks, details = {}, {}
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="attnlight-csv-") as folder:
+            began = processor_time()
+            peaks[size] = csv_peaks(size, Path(folder))
+            seconds = processor_time() - began
+        each = ", ".join(f"{verb} {peak / MIB:.0f} MiB" for verb, peak in peaks[size].items())
+        details[f"{size:,} texts of CSV"] = f"{each}; {seconds:.0f} s of processor time"
+    rise = (max(peaks[max(sizes)].values()) - max(peaks[min(sizes)].values())) / MIB
+    return Measured({"csv_memory": [rise]}, details)
+
+
+def csv_peaks(size: int, folder: Path) -> dict[str, int]:
+    """Peak in bytes of fitting an average of words on `size` short texts, and of testing it."""
+    random, words = np.random.default_rng(0), np.array([f"word{n}" for n in range(5_000)])
+    (folder / "data").mkdir()
+    for split, share in SHARES.items():
+        with (folder / "data" / f"{split}.csv").open("w", encoding="utf-8") as file:
+            file.write("text,label\n")
+            for start_of in range(0, round(share * size), 10_000):
+                count = min(10_000, round(share * size) - start_of)
+                drawn = words[random.integers(0, len(words), (count, 12))]
+                labels = random.integers(0, 2, count)
+                rows = zip(drawn.tolist(), labels.tolist(), strict=True)
+                file.writelines(f"{' '.join(text)},{label}\n" for text, label in rows)
+    options = ["--data.eval_batch_size=500", "--data.batch_size=500", *PREDICTIONS, *QUIET, *CPU]
+    fit = ["fit", "--model", "average_additive", "--data", str(folder / "data"), *options]
+    fit += ["--root", str(folder), "--experiment", "csv", "--run", "one", "--trainer.max_epochs=1"]
+    fit += ["--model.net.embedding_size=32"]
+    commands = {"fit": fit, "test": ["test", str(folder / "csv" / "one"), *PREDICTIONS]}
+    cache = str(folder / "cache")
+    return {
+        verb: peak(["-m", "attnlight", *each], ATTNLIGHT_CACHE=cache)
+        for verb, each in commands.items()
+    }
 
 
 def run_peaks(size: int, folder: Path) -> dict[str, int]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks import (
     AttentionPermutation,
+    DecisionFlip,
     Faithfulness,
     ImportanceCorrelation,
     InterpretabilityTest,
@@ -28,7 +29,7 @@ from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
 from attnlight.records import Record, read_record
-from tests.bases import trainer
+from tests.bases import SMALL, Planted, classifier, trainer
 from tests.callbacks.every import built
 from tests.outside import OutsideTask, Texts, collate, loader
 
@@ -151,6 +152,37 @@ def test_max_instances_is_a_hash_of_the_index_not_the_first(tmp_path: Path) -> N
     assert record.columns["index"].tolist() == chosen.tolist()
     assert chosen.tolist() != list(range(7))
     assert record.metadata["partial"] is True
+
+
+def test_only_texts_that_tests_record_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where all tests choose some; their rows are those beside a test of all texts."""
+    data, read = Planted(test_size=41), list[int]()
+    task = classifier(data.spec, **SMALL, embedding_scale=2.0, encoder="none").eval()
+    task.model.register_forward_hook(lambda _, args, __: read.extend(args[0].index.tolist()))
+
+    def tests() -> list[InterpretabilityTest]:
+        of_three = DecisionFlip(draws=1, max_instances=3, seed=1)
+        return [of_three, AttentionPermutation(max_instances=5)]
+
+    expected = set(choose(np.arange(41), 3, 1)) | set(choose(np.arange(41), 5, 0))
+    run_test(tmp_path / "some", *tests(), task=task, data=data)
+    assert set(read) == expected
+    said = f"test reads {len(expected)} of 41 texts"
+    assert said in capsys.readouterr().err
+    read.clear()
+    run_test(tmp_path / "all", *tests(), Predictions(), task=task, data=data)
+    assert set(read) == set(range(41))
+    assert said not in capsys.readouterr().err
+    for test in tests():
+        some, every = (
+            read_record(tmp_path / folder / f"records/test/{test.name}.parquet")
+            for folder in ("some", "all")
+        )
+        assert some.metadata["partial"] is True
+        for name, column in every.columns.items():
+            np.testing.assert_allclose(some.columns[name], column, rtol=1e-5, atol=1e-6)
 
 
 def test_limits_mark_the_record_partial(tmp_path: Path) -> None:

@@ -169,3 +169,13 @@ def test_evaluation_sorts_texts_by_sentences_and_then_by_the_longest() -> None:
     expected = sorted(range(501), key=lambda p: (*sizes[p].tolist(), p))
     slices = [expected[start : start + 10] for start in range(0, 501, 10)]
     assert sorted(OnceSampler(sizes, 10)) == sorted(slices)
+
+
+def test_evaluation_of_chosen_texts_reads_these_once() -> None:
+    lengths = np.array([5, 3, 9, 1, 7, 2, 8])
+    chosen = np.array([0, 2, 3, 6])
+    read = [list(OnceSampler(lengths, 2, rank, 3, True, chosen=chosen)) for rank in range(3)]
+    flat = [place for rank in read for batch in rank for place in batch]
+    assert sorted(place for place in flat if place >= 0) == chosen.tolist()
+    assert [place for place in flat if place < 0] == [-1 - 2] * 2  # the longest fills up
+    assert list(OnceSampler(lengths, 4, chosen=chosen)) == [[3, 0, 6, 2]]

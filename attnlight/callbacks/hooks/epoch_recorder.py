@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
+from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
@@ -21,14 +22,31 @@ from attnlight.records import RecordError, ShardWriter, merge_shards
 _HELD = 1 << 12
 
 
+def recorded_instances(
+    dataset: Any,  # noqa: ANN401
+    max_instances: int | None,
+    seed: int,
+) -> tuple[NDArray[np.int64], bool]:
+    """Dataset rows of the texts that a test records, (n,), and whether they are fewer than all.
+
+    They are chosen by a seeded hash of their index, edits together with their originals; None: all.
+    """
+    index = getattr(dataset, "index", None)
+    instances = np.asarray(range(len(dataset)) if index is None else index, dtype=np.int64)
+    if max_instances is None or max_instances >= len(instances):
+        return instances, False
+    edit_of = dataset.edit_of if isinstance(dataset, TokenDataset) else None
+    groups = None if edit_of is None else np.where(edit_of < 0, instances, edit_of)
+    return choose(instances, max_instances, seed, groups), True
+
+
 class EpochRecorder:
     """Collect the rows of one epoch; construction and `finish` are collective over ranks.
 
     Args:
         around: Who runs it, in a loop that has started.
         name: File name of the record without its suffix.
-        max_instances: How many instances to choose by a seeded hash of their index, edits together
-            with their originals; None: all.
+        max_instances: How many instances to choose, as `recorded_instances` does; None: all.
         seed: Seed of that choice.
         metadata: Plain values stored in the file.
         target: The file to write; None: `records/<stage>/<name>.parquet`, of
@@ -59,17 +77,9 @@ class EpochRecorder:
         else:
             target = target.with_stem(target.stem + around.suffix)
         self.path = around.folder / target
-        index = getattr(around.dataset, "index", None)
-        index = range(len(around.dataset)) if index is None else index
-        instances = np.asarray(index, dtype=np.int64)
-        self._chosen: Tensor | None = None
-        if max_instances is not None and max_instances < len(instances):
-            edit_of = around.dataset.edit_of if isinstance(around.dataset, TokenDataset) else None
-            groups = None if edit_of is None else np.where(edit_of < 0, instances, edit_of)
-            instances = choose(instances, max_instances, seed, groups)
-            self._chosen = torch.from_numpy(instances)
-        self.instances = instances
-        self._expected = None if around.limited else instances
+        self.instances, some = recorded_instances(around.dataset, max_instances, seed)
+        self._chosen = torch.from_numpy(self.instances) if some else None
+        self._expected = None if around.limited else self.instances
         self._metadata = dict(metadata) | {
             "stage": around.stage,
             "checkpoint": Path(around.checkpoint).name if around.checkpoint else None,
