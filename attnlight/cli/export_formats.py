@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.records import KEY, SCORES, TEXTS, read_metadata, read_pieces, record_columns
+from attnlight.records import (
+    KEY,
+    SCORES,
+    TEXTS,
+    read_metadata,
+    read_rows,
+    record_columns,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,32 +46,28 @@ def explained_rows(path: Path, methods: Sequence[str]) -> Iterator[Row]:
     known, columns = read_metadata(path).get("classes") or [], record_columns(path)
     wanted = ("attention", "text", *OF_TEXTS, *(f"{SCORES}{method}" for method in methods))
     names = [*KEY, "prediction", *(name for name in wanted if name in columns)]
-    for piece in read_pieces(path, names, measured=True):
-        for values in zip(*(piece[name] for name in names), strict=True):
-            read: dict[str, Any] = dict(zip(names, values, strict=True))
-            number = max(
-                len(known), len(read.get("probabilities", ())), int(read["prediction"]) + 1
-            )
-            classes = [*known, *map(str, range(len(known), number))]
-            row: Row = {name: int(read[name]) for name in KEY}
-            row |= {"text": read["text"]} if "text" in read else {}
-            if "items" in read:
-                spans, tokens = read["items"], read["tokens"]
-                row["items"] = [" ".join(tokens[start:end]) for start, end in spans]
-            if "label" in read:  # None or NaN where it is unknown
-                labelled = read["label"] is not None and read["label"] >= 0
-                row["label"] = classes[int(read["label"])] if labelled else None
-            row["prediction"] = classes[int(read["prediction"])]
-            if "probabilities" in read:
-                shares = map(float, read["probabilities"])
-                row["probabilities"] = dict(zip(classes, shares, strict=False))
-            row["scores"] = {}
-            for method in methods:
-                scores = read.get(f"{SCORES}{method}")
-                if scores is None:  # attention of a record of texts, by head
-                    scores = np.mean([*read["attention"]], axis=0)
-                row["scores"][method] = [None if np.isnan(x) else float(x) for x in scores]
-            yield row
+    for read in read_rows(path, names, measured=True):
+        number = max(len(known), len(read.get("probabilities", ())), int(read["prediction"]) + 1)
+        classes = [*known, *map(str, range(len(known), number))]
+        row: Row = {name: int(read[name]) for name in KEY}
+        row |= {"text": read["text"]} if "text" in read else {}
+        if "items" in read:
+            spans, tokens = read["items"], read["tokens"]
+            row["items"] = [" ".join(tokens[start:end]) for start, end in spans]
+        if "label" in read:  # None or NaN where it is unknown
+            labelled = read["label"] is not None and read["label"] >= 0
+            row["label"] = classes[int(read["label"])] if labelled else None
+        row["prediction"] = classes[int(read["prediction"])]
+        if "probabilities" in read:
+            shares = map(float, read["probabilities"])
+            row["probabilities"] = dict(zip(classes, shares, strict=False))
+        row["scores"] = {}
+        for method in methods:
+            scores = read.get(f"{SCORES}{method}")
+            if scores is None:  # attention of a record of texts, by head
+                scores = np.mean([*read["attention"]], axis=0)
+            row["scores"][method] = [None if np.isnan(x) else float(x) for x in scores]
+        yield row
 
 
 def captum_record(row: Row, method: str) -> dict[str, Any]:
@@ -113,13 +116,10 @@ def marked_share(path: Path, method: str) -> float:
     Raises:
         InputError: Nothing is marked.
     """
-    scores, shares = f"{SCORES}{method}", [np.zeros(0)]
+    scores, marked = f"{SCORES}{method}", np.zeros(0)
     if MARKS in record_columns(path):
-        shares += [
-            piece[MARKS] / np.array([max(len(row), 1) for row in piece[scores]])
-            for piece in read_pieces(path, [MARKS, "prediction", scores], measured=True)
-        ]
-    marked = np.concatenate(shares)
+        rows = read_rows(path, [MARKS, "prediction", scores], measured=True)
+        marked = np.array([row[MARKS] / max(len(row[scores]), 1) for row in rows])
     if not marked.any():
         raise InputError(f"{path} has no marked items to take the share of: give --share.")
     return float(marked[marked > 0].mean())

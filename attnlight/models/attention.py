@@ -70,6 +70,10 @@ class Attention(nn.Module, ABC):
         require_at_least(1, attention_size=attention_size)
         self.size, self.query_size = size, query_size
         self.normalize = normalizer_of(normalizer)
+        self.build(attention_size)
+
+    def build(self, attention_size: int | None) -> None:
+        """Make the parameters, if the scorer has any; raises `InputError` for sizes that do not fit."""
 
     def forward(
         self, states: Tensor, mask: Tensor, query: Tensor | None = None
@@ -114,17 +118,11 @@ class AdditiveAttention(Attention):
     `Attention`.
     """
 
-    def __init__(
-        self,
-        size: int,
-        query_size: int | None = None,
-        attention_size: int | None = None,
-        normalizer: NormalizerName = "softmax",
-    ) -> None:
-        super().__init__(size, query_size, attention_size, normalizer)
-        inner = max(1, size // 2) if attention_size is None else attention_size
-        self.key = nn.Linear(size, inner)
-        self.query = None if query_size is None else nn.Linear(query_size, inner)
+    @override
+    def build(self, attention_size: int | None) -> None:
+        inner = max(1, self.size // 2) if attention_size is None else attention_size
+        self.key = nn.Linear(self.size, inner)
+        self.query = None if self.query_size is None else nn.Linear(self.query_size, inner)
         self.value = nn.Linear(inner, 1, bias=False)
 
     @override
@@ -153,20 +151,14 @@ class DotAttention(Attention):
 
     scaled: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        size: int,
-        query_size: int | None = None,
-        attention_size: int | None = None,
-        normalizer: NormalizerName = "softmax",
-    ) -> None:
-        super().__init__(size, query_size, attention_size, normalizer)
-        if query_size not in (None, size):
+    @override
+    def build(self, attention_size: int | None) -> None:
+        if self.query_size not in (None, self.size):
             raise InputError(
-                f"dot attention over states of size {size} needs queries of that size; "
-                f"query_size is {query_size}."
+                f"dot attention over states of size {self.size} needs queries of that size; "
+                f"query_size is {self.query_size}."
             )
-        self.key = nn.Linear(size, 1, bias=False) if query_size is None else None
+        self.key = nn.Linear(self.size, 1, bias=False) if self.query_size is None else None
 
     @override
     def keys(self, states: Tensor, query: Tensor | None, part: slice | None = None) -> Tensor:
@@ -209,16 +201,11 @@ class RandomAttention(Attention):
     seed: Tensor
     spread: Tensor
 
-    def __init__(
-        self,
-        size: int,
-        query_size: int | None = None,
-        attention_size: int | None = None,
-        normalizer: NormalizerName = "softmax",
-    ) -> None:
-        super().__init__(size, 0, attention_size, normalizer)
-        if query_size is not None:
+    @override
+    def build(self, attention_size: int | None) -> None:
+        if self.query_size is not None:
             raise InputError("random attention is for classifiers of single texts.")
+        self.query_size = 0  # it reads the scores that were drawn
         self.register_buffer("seed", torch.randint(1 << 62, ()))
         self.register_buffer("spread", torch.empty(()).uniform_(*self._SPREADS))
 

@@ -14,6 +14,7 @@ from attnlight.records.reading import (
     read_metadata,
     read_pieces,
     read_record,
+    read_rows,
     record_columns,
 )
 from attnlight.records.scores import SCORES, TEXT_MARKS, TEXTS, kept_scores
@@ -39,5 +40,6 @@ __all__ = [
     "read_metadata",
     "read_pieces",
     "read_record",
+    "read_rows",
     "record_columns",
 ]

@@ -148,6 +148,19 @@ def read_pieces(
             yield {name: _column(pa.chunked_array([batch.column(name)])) for name in columns}
 
 
+def read_rows(
+    source: Source,
+    columns: Sequence[str],
+    *,
+    measured: bool = False,
+    texts: NDArray[np.int64] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The rows of `read_pieces` one at a time, each by column."""
+    for piece in read_pieces(source, columns, measured=measured, texts=texts):
+        for values in zip(*piece.values(), strict=True):
+            yield dict(zip(piece, values, strict=True))
+
+
 def clustered_pieces(
     source: Source, columns: Sequence[str]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], NDArray[np.int64]]]:

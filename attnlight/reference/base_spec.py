@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from attnlight.batch import AttentionModel
 from attnlight.errors import InputError
@@ -95,9 +94,18 @@ def read_base(path: str | Path) -> BaseModel:
         raise InputError(f"the weights in {path} do not match its hyperparameters.") from error
     model.eval().requires_grad_(False)
     vocabulary = text_digest(metadata["tokenizer"])
-    fingerprint = _fingerprint(model_options(*architecture), vocabulary, state)
+    described = json.dumps([model_options(*architecture), vocabulary], sort_keys=True)
+    digest = hashlib.sha256(described.encode())
+    for name in sorted(state):
+        values = state[name].contiguous()
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
     identity = BaseSpec(
-        fingerprint, str(metadata["corpus"]), vocabulary, options, base_of_base.get("fingerprint")
+        fingerprint=digest.hexdigest()[:16],
+        corpus=str(metadata["corpus"]),
+        vocabulary=vocabulary,
+        options=options,
+        base=base_of_base.get("fingerprint"),
     )
     return BaseModel(identity, model, metadata)  # type: ignore[arg-type]
 
@@ -105,12 +113,3 @@ def read_base(path: str | Path) -> BaseModel:
 def text_digest(text: str | None) -> str:
     """Hash of a text, 16 hexadecimal digits."""
     return hashlib.sha256((text or "").encode()).hexdigest()[:16]
-
-
-def _fingerprint(options: Mapping[str, Any], vocabulary: str, state: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(json.dumps([options, vocabulary], sort_keys=True).encode())
-    for name in sorted(state):
-        values = state[name].contiguous()
-        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]

@@ -1,16 +1,15 @@
 """What each reading of some contexts would cite, for the page of a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.data.pairs import EVIDENCE
 from attnlight.data.rationales import RATIONALE
 from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, class_name
-from attnlight.records import RecordFile, read_pieces
+from attnlight.records import RecordFile, read_rows
 from attnlight.report.markup import described_table
 from attnlight.report.texts import Row, pieces_of, shortened
 
@@ -35,7 +34,10 @@ def citations(
     indices = np.array([*dict.fromkeys(index for index, _ in chosen)])
     names = [f"{x}_{label}" for label in methods for x in ("cited", "necessary", "sufficient")]
     known = [name for name in (*_TEXT, EVIDENCE, RATIONALE) if name in texts.columns]
-    measured, shown = (dict(_rows(*each, indices)) for each in ((record, names), (texts, known)))
+    measured, shown = (
+        {int(row["index"]): row for row in read_rows(file, ["index", *columns], texts=indices)}
+        for file, columns in ((record, names), (texts, known))
+    )
     found = []
     for index in indices.tolist():
         row, items = measured[index], _item_texts(shown[index])
@@ -55,16 +57,6 @@ def citations(
         fields = {"index": index, "query": query, "answer": answer}
         found += [described_table("citations", lines, **fields)] if lines else []
     return found
-
-
-def _rows(
-    file: RecordFile, names: Sequence[str], texts: NDArray[np.int64]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Dataset index and some columns of each row of some texts."""
-    for piece in read_pieces(file, ["index", *names], texts=texts):
-        for values in zip(*piece.values(), strict=True):
-            row = dict(zip(piece, values, strict=True))
-            yield int(row["index"]), row
 
 
 def _item_texts(row: dict[str, Any]) -> list[str]:

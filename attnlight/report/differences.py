@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnlight.functional.alignment import align
-from attnlight.records import RecordFile, read_pieces
+from attnlight.records import RecordFile, read_rows
 from attnlight.report.texts import Chosen, shortened, text_name
 
 _WORDS, _PAIRS = 400, 3  # most of a pair, and of the pairs of an end
@@ -27,16 +27,15 @@ def shown_differences(
     if "original" not in record.columns:
         return {}
     edits = np.array([index for index, _ in chosen.rows])
-    pieces = read_pieces(record, ["index", "original"], texts=edits)
-    originals = {int(i): int(o) for x in pieces for i, o in zip(*x.values(), strict=True)}
+    pairs = read_rows(record, ["index", "original"], texts=edits)
+    originals = {int(pair["index"]): int(pair["original"]) for pair in pairs}
     wanted = np.array([*originals, *originals.values()])
     words: dict[int, _Words] = {}
-    for piece in read_pieces(texts, ["index", "tokens", "items", "attention"], texts=wanted):
-        for index, tokens, items, attention in zip(*piece.values(), strict=True):
-            weights = np.mean(list(attention), axis=0)
-            spans = zip(items, weights, strict=True)
-            by_token = {place: w for (start, stop), w in spans for place in range(start, stop)}
-            words[int(index)] = [(shortened(tokens[place]), by_token[place]) for place in by_token]
+    for row in read_rows(texts, ["index", "tokens", "items", "attention"], texts=wanted):
+        spans = zip(row["items"], np.mean(list(row["attention"]), axis=0), strict=True)
+        by_token = {place: w for (start, stop), w in spans for place in range(start, stop)}
+        tokens = ((shortened(row["tokens"][place]), by_token[place]) for place in by_token)
+        words[int(row["index"])] = list(tokens)
     ends = {"Lowest": chosen.lowest, "Highest": chosen.highest, "Typical": chosen.typical}
     return {
         end: [

@@ -1,76 +1,202 @@
 """The text that a page begins with: the median case, in the colours of some scores."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnlight.report.texts import LAYERS, Chosen, ShownText, Token
+from attnlight.data.selection import choose
+from attnlight.figures.tables import class_name
+from attnlight.records import KEY, SCORES, RecordFile, Source, read_record, read_rows
+from attnlight.report.join_pieces import Piece, of_pieces
+from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, Chosen, Row, pieces_of, shortened
 
 _TOKENS = 40  # so many have a place on the first screen
+_TEXTS, _QUERY = 6, 400  # most texts to choose from where no test does, and words of a query
+_OF_SOME_CORPORA = ("query", "text", "offsets", "answer")
 # Layers that are the scores of an attribution.
 _METHODS = {"input_gradient": "input_gradient", "occlusion": "loo"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a text on the page, or several that are parts of one character.
+
+    Attributes:
+        before: What stands between it and the token before.
+        word: The token, shortened if it is very long; "" if only `before` follows the last one.
+        shares: Its score by layer (of a sentence, that of the sentence) in per cent of the largest
+            in the text, where it is not 0.
+        values: The scores in words.
+        predicted: Whether it is of the part of the text that is predicted, if instances are parts.
+    """
+
+    before: str
+    word: str
+    shares: Mapping[str, int]
+    values: str
+    predicted: bool
 
 
 class FirstText(NamedTuple):
     """A text with its layers.
 
     Attributes:
-        text: The text.
-        tokens: The part of it that is shown.
+        row: Its dataset index and its position, 0 if the instance is the whole text.
+        name: The same in words; without the position if instances are whole texts.
+        prediction: The predicted class and its probability.
+        label: The gold class; "" without one.
+        query: Its query; "" without one.
+        tokens: The part of it that is shown, without boundary tokens.
         before: Whether tokens before that part are left out.
         after: Number of tokens after it that are left out.
         layers: Layers by name.
         median: Whether it is a median case of a test.
-        framed: Whether the part has tokens of the smallest flip set.
     """
 
-    text: ShownText
+    row: Row
+    name: str
+    prediction: str
+    label: str
+    query: str
     tokens: list[Token]
     before: bool
     after: int
     layers: dict[str, str]
     median: bool
-    framed: bool
+
+    @property
+    def framed(self) -> bool:
+        """Whether the part that is shown has tokens of the smallest flip set."""
+        return any("minimal" in token.shares for token in self.tokens)
 
 
 def first_text(
-    shown: Sequence[ShownText],
-    cases: Chosen | None,
-    methods: Sequence[str],
-    metadata: Mapping[str, Any],
+    source: Source, classes: Sequence[str] | None, cases: Chosen | None, methods: Sequence[str]
 ) -> FirstText | None:
-    """The first text of a page, or None if it has none.
+    """The first text of a page.
 
     Args:
-        shown: The texts of the page.
-        cases: Those of one test, of which short typical ones are preferred; None: any text.
+        source: The `predictions.parquet` of a run, or a record `texts`.
+        classes: Names of the classes; None: their numbers.
+        cases: Texts of one test, of which short typical ones are preferred; None: the first rows of
+            at most six texts, chosen by a hash of the dataset index.
         methods: Names of attributions, the best first.
-        metadata: Of the record of texts.
+
+    Returns:
+        The text; None if there is no such file, or it has not all columns of a text.
+
+    Raises:
+        RecordError: The file is damaged.
     """
-    if not shown:
+    file = RecordFile.of(source)
+    available = file.columns if file.path.is_file() else {}
+    if not set(COLUMNS) <= available.keys():
         return None
-    rows, texts = {text.row: text for text in shown}, list(shown)
+    keys = read_record(file, KEY).columns
+    candidates = _candidates(keys, cases)
+    if not candidates:
+        return None
+    scores = (f"{SCORES}{name}" for name in LAYERS)
+    columns = [*COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
+    texts = np.array([index for index, _ in candidates])
+    read = read_rows(file, columns, texts=texts)
+    rows = {(int(row["index"]), int(row["position"])): row for row in read}
+    pieces = {key: pieces_of(rows[key]) for key in candidates}
+    short = (key for key in candidates if len(pieces[key]) <= _TOKENS + 1)
+    key = next(short, candidates[0])
+    of_parts = bool(keys["position"].any())
+    row, tokens = rows[key], _tokens(rows[key], pieces[key], of_parts)
+    start, stop = 0, len(tokens)
+    if stop > _TOKENS + 1:  # where attention is
+        weights = [token.shares.get("attention", 0) for token in tokens]
+        start = int(np.convolve(weights, np.ones(_TOKENS), "valid").argmax())
+        stop = start + _TOKENS
+    query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
+    likeliest = int(np.argmax(row["probabilities"]))
+    predicted = shortened(row.get("answer") or class_name(likeliest, classes))
+    return FirstText(
+        row=key,
+        name=f"text {key[0]}" + f", position {key[1]}" * of_parts,
+        prediction=f"{predicted} ({row['probabilities'][likeliest]:.2f})",
+        label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
+        query=" ".join(query[:_QUERY]) + " …" * (len(query) > _QUERY),
+        tokens=tokens[start:stop],
+        before=start > 0,
+        after=sum(bool(token.word) for token in tokens[stop:]),
+        layers=_layers({layer for token in tokens for layer in token.shares}, methods, file),
+        median=cases is not None,
+    )
+
+
+def _candidates(keys: Mapping[str, NDArray[Any]], cases: Chosen | None) -> list[Row]:
+    """Rows to choose from, those first that are preferred."""
     if cases is not None:
         _, lowest, highest, typical = cases
-        texts = [rows[row] for row, _ in (*typical, *lowest, *highest)]
-    short = (text for text in texts if len(text.tokens) <= _TOKENS + 1 and not text.hidden)
-    text = next(short, texts[0])
+        return [row for row, _ in (*typical, *lowest, *highest)]
+    texts, first = np.unique(keys["index"], return_index=True)
+    if not len(texts):
+        return []
+    chosen = first[np.isin(texts, choose(texts, _TEXTS, seed=0))]
+    return list(zip(*(keys[name][chosen].tolist() for name in KEY), strict=True))
+
+
+def _tokens(row: Mapping[str, Any], pieces: Sequence[Piece], of_parts: bool) -> list[Token]:
+    """All tokens of a row of the file; `of_parts`: instances are tokens or sentences, as items are."""
+    position, spans = int(row["position"]), [tuple(span) for span in row["items"]]
+    span = position, position + 1
+    sentences = any(end - start > 1 for start, end in spans)
+    if sentences:
+        span = spans[position] if position < len(spans) else (0, 0)
+    part = range(*span) if of_parts else range(0)
+    layers = {"attention": np.mean(list(row["attention"]), 0)}
+    layers |= {name: row[SCORES + name] for name in LAYERS if SCORES + name in row}
+    by_piece = {}
+    for name, scores in layers.items():
+        values = np.full(len(row["tokens"]), np.nan)
+        for (start, end), score in zip(spans, scores, strict=True):
+            values[start:end] = score
+        # Of a sentence each token has the score of the whole.
+        known = [None if np.isnan(value) else float(value) for value in values]
+        joined = of_pieces(pieces, known, name == "minimal" or sentences)
+        by_piece[name] = np.array(joined, dtype=np.float64)  # NaN where none is defined
+    shares = {}
+    for name, values in by_piece.items():
+        largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
+        shares[name] = (100 * np.nan_to_num(values) / largest).round().astype(int)
+    return [
+        Token(
+            shortened(piece.before),
+            shortened(piece.text),
+            {name: int(share[place]) for name, share in shares.items() if share[place]},
+            _in_words({name: float(values[place]) for name, values in by_piece.items()}),
+            any(token in part for token in piece.tokens),
+        )
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def _in_words(values: Mapping[str, float]) -> str:
+    """Scores of a token by layer in words."""
+    parts = []
+    for name, value in values.items():
+        if name == "minimal":
+            parts += ["in the flip set"] * (value > 0)
+        elif not np.isnan(value):
+            parts.append(f"{LAYERS[name]} {value:.2g}")
+    return ", ".join(parts)
+
+
+def _layers(recorded: set[str], methods: Sequence[str], file: RecordFile) -> dict[str, str]:
+    """Layers that are shown and their names: attention, that of the best method, the worst case."""
     layers = {"attention": LAYERS["attention"]}
     best = (_METHODS[name] for name in (*methods, *_METHODS) if name in _METHODS)
-    recorded = {layer for token in text.tokens for layer in token.shares}
     for layer in (*(layer for layer in best if layer in recorded),)[:1]:
         best_of_all = bool(methods) and _METHODS.get(methods[0]) == layer
         layers[layer] = f"{LAYERS[layer]}{', the best other method' if best_of_all else ''}"
     if "worst_case" in recorded:
-        moved = f" (within {metadata['epsilon']:g})" if "epsilon" in metadata else ""
+        moved = f" (within {file.metadata['epsilon']:g})" if "epsilon" in file.metadata else ""
         layers["worst_case"] = f"another attention, same prediction{moved}"
-    start, stop = 0, len(text.tokens)
-    if stop > _TOKENS + 1:  # where attention is
-        weights = [token.shares.get("attention", 0) for token in text.tokens]
-        start = int(np.convolve(weights, np.ones(_TOKENS), "valid").argmax())
-        stop = start + _TOKENS
-    left = sum(bool(token.word) for token in text.tokens[stop:]) + text.hidden
-    part = text.tokens[start:stop]
-    framed = any("minimal" in token.shares for token in part)
-    return FirstText(text, part, start > 0, left, layers, cases is not None, framed)
+    return layers

@@ -28,7 +28,7 @@ from attnlight.report.method_rows import TESTS, method_rows
 from attnlight.report.run import VERBS, Run, StoredRecord, load_run, require_one_run
 from attnlight.report.run_description import commands, describe_run
 from attnlight.report.summary import RecordSummary, summarise, to_texts
-from attnlight.report.texts import choose_texts, link_column, shown_texts, text_name
+from attnlight.report.texts import choose_texts, link_column, text_name
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.commands import command_of, from_here
 from attnlight.report.verdict.ranks import TEST
@@ -150,11 +150,10 @@ def _texts(
     deciding = min(chosen, key=lambda record: record.test != TEST, default=None)
     cases = None if deciding is None else chosen[deciding]
     file = files["predict" if stage is None else stage]
-    shown = shown_texts(file, classes, cases and cases.rows)
     needed = {index for found in chosen.values() for index, _ in found.rows}
     return {
         "chosen": chosen,
-        "first": first_text(shown, cases, methods, file.metadata if shown else {}),
+        "first": first_text(file, classes, cases, methods),
         "recorded": 0 if stage is None else int(file.metadata["rows"]),
         "differences": {
             record: shown_differences(record.file, found, file) for record, found in chosen.items()

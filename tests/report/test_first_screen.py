@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from attnlight.report.first_text import first_text
-from attnlight.report.texts import shown_texts
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.estimate import rules
 from attnlight.report.verdict.rows import rows_of as five_rows
@@ -140,14 +139,12 @@ def test_long_texts_are_cut_where_attention_is(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(100)]
     items = [[number, number + 1] for number in range(100)]
     long = row(tokens=words, items=items, attention=[weights.tolist()])
-    shown = shown_texts(write(tmp_path / "predictions.parquet", [long]), None)
-    found = first_text(shown, None, (), {})
+    found = first_text(write(tmp_path / "predictions.parquet", [long]), None, None, ())
     assert found is not None
     assert "w70" in [token.word for token in found.tokens]
     assert len(found.tokens) == 40
     assert found.before
     assert found.after == 100 - int(found.tokens[-1].word[1:]) - 1
-    assert first_text([], None, (), {}) is None
 
 
 def test_another_corpus_stands_first_if_it_is_all_there_is(tmp_path: Path) -> None:

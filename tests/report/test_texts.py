@@ -1,4 +1,4 @@
-"""Texts on the page of a run, from a file of predictions."""
+"""The text that a page begins with, from a file of predictions."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from attnlight.data.selection import choose
-from attnlight.report.texts import ShownText, shown_texts
+from attnlight.report.first_text import FirstText, first_text
 from tests.report.fake import write_record
 
 CLASSES = ["garden", "office", "kitchen"]
@@ -43,15 +43,17 @@ def row(index: int = 3, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def only(tmp_path: Path, **changes: Any) -> ShownText:
-    (shown,) = shown_texts(write(tmp_path / "predictions.parquet", [row(**changes)]), CLASSES)
+def only(tmp_path: Path, **changes: Any) -> FirstText:
+    path = write(tmp_path / "predictions.parquet", [row(**changes)])
+    shown = first_text(path, CLASSES, None, ())
+    assert shown is not None
     return shown
 
 
 def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     shown = only(tmp_path)
     assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
-    assert (shown.query, shown.hidden) == ("", 0)
+    assert (shown.query, shown.after) == ("", 0)
     assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
     shares = {token.word: token.shares["attention"] for token in shown.tokens}
@@ -81,21 +83,21 @@ def test_long_texts_queries_and_words_are_cut(tmp_path: Path) -> None:
     items = [[n, n + 1] for n in range(1000)]
     long = {"tokens": ["w" * 1_000_000, *["word"] * 999], "attention": [[1e-3] * 1000]}
     shown = only(tmp_path, items=items, query=["why"] * 1000, allowed=[0, 1, 2], **long)
-    assert (len(shown.tokens), shown.hidden) == (400, 600)
+    assert (len(shown.tokens), shown.after) == (40, 960)
     assert shown.tokens[0].word == "w" * 59 + "…"
     assert shown.query == "why " * 400 + "…"
 
 
-def test_texts_are_chosen_by_a_hash_and_each_once(tmp_path: Path) -> None:
+def test_the_first_of_some_texts_chosen_by_a_hash_is_shown(tmp_path: Path) -> None:
     rows = [row(index, position=place) for index in range(40) for place in (0, 1)]
-    shown = shown_texts(write(tmp_path / "predictions.parquet", rows), None)
-    expected = choose(np.arange(40), 6, 0).tolist()
-    assert [text.name for text in shown] == [f"text {index}, position 0" for index in expected]
-    assert {text.prediction for text in shown} == {"class 0 (0.70)"}
+    shown = first_text(write(tmp_path / "predictions.parquet", rows), None, None, ())
+    assert shown is not None
+    first, *_ = choose(np.arange(40), 6, 0).tolist()
+    assert (shown.name, shown.prediction) == (f"text {first}, position 0", "class 0 (0.70)")
 
 
-def test_without_predictions_or_with_those_of_others_there_are_none(tmp_path: Path) -> None:
+def test_without_predictions_or_with_those_of_others_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "predictions.parquet"
-    assert shown_texts(path, None) == []
+    assert first_text(path, None, None, ()) is None
     other = {name: values for name, values in row().items() if name != "items"}
-    assert shown_texts(write(path, [other]), None) == []
+    assert first_text(write(path, [other]), None, None, ()) is None

@@ -60,23 +60,17 @@ def _of_texts(
     if isinstance(model, LayeredModel) and model.attention_layers:
         shares = flat.sums(read_shares(model, batch, output))
         seen = batch.mask if flat.places is None else batch.mask.any(-1)
-        for weights, share, real in zip(
-            _between_items(model, batch, flat), shares, seen, strict=True
-        ):
+        layers = torch.stack([one.weights.double() for one in layer_attention(model, batch)], 1)
+        attending = flat.batch.mask.double()
+        pieces = flat.sums(attending).clamp(min=1)[:, None, None, :, None]
+        by_item = flat.sums(layers * attending[:, None, None, :, None])
+        between = flat.sums(by_item.mT).mT / pieces  # of all layers between items, (B, L, H, N, N)
+        for weights, share, real in zip(between, shares, seen, strict=True):
             yield weights[..., real, :][..., real], share[real]
     elif output.layers:
         words = flat.tokens(output.layers[0])
         for weights, real in zip(words, flat.batch.mask, strict=True):
             yield weights[real].view(1, 1, 1, -1), None
-
-
-def _between_items(model: LayeredModel, batch: TextBatch, flat: FlatTexts) -> Tensor:
-    """Attention of all layers between items, (B, L, H, N, N)."""
-    weights = torch.stack([one.weights.double() for one in layer_attention(model, batch)], 1)
-    real = flat.batch.mask.double()
-    attending = weights * real[:, None, None, :, None]
-    pieces = flat.sums(real).clamp(min=1)[:, None, None, :, None]
-    return flat.sums(flat.sums(attending).mT).mT / pieces
 
 
 def _lists(values: list[Tensor | None]) -> pa.Array:

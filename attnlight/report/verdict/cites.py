@@ -24,9 +24,13 @@ def cites(records: CardRecords) -> Line | None:
     labels = [name for name in labels if records.has(_TEST, f"somers_d_{name}", f"lds_{name}")]
     if not {"answer_attention", "attention"} & {*labels}:
         return None
-    d, lds, necessary = (
-        _means(records, measure, labels) for measure in ("somers_d", "lds", "necessary")
-    )
+    means: dict[str, dict[str, Estimate]] = {"somers_d": {}, "lds": {}, "necessary": {}}
+    for measure, defined in means.items():
+        names = [f"{measure}_{label}" for label in labels]
+        texts, columns = records.columns(records.records[_TEST], *names)
+        found = zip(labels, (Estimate.of(texts, column) for column in columns), strict=True)
+        defined |= {label: mean for label, mean in found if mean.texts}
+    d, lds, necessary = means.values()
     own = "answer_attention" if "answer_attention" in d else "attention"
     known = {label: mean.value for label, mean in lds.items() if label != "random"}
     if own not in d or not known or d[own].texts < rules()["least_texts"]:
@@ -55,11 +59,3 @@ def cites(records: CardRecords) -> Line | None:
 def _answer(somers_d: Estimate) -> str:
     """The answer for a reading, by its Somers' D."""
     return "no" if somers_d.interval()[1] < rules()["cites"]["no_below"] else NOT_SHOWN
-
-
-def _means(records: CardRecords, measure: str, labels: list[str]) -> dict[str, Estimate]:
-    """The mean of a measure for each method for which it is defined."""
-    names = [f"{measure}_{label}" for label in labels]
-    texts, columns = records.columns(records.records[_TEST], *names)
-    means = (Estimate.of(texts, column) for column in columns)
-    return {label: mean for label, mean in zip(labels, means, strict=True) if mean.texts}
