@@ -71,17 +71,13 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
     if unknown := _UNKNOWN_OPTION.fullmatch(sentence):
         place, name = unknown[1] or "", unknown[2]
         if place:
-<<<<<<< HEAD
             name = name.removeprefix("--")
             options = [x for x in _grouped_options() if x != name]  # that name is of other classes
-=======
-            name, options = name.removeprefix("--"), _grouped_options()
         elif name.lstrip("-").partition(".")[0] in ("optimizer", "lr_scheduler"):
             where = (
                 "the task has its own, --model.optimizer.name and other --model.optimizer options"
             )
             return f"there is no option {name}: {where}, which `attnlight fit --help` lists"
->>>>>>> share
         # Of the bounds of `epochs` the upper one is meant.
         options = [option for option in options if "min_" in name or "min_" not in option]
         sections = {option for option in options if "." not in option}
