@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -59,14 +60,16 @@ def fetch_run(path: Path, root: Path) -> Path:
     A folder that is there already stays as it is.
 
     Raises:
-        InputError: `hub_folder` finds nothing under that id, the run names a class that is not trusted,
-            or the folder cannot be written.
+        InputError: The run names a class that is not trusted, or the folder cannot be written.
     """
     if path.is_dir() or not is_model(path):
         return path
     run = root / path
     if not (run / "fit.yaml").is_file():
-        if (cached := hub_run(path)) is None:
+        cached = None
+        with suppress(InputError):  # which the reader of models says again
+            cached = hub_run(path)
+        if cached is None:
             return path
         require_trusted(cached / "fit.yaml", read_yaml(cached / "fit.yaml"), sys.modules)
         temporary = run.with_name(f".{run.name}.{os.getpid()}")
