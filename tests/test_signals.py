@@ -38,7 +38,8 @@ VERBS: dict[str, tuple[str, list[str]]] = {
     "configs": ("attnlight.storage.shipped.shipped_configs", []),
     "demo": ("attnlight.cli.demo.subprocess.Popen.wait", []),
     "card": ("attnlight.cli.card.VerbParser.parse_args", ["e/r"]),
-    "completion": ("attnlight.cli.completion.subprocess.run", ["bash"]),
+    "completion": ("attnlight.cli.completion.shipped_configs", ["bash"]),
+    "push": ("attnlight.cli.push.VerbParser.parse_args", ["e/r", "me/films"]),
     "env": ("attnlight.cli.env.cache_root", []),
 }
 BOTH = ("test", "study", "demo")

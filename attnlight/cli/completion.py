@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
+from importlib import import_module
 from io import StringIO
 
-from attnlight import __main__ as program
 from attnlight.cli.arguments import VerbParser
 from attnlight.storage.shipped import TRAINED, shipped_configs
 
@@ -65,5 +65,5 @@ def main(argv: Sequence[str]) -> int:
 def _help(pattern: str, *verb: str) -> list[str]:
     """What a pattern finds in the help of attnlight, or of a verb."""
     with redirect_stdout(StringIO()) as said, suppress(SystemExit):
-        program.main([*verb, "--help"])
+        import_module("attnlight.__main__").main([*verb, "--help"])
     return re.findall(pattern, said.getvalue(), re.MULTILINE)

@@ -112,7 +112,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "group",
     sorted(
-        groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory", "merging"}
+        groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory", "merging", "csv_memory"}
     ),
 )
 def test_a_group_measures_its_benchmarks(

@@ -170,7 +170,7 @@ def test_what_jobs_take_along(lab: Lab) -> None:
     lab.monkeypatch.setattr(cli, "ProcessExecutor", Noted)
     lab.monkeypatch.setenv("WANDB_PROJECT", "mine")
     lab.monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    own = {"options": {"model": {"net": {"class_path": "pandas.Net"}}}}
+    own = {"base": {"seeds": [0], "options": {"model": {"net": {"class_path": "pandas.Net"}}}}}
     assert lab.run(PAIR | own) == 0
     assert [job.run for job in jobs] == ["base-s0", "uniform-s0"]
     assert {job.environment["ATTNLIGHT_TRUST"] for job in jobs} == {"pandas,tests"}
