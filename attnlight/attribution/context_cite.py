@@ -17,6 +17,7 @@ from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.probing.context_ablation import Way, ablated, random_subsets
 
 _SEED = 1 << 40  # so that its ablations are none of those that a test of the same seed scores
+_TOLERANCE = 1e-9  # of the largest change of a weight, relative to the largest weight
 
 
 @dataclass
@@ -64,10 +65,7 @@ class ContextCite(Attribution):
 
 
 def lasso(
-    features: NDArray[np.float64],
-    values: NDArray[np.float64],
-    alpha: float,
-    tolerance: float = 1e-9,
+    features: NDArray[np.float64], values: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
     """Weights (N,) of the lasso on standardised features (K, N) and values (K,), scaled back.
 
@@ -86,7 +84,7 @@ def lasso(
             weights[place] = np.sign(rho) * max(abs(rho) - alpha, 0.0)
             rest -= (weights[place] - before) * column
             largest = max(largest, abs(weights[place] - before))
-        if largest <= tolerance * max(1.0, float(np.abs(weights).max(initial=0.0))):
+        if largest <= _TOLERANCE * max(1.0, float(np.abs(weights).max(initial=0.0))):
             break
     found = np.zeros(features.shape[1])
     found[varies] = weights / scale[varies]

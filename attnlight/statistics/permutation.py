@@ -12,7 +12,7 @@ _ROUNDING = 1e-9  # of the sum of all sizes: differences of sums that are equal 
 
 
 def paired_permutation_tests(
-    values: NDArray[np.floating], clusters: NDArray[np.int64], *, draws: int = DRAWS, seed: int = 0
+    values: NDArray[np.floating], clusters: NDArray[np.int64], *, draws: int = DRAWS
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference in mean of every two columns, paired by row.
 
@@ -24,8 +24,7 @@ def paired_permutation_tests(
     Args:
         values: (R, M), all defined.
         clusters: Cluster of each row, (R,), in ascending order.
-        draws: Number of random exchanges.
-        seed: Seed of the draws, which all pairs share.
+        draws: Number of random exchanges, which all pairs share.
 
     Returns:
         (M, M), symmetric, 1 on the diagonal.
@@ -33,7 +32,7 @@ def paired_permutation_tests(
     sums = np.add.reduceat(values, np.flatnonzero(np.diff(clusters, prepend=-1)), dtype=np.float64)
     total = sums.sum(axis=0)
     least = np.abs(total[:, None] - total) - _ROUNDING * np.abs(sums).sum()
-    size, random = len(sums), np.random.default_rng(seed)
+    size, random = len(sums), np.random.default_rng(0)
     exact = 2**size <= draws
     number, reached = 2**size if exact else draws, np.zeros_like(least)
     for start in range(0, number, block := max(1, _BLOCK // size)):
