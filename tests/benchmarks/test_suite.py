@@ -112,7 +112,8 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "group",
     sorted(
-        groups_of("cpu").keys() - {"training", "memory", "startup", "translation_memory", "merging", "csv_memory"}
+        groups_of("cpu").keys()
+        - {"training", "memory", "startup", "translation_memory", "merging", "csv_memory"}
     ),
 )
 def test_a_group_measures_its_benchmarks(
