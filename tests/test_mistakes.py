@@ -384,6 +384,7 @@ def test_hostile_texts_names_and_paths_go_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paired: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("attnlight.report.first_text._TEXTS", 100)
     folder = corpus(tmp_path / "a corpus ü\U0001f600")
     names = ["\u202eevil", "<b>good"]
     rows = [{"text": text, "label": names[i % 2]} for i, text in enumerate(HOSTILE * 3)]

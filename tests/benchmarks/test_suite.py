@@ -104,17 +104,22 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "tagging_cheap": tagger,
         "translation": {"repetitions": 2, "texts": 2, "tokens": 3, "draws": 2, "classes": 9}
         | {"epoch": partial(translation_epoch, 1, *symbols)},
+        "merging": {"rows": (3, 40_000)},
+        "csv_memory": {"sizes": (200, 400)},
     }
     return every.get(group, sizes)
 
 
-# The others take minutes: their parts are tested by themselves.
+STARTING = {"merging", "csv_memory"}  # several processes each
+MINUTES = {"training", "memory", "startup", "translation_memory"}  # tested by their parts
+
+
 @pytest.mark.parametrize(
     "group",
-    sorted(
-        groups_of("cpu").keys()
-        - {"training", "memory", "startup", "translation_memory", "merging", "csv_memory"}
-    ),
+    [
+        pytest.param(group, marks=[pytest.mark.slow] * (group in STARTING))
+        for group in sorted(groups_of("cpu").keys() - MINUTES)
+    ],
 )
 def test_a_group_measures_its_benchmarks(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

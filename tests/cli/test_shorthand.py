@@ -64,7 +64,7 @@ class TestFit:
     def test_a_model_splits_the_texts_that_it_is_trained_on(self, here: Path) -> None:
         (here / "films").mkdir()
         (here / "films/config.json").touch()
-        for name, path in (("films", str(here / "films")),):
+        for name, path in (("films", str(here / "films")), ("some/films", "some/films")):
             found = expand(["fit", "--model", name, "--data", "imdb"])
             assert found[2:] == [f"--model.net.path={path}", IMDB, f"--data.tokenizer={path}"]
             own = ["--data.tokenizer=other"]
