@@ -17,7 +17,7 @@ from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.probing.leave_one_out import (
     complete_logits,
-    left_out_logits,
+    deletion_effects,
     text_costs,
     tokens_at_once,
 )
@@ -61,9 +61,8 @@ class Occlusion(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
         if self.replacement == "delete":
-            odds = log_odds(left_out_logits(model, batch, output, self.budget), target)
-        else:
-            odds = self._replaced(model, batch, output, target)
+            return deletion_effects(model, batch, output, target, self.budget), {}
+        odds = self._replaced(model, batch, output, target)
         complete = complete_logits(model, batch, output)
         return log_odds(complete, target).unsqueeze(-1) - odds, {}
 

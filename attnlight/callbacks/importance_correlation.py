@@ -138,7 +138,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         return columns | (score_columns(scores, output.mask) if self.keep_scores else {})
 
     def _scores(self, readout: Readout) -> tuple[dict[str, Tensor], PositionSample | None]:
-        """Scores (R, N) by name, and the items of which leave-one-out is known; None: all."""
+        """Scores (R, N) by name, and the sampled items of leave-one-out; None: all are deleted."""
         model, batch, output = readout.model, readout.batch, readout.output
         scores = {"attention": output.weights.mean(1)}
         classes = self.metadata["gradients_of"]

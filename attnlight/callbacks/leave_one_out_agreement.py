@@ -21,7 +21,7 @@ from attnlight.functional.position_sample import LEAST, PositionSample
 from attnlight.functional.ranking import TIE
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
-from attnlight.probing.leave_one_out import complete_logits, left_out_logits
+from attnlight.probing.leave_one_out import deletion_effects
 
 
 class LeaveOneOutAgreement(InterpretabilityTest):
@@ -45,8 +45,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       on so many texts; undefined on the others, and where the words of the corpus are not known.
 
     With `positions`, so many items of each text are deleted: the first ones by the methods, and a seeded
-    sample of the others. Pairs of items and items then count by the inverse of the probability that they
-    are deleted, and the largest effect is that of the items that are.
+    sample of the others. Items, and pairs of them, are then weighted by their inverse inclusion
+    probability, and the largest effect is that of the deleted items.
 
     For a tagger, the token whose tag is predicted is left out, since deleting it leaves no prediction.
     Texts of fewer than two items are undefined.
@@ -125,27 +125,18 @@ class LeaveOneOutAgreement(InterpretabilityTest):
             drawn = [ranks for ranks in scores.values() if not ranks.isnan().all()]
             sample = PositionSample.of_texts(batch, output, drawn, self.positions, self.seed)
             items = known = sample.known
-        model, columns = readout.model, {}
-        left_out = left_out_logits(model, batch, output, self.budget, known)
-        complete = log_odds(complete_logits(model, batch, output), target)
-        effects = complete.unsqueeze(-1) - log_odds(left_out, target)
+        effects = deletion_effects(readout.model, batch, output, target, self.budget, known)
         alone = allowed_classes(output.logits).sum(-1, keepdim=True) < 2  # no other class
         effects = effects.masked_fill(alone, 0.0)
         sizes = effects.abs().masked_fill(~items, 0.0)
         largest = sizes.amax(-1, keepdim=True)
-        pairs = None if sample is None else sample.pair_weights()
+        columns, pairs = {}, None if sample is None else sample.pair_weights()
         for label, ranks in scores.items():
             every = ranks, sizes, items
             ranks, moved, shown = every if sample is None else sample.compact(*every)
             columns[f"somers_d_{label}"] = somers_d(ranks, moved, shown, self.least, pairs)
         if self.resampled_texts:
-            resampled = torch.full_like(readout.weights[:, 0], torch.nan)
-            rows = torch.isin(output.rows[:, 0], self._resampled.to(resampled.device))
-            if rows.any():
-                part = readout.select(rows)
-                moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
-                resampled[rows] = somers_d(readout.weights[rows], moved, others[rows], self.least)
-            columns["resampled_somers_d_attention"] = resampled
+            columns["resampled_somers_d_attention"] = self._of_resampled(readout, target, others)
         times = items.double() if sample is None else sample.item_weights()
         opposing = opposing_items(effects, items) * times * readout.weights
         columns["opposing_mass"] = opposing.sum(-1).clamp(max=1)
@@ -154,3 +145,13 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         columns["log_odds"] = log_odds(readout.logits, target)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
+
+    def _of_resampled(self, readout: Readout, target: Tensor, items: Tensor) -> Tensor:
+        """Somers' D (R,) of attention and of the effects of resampling each item (R, N) bool; else NaN."""
+        found = torch.full_like(readout.weights[:, 0], torch.nan)
+        rows = torch.isin(readout.output.rows[:, 0], self._resampled.to(found.device))
+        if rows.any():
+            part = readout.select(rows)
+            moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
+            found[rows] = somers_d(readout.weights[rows], moved, items[rows], self.least)
+        return found

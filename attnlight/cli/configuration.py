@@ -35,7 +35,7 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def resolve_callbacks(trainer: Namespace) -> None:
-    """Keep, in place, the last test or EarlyStopping of each class and the last bar; drop disabled ones.
+    """Keep the last test or EarlyStopping of each class and the last progress bar; drop disabled callbacks.
 
     `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
     it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.

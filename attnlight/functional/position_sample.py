@@ -1,4 +1,4 @@
-"""A seeded sample of a text's items, and the rank correlation of all of them estimated from it."""
+"""A seeded sample of a text's items, and the rank correlation over all of them, estimated from it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _LARGEST = 1 - 1e-9  # tau that is transformed
 
 @dataclass(frozen=True)
 class PositionSample:
-    """Items of each row that are measured in place of all.
+    """A sample of each row's items, measured in place of all.
 
-    The first items of some rankings are in every sample, the others of it are drawn at random
-    without replacement, so that a pair of items counts as often as pairs of its kind are left out:
-    by the inverse of its inclusion probability.
+    The first items of some rankings are in every sample; the others are drawn at random without
+    replacement. A pair of items is weighted by its inverse inclusion probability.
 
     Attributes:
         known: The sampled items, (R, N) bool.

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, TextBatch
 from attnlight.functional._cpu import Budget, blocks
+from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.readout.instances import (
     require_rows_of_tokens,
     rows_are_texts,
@@ -66,6 +67,23 @@ def text_costs(lengths: Tensor, rows: Tensor, output: AttentionOutput) -> Tensor
     return torch.maximum(lengths, rows * output.logits.shape[-1] // _LOGITS)
 
 
+def deletion_effects(
+    model: AttentionModel,
+    batch: TextBatch,
+    output: AttentionOutput,
+    target: Tensor,
+    budget: int | None = None,
+    only: Tensor | None = None,
+) -> Tensor:
+    """Decrease of the log odds of each row's `target` (R,) when an item is deleted, (R, N) float64.
+
+    NaN as of `leave_one_out` and where the target is the only allowed class. Other arguments and errors
+    are those of `leave_one_out`.
+    """
+    odds = log_odds(left_out_logits(model, batch, output, budget, only), target)
+    return log_odds(complete_logits(model, batch, output), target).unsqueeze(-1) - odds
+
+
 @shared
 @torch.no_grad()
 def left_out_logits(
@@ -77,7 +95,7 @@ def left_out_logits(
 ) -> Tensor:
     """Logits (R, N, C) after each item is deleted; NaN off the mask and where no row remains.
 
-    Tests of the same texts share them, unless `only` some items are deleted: do not write to them.
+    Tests of the same texts share one tensor, so do not write to it; with `only`, each call has its own.
     Arguments and errors are those of `leave_one_out`.
     """
     budget, chosen = tokens_at_once(output, budget), () if only is None else (only,)
@@ -186,9 +204,9 @@ def deletions(
     They are sorted by the texts' costs.
 
     Items (B, N) bool may be deleted from texts of some `costs` (B,), such as their lengths. A text with a
-    single item is skipped: deleting it would leave an empty text. `only` some items (B, N) of texts
-    with others are deleted, if given. A block has at least one text, else r
-    times the cost of its last text is within the budget.
+    single item is skipped: deleting it would leave an empty text. If `only` (B, N) bool is given, no other
+    items are deleted. A block has at least one text, else r times the cost of its last text is within
+    the budget.
     """
     wanted = mask & (mask.sum(-1, keepdim=True) > 1)
     texts, places = (wanted if only is None else wanted & only).nonzero().unbind(-1)
