@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from lightning.pytorch.core.mixins.hparams_mixin import HyperparametersMixin
 from lightning.pytorch.trainer.states import TrainerFn
@@ -27,14 +26,13 @@ from attnlight.callbacks.hooks.display import interval_scalars, show_figure, sho
 from attnlight.callbacks.hooks.epoch_recorder import (
     EpochRecorder,
     RecordingCallback,
-    recorded_instances,
+    read_recorded_texts,
 )
 from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
-from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError, require_at_least
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -279,7 +277,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.prepare(around)
         recording = [c for c in trainer.callbacks if isinstance(c, RecordingCallback)]  # type: ignore[attr-defined]
         if stage == "test" and self is tests[-1] and len(recording) == len(tests):
-            _read_recorded_texts(around.corpus, tests)
+            read_recorded_texts(around.corpus, [(test.max_instances, test.seed) for test in tests])
 
     @override
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -353,24 +351,6 @@ def fill_undefined(
         kept = values if dtype is None else values.to(torch.promote_types(dtype, torch.float32))
         filled[name] = kept.masked_fill(rows.view(-1, *(1,) * (kept.ndim - 1)), torch.nan)
     return filled
-
-
-def _read_recorded_texts(corpus: Any, tests: Sequence[InterpretabilityTest]) -> None:  # noqa: ANN401
-    """Let `test` load only the texts that its tests record, where all of them choose some."""
-    if any(test.max_instances is None for test in tests) or not isinstance(
-        corpus, CorpusDataModule
-    ):
-        return
-    dataset = corpus.dataset("test")
-    each = [recorded_instances(dataset, test.max_instances, test.seed)[0] for test in tests]
-    rows = np.unique(np.concatenate(each))
-    if len(rows) < len(dataset):
-        corpus.test_rows = rows
-        print(
-            f"test reads {len(rows):,} of {len(dataset):,} texts, those that its tests record; metrics "
-            "are of these. Attach the test Predictions to read all.",
-            file=sys.stderr,
-        )
 
 
 def attached_tests(trainer: pl.Trainer) -> list[InterpretabilityTest]:

@@ -12,6 +12,7 @@ from attnlight import __version__
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError, printable
 from attnlight.storage.files import read_json, read_yaml, require_no_links_out, write_text
+from attnlight.storage.model_folder import HUB_ID
 
 DESCRIPTION = """\
 Write RUN/report/card.md, a model card with the front matter that the Hugging Face hub reads, from the verdicts
@@ -21,8 +22,6 @@ EPILOG = (
 )
 # What the hub calls the task of a class; of all others texts are classified.
 TASKS = {"ChunkTagger": "token-classification", "Translator": "translation"}
-# An id of the hub, where a path would have another form.
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def main(argv: list[str]) -> int:

@@ -12,7 +12,7 @@ from attnlight.data.digests import digests
 from attnlight.errors import InputError, one_line
 from attnlight.storage.files import read_json
 from attnlight.storage.hub import RUN_FILES
-from attnlight.storage.model_folder import require_run
+from attnlight.storage.model_folder import HUB_ID, require_run
 
 DESCRIPTION = """\
 Send a run to the Hugging Face hub: fit.yaml and best.ckpt, its verdicts, and as README.md the card that
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         "--overwrite", action="store_true", help="replace what the repository holds"
     )
     options = parser.parse_args(argv)
-    if not card.HUB_ID.fullmatch(options.name):
+    if not HUB_ID.fullmatch(options.name):
         raise InputError(f"{options.name!r} is not the id of a repository; expected org/name.")
     files = _files(options.run)
     card.main([str(options.run)])

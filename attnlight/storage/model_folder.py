@@ -17,7 +17,7 @@ from attnlight.storage.shipped import CONFIGS, find_config
 _MODEL_FILES = ("config.json", "adapter_config.json", "checkpoint-*/config.json")
 TAGGER = "ForTokenClassification"  # the end of the name of its class in transformers
 _VERBS = ("test", "validate", "predict")
-_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+(?<!\.ckpt)(?<!\.yaml)")
+HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")  # `org/name`
 
 
 def is_model(path: Path) -> bool:
@@ -28,7 +28,8 @@ def is_model(path: Path) -> bool:
     if any(any(path.glob(name)) for name in _MODEL_FILES):
         return True
     known = (path.parent, CONFIGS / path.parent)
-    return bool(_HUB_ID.fullmatch(str(path))) and not any(folder.is_dir() for folder in known)
+    is_id = HUB_ID.fullmatch(str(path)) and not str(path).endswith((".ckpt", ".yaml"))
+    return bool(is_id) and not any(folder.is_dir() for folder in known)
 
 
 def tags_tokens(path: Path) -> bool:

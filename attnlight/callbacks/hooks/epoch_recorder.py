@@ -1,6 +1,7 @@
 """One epoch's record on every rank: its instances, its shards and their merging."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typing_extensions import override
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.selection import choose
+from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.records import RecordError, ShardWriter, merge_shards
 
@@ -38,6 +40,26 @@ def recorded_instances(
     edit_of = dataset.edit_of if isinstance(dataset, TokenDataset) else None
     groups = None if edit_of is None else np.where(edit_of < 0, instances, edit_of)
     return choose(instances, max_instances, seed, groups), True
+
+
+def read_recorded_texts(corpus: object, choices: Sequence[tuple[int | None, int]]) -> None:
+    """Let `test` load only the texts that its tests record, where all of them choose some.
+
+    Args:
+        corpus: The data of the Trainer; one that is not of attnlight loads all texts.
+        choices: `max_instances` and `seed` of each test.
+    """
+    if not isinstance(corpus, CorpusDataModule) or any(most is None for most, _ in choices):
+        return
+    dataset = corpus.dataset("test")
+    rows = np.unique(np.concatenate([recorded_instances(dataset, *each)[0] for each in choices]))
+    if len(rows) < len(dataset):
+        corpus.test_rows = rows
+        print(
+            f"test reads {len(rows):,} of {len(dataset):,} texts, those that its tests record; metrics "
+            "are of these. Attach the test Predictions to read all.",
+            file=sys.stderr,
+        )
 
 
 class EpochRecorder:
