@@ -30,7 +30,7 @@ OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
 # Records whose floats have 10 significant bits, an error of at most 1/2000 of each text's value; all
 # others have 12.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
-_COARSE |= {"plausibility", "state_token_agreement", "head_ablation"}
+_COARSE |= {"plausibility", "state_token_agreement", "head_ablation", "alignment_error"}
 
 
 @cache
@@ -106,7 +106,7 @@ def archive_run(run: Path, target: Path) -> None:
     config = re.sub(r"^root: .*", "root: checkpoints", config, flags=re.MULTILINE)
     write_text(target / source.name, config)
     name = run.parent.name
-    alone = name in saliency.MODELS or name.startswith(_HONEST)
+    alone = name in saliency.MODELS or name.startswith((_HONEST, "real_text-"))
     logs = "version_0" if alone else "version_*"  # the others are of `test`
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         # The lines and columns that validation or a test has written.

@@ -113,7 +113,7 @@ def sentences(t: Tables) -> Sentences:
         )
         if NOT_RUN not in row.values():
             both = moved[0].low > moved[1].high, replaced[0].high < replaced[1].low
-            word = ("by neither", "by one of the two", "by both")[sum(both)]
+            word = ("By neither", "By one of the two", "By both")[sum(both)]
             yield c.say("exclusive", word=word, sst=sst, row=row, predicted=row["predicted"])
 
 
