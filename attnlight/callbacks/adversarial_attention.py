@@ -97,6 +97,7 @@ class AdversarialAttention(InterpretabilityTest):
     """
 
     metadata: dict[str, Any]
+    joins_batches = True
     measures: tuple[str, ...] = ("worst_js", "worst_share", "worst_tvd", "upper_js")
 
     def __init__(

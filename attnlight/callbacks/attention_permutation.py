@@ -39,6 +39,7 @@ class AttentionPermutation(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    joins_batches = True
     measures = (*_SHUFFLED, "uniform_tvd")
 
     def __init__(self, draws: int = 100, head_draws: int = 25, **options: Any) -> None:  # noqa: ANN401

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +28,7 @@ from attnlight.callbacks.hooks.epoch_recorder import (
     RecordingCallback,
     read_recorded_texts,
 )
+from attnlight.callbacks.hooks.held_readouts import HeldReadouts
 from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
@@ -82,6 +83,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # The averaged columns; the first represents the test where only one is shown.
     measures: tuple[str, ...] = ()
     needs_gradients: ClassVar[bool] = False
+    # Whether rows of several batches may be measured together: `measure` does not ask the model again.
+    joins_batches: ClassVar[bool] = False
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
     replacement: str = ""  # of words, of a test that replaces some
@@ -201,6 +204,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             InputError: JSON cannot represent `metadata`.
         """
         self._unmeasured, self._classes = "", around.classes
+        self._held = HeldReadouts()
         try:
             metadata = json.loads(json.dumps(dict(self.metadata)))
         except TypeError as error:
@@ -235,14 +239,20 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         readout, excluded = shared_readout(batch, output, model, texts)
         if len(excluded):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
-        for part in readout.by_texts() if len(readout.output.rows) else ():
+        if len(readout.output.rows):
+            joins = self.joins_batches
+            parts = self._held.add(readout) if joins else readout.by_texts()
+            self._record_each(parts, self._recorder)
+
+    def _record_each(self, readouts: Iterable[Readout], recorder: EpochRecorder) -> None:
+        for part in readouts:
             output = part.output
             columns = {
                 "prediction": output.logits.argmax(dim=-1),
                 "max_attention": output.weights.amax(dim=-1).mean(dim=-1),
             }
             columns |= self.measure(part.batch, output, part)
-            self._recorder.add(output.rows, columns)
+            recorder.add(output.rows, columns)
 
     def finish(self, tests: Sequence[InterpretabilityTest]) -> EpochRecorder | None:
         """Merge the record of the epoch, and warn of texts that could not be measured.
@@ -259,6 +269,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         recorder = self._recorder
         if recorder is None:
             return None
+        self._record_each(self._held.release(), recorder)
         path = recorder.finish()
         self._recorder = None
         if recorder.rank == 0 and (metadata := read_metadata(path))["non_finite"]:

@@ -51,6 +51,7 @@ class DecisionFlip(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    joins_batches = True
     measures = (
         *(f"{measure}_{name}" for measure in _MEASURES[1:] for name in (*RANKINGS, "minimal")),
         "minimal_count",

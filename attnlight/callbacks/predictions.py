@@ -25,6 +25,7 @@ class Predictions(InterpretabilityTest):
     probable classes, `top_classes`, with `top_probabilities`.
     """
 
+    joins_batches = True
     measures = ("max_attention", "attention_entropy")
 
     @override

@@ -46,6 +46,7 @@ class SingleErasure(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    joins_batches = True
     measures = tuple(
         f"{measure}_{score}"
         for measure in ("flip_top", "flip_other_expected", "delta_js_expected", "outdone_expected")

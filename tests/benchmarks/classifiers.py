@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,8 @@ from torch.testing import assert_close
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import AttentionPermutation, InterpretabilityTest
+from attnlight.callbacks.hooks.held_readouts import HeldReadouts
+from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.datamodules import CorpusDataModule
 from attnlight.functional import erase_ranking, permutations, ranking, read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of
@@ -72,21 +74,45 @@ def permutation_on_a_gpu() -> Measured:
 
 
 @torch.no_grad()
-def cheap_tests(
-    repetitions: int = 7, warm_ups: int = 2, batches: int = 4, **sizes: int
+def cheap_tests(repetitions: int = 7, batches: int = 4, **sizes: int) -> Measured:
+    """What the cheap tests measure batch by batch over the forward passes."""
+    scene = Scene.drawn(batches, **sizes)
+    return _over_forward("cheap_tests", scene, repetitions, apart=True)
+
+
+@torch.no_grad()
+def joined_batches(
+    repetitions: int = 7, batches: int = 16, texts: int = TEXTS, tokens: Sequence[int] = (200, 20)
 ) -> Measured:
-    """What the cheap tests measure over the forward pass that each batch takes before them."""
-    scene, tests = Scene.drawn(batches, **sizes), configured_tests("cheap")
-    forward, together = np.zeros((2, warm_ups + repetitions))
-    for number in range(warm_ups + repetitions):
-        for batch in scene.batches:
-            outputs: list[AttentionOutput] = []
-            forward[number] += clock(lambda: outputs.append(scene.model(batch)))  # noqa: B023
-            for test in tests:
-                together[number] += clock(lambda: test.measure(batch, outputs[0], scene.model))  # noqa: B023
-    forward, together = forward[warm_ups:], together[warm_ups:]
-    details = {"texts": scene.size, "forward passes": spread(forward.tolist())}
-    return Measured({"cheap_tests": (together / forward).tolist()}, details)
+    """What the cheap tests measure of batches that wait for each other, on 1 and 2 threads."""
+    found = Measured({}, {})
+    for length in tokens:
+        scene = Scene.drawn(batches, texts, length)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found |= _over_forward(f"joined_{length}_{threads}", scene, repetitions)
+    return found
+
+
+def _over_forward(name: str, scene: Scene, repetitions: int, apart: bool = False) -> Measured:
+    """Time of the cheap tests on the outputs of an epoch over that of its forward passes."""
+    tests = configured_tests("cheap")
+
+    def measure() -> None:
+        held = [HeldReadouts() for _ in tests]
+        for batch, output in zip(scene.batches, scene.outputs, strict=True):
+            readout, _ = shared_readout(batch, output, scene.model, batch.index >= 0)
+            last = apart or batch is scene.batches[-1]
+            for test, waiting in zip(tests, held, strict=True):
+                for part in (*waiting.add(readout), *(waiting.release() if last else ())):
+                    test.measure(part.batch, part.output, part)
+
+    ways = {"forward passes": partial(clock, scene.forward), "tests": partial(clock, measure)}
+    seconds = interleave(ways, repetitions)
+    details = {
+        f"{scene.size}, threads: {torch.get_num_threads()}": spread(seconds["forward passes"])
+    }
+    return Measured({name: ratios(seconds["tests"], seconds["forward passes"])}, details)
 
 
 @torch.no_grad()

@@ -50,6 +50,10 @@ class Scene:
         texts, tokens = self.batches[0].tokens.shape
         return f"{len(self.batches)} batches of {texts} texts of {tokens} tokens"
 
+    def forward(self) -> list[AttentionOutput]:
+        """The model's output of each batch, computed anew."""
+        return [self.model(batch) for batch in self.batches]
+
     def speedup(
         self,
         name: str,

@@ -90,7 +90,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     every: dict[str, dict[str, Any]] = {
         "attributions": {"repetitions": 2, "lengths": (3, 5)} | explained,
         "permutation": {"repetitions": 2, "corpus": planted},
-        "cheap_tests": sizes | {"warm_ups": 0},
+        "joined_batches": {"repetitions": 2, "batches": 2, "texts": 3, "tokens": (200, 20)},
         "adversary": sizes | {"steps": 20},
         "several_classes": {"repetitions": 2, "rows": 2, "most": (2, 9, 5)},
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},

@@ -1,0 +1,69 @@
+"""Readouts of several batches, measured together."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.models.readout import Readout
+
+# Weights (rows x heads x items) that are measured together; their states take some 64 MiB.
+_WEIGHTS = 1 << 16
+# By the last of several readouts: which these are, and what joins them, for tests that hold the same.
+_JOINED: MutableMapping[Readout, tuple[list[int], Readout]] = WeakIdKeyDictionary()
+
+
+class HeldReadouts:
+    """Readouts of small batches that wait for each other, since a measure costs much for few rows.
+
+    Those whose rows are not texts do not wait, nor do those that are not affine, whose measures cost
+    more for each row.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Readout] = []
+
+    def add(self, readout: Readout) -> list[Readout]:
+        """The readouts to measure now, of a batch or of several."""
+        output = readout.output
+        if not readout.affine or len(output.rows) != len(output.states):
+            return [*readout.by_texts()]
+        self._held.append(readout)
+        full = sum(held.output.weights.numel() for held in self._held) >= _WEIGHTS
+        return self.release() if full else []
+
+    def release(self) -> list[Readout]:
+        """All that wait, as one readout; they wait no longer."""
+        held, self._held = self._held, []
+        return [_join(held)] if held else []
+
+
+def _join(readouts: Sequence[Readout]) -> Readout:
+    """The readout of the rows of several, padded to the longest text."""
+    first, last, which = readouts[0], readouts[-1], [*map(id, readouts)]
+    if len(readouts) == 1:
+        return first
+    if last not in _JOINED or _JOINED[last][0] != which:
+        batch = TextBatch(**_cat([vars(part.batch) for part in readouts]))
+        output = AttentionOutput(**_cat([vars(part.output) for part in readouts]))
+        if output.bias is not None and output.bias.ndim == 1:  # of all rows
+            output.bias = first.output.bias
+        _JOINED[last] = which, Readout(batch, output, first.model)
+    return _JOINED[last][1]
+
+
+def _cat(parts: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Tensors along their first dimension, padded with zeros, or tuples and mappings of them."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts), strict=True)]
+        joined = first.new_zeros(sum(map(len, parts)), *sizes)
+        for place, part in zip(torch.split(joined, [*map(len, parts)]), parts, strict=True):
+            place[tuple(map(slice, part.shape))] = part
+        return joined
+    if isinstance(first, tuple):
+        return tuple(_cat(each) for each in zip(*parts, strict=True))
+    return {key: _cat([part[key] for part in parts]) for key in first or ()} or first
