@@ -25,6 +25,11 @@ _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study'
 _HONEST = "honest_"
 _SCORED = ("importance_correlation", "saliency_agreement")  # by which seeds are compared
 KEYS = ("index", "position", "prediction")
+# Curves of the task, and those of tests that pages read; of other tests the records are archived.
+_LOGGED = re.compile(
+    r"epoch|(val|test)/([^/]+|predictions/max_attention|attention_permutation/(median_tvd|flip_rate)"
+    r"|importance_correlation/tau_attention_(loo|input_gradient))"
+)
 # Names of experiments whose runs are the bases of a study, which are all that is kept of most.
 OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
 # Records whose floats have 10 significant bits, an error of at most 1/2000 of each text's value; all
@@ -111,7 +116,7 @@ def archive_run(run: Path, target: Path) -> None:
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         # The lines and columns that validation or a test has written.
         logged = pd.read_csv(source, dtype=str, keep_default_na=False)
-        logged = logged.filter(regex="^(epoch|val/|test/)")
+        logged = logged[[column for column in logged if _LOGGED.fullmatch(column)]]
         measured = logged.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
         if measured.any():
             write_text(target / source.relative_to(run), logged[measured].to_csv(index=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
+from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
 from results_page import NAMES
 from results_page.archive import Archive, Experiment, conditions
 from results_page.cells import columns
 from results_page.findings import Cell, Cells, Places, Sentences, Tables
 from results_page.honest import values
-from results_page.real_text import NOT_RUN
+from results_page.real_text import NOT_RUN, answer
 from results_page.tables import DASH, Row, interval, number
 
 _NAMES = NAMES["translation"]
@@ -81,6 +82,30 @@ def errors(archive: Archive) -> Iterator[Row]:
         yield row
 
 
+def explained(archive: Archive) -> Iterator[Row]:
+    """How far the words that attention or a method ranks first explain, where the first is aligned."""
+    for name in LEARNED:
+        methods = (x for x in _NAMES["errors"].items() if x[1] != "diagonal")
+        for words, column in methods if name in archive else ():
+            runs = archive[name]
+            found, aligned = columns(runs, "faithfulness"), columns(runs, "alignment_error")
+            place = pd.MultiIndex.from_arrays([aligned["index"], aligned["position"][0]])
+            rows = place.get_indexer([found["index"], found["position"][0]])
+            effect = found[f"excess_comprehensiveness_{column}"]
+            linked = np.where(np.isnan(effect), np.nan, aligned[f"linked_{column}"][:, rows])
+            parts = [np.where(linked == hit, effect, np.nan) for hit in (1, 0)]
+            (one, first), (other, second) = (resampled_means(x, found["index"]) for x in parts)
+            less = seed_interval((one - other, first - second), bounds=(-2, 2))
+            row: Row = {"task": MODELS[name].words["task"], "words by": words}
+            row["seeds"] = archive.words(name, MODELS[name])["seeds"]
+            row["linked words"] = int(np.isfinite(linked).sum(-1).max())
+            row["first is aligned"] = interval(seeds_then_instances(linked, found["index"]), 2)
+            row["comprehensiveness"] = interval(seeds_then_instances(effect, found["index"]), 3)
+            known = np.isfinite(less.mean)
+            row["where aligned, less elsewhere"] = interval(less, 3) if known else DASH
+            yield row | {"aligned explains better": answer(less) if known else DASH}
+
+
 def exclusive(archive: Archive) -> Iterator[Row]:
     """What shuffling, replacing and erasing attention do to the next word, and to a text's class."""
     beside: dict[str, str] = _NAMES["beside"]
@@ -101,20 +126,42 @@ def sentences(t: Tables) -> Sentences:
     lacking = (f"{row['task']}, {row['attention']}" for row in rows if row not in done)
     yield c.say("run", run=len(done), count=len(rows), each="; ".join(lacking) or "none")
     for task, of in groupby(done, key=lambda row: row["task"]):
-        each = (f"{x['attention']} {x['mass']} at an accuracy of {x['accuracy']}" for x in of)
-        yield c.say("task", task=task, each="; ".join(each))
-    tasks, (sst, *_) = (
-        t.rows("translation_exclusive"),
-        t.rows("translation_exclusive", "SST, BiLSTM"),
-    )
-    for row in tasks[: len(LEARNED)]:
-        moved, replaced = (
-            [Cell(x[y]) for x in (row, sst)] for y in ("TVD of shuffling", "worst JS")
+        by = {row["attention"]: row for row in of}
+        if (free := by.get(_WORDS["additive_0"])) and (most := by.get(_WORDS["additive_1"])):
+            yield c.say("task", task=task, free=_numbers(free), most=_numbers(most))
+    *tasks, sst, _ = t.rows("translation_exclusive")
+    tasks = [row for row in tasks if NOT_RUN not in row.values()]
+    for count, of in groupby(tasks, key=lambda row: _exclusive(row, sst)):
+        each = "; ".join(
+            f"{x['predicted']} {x['TVD of shuffling']} and {x['worst JS']}"
+            for x in map(_numbers, of)
         )
-        if NOT_RUN not in row.values():
-            both = moved[0].low > moved[1].high, replaced[0].high < replaced[1].low
-            word = ("By neither", "By one of the two", "By both")[sum(both)]
-            yield c.say("exclusive", word=word, sst=sst, row=row, predicted=row["predicted"])
+        word = ("neither", "one of the two", "both")[count]
+        yield c.say("exclusive", word=word, sst=_numbers(sst), each=each)
+    for task, of in groupby(t.rows("translation_explained"), key=lambda row: row["task"]):
+        rows = [*of]
+        errors = _numbers(t.rows("translation_errors", task)[0])
+        decided = [row for row in rows if row["aligned explains better"] != DASH]
+        yes = sum(row["aligned explains better"] == "yes" for row in decided)
+        words = (f"{x['words by']} {x['where aligned, less elsewhere']}" for x in decided)
+        order = (
+            f"{x['words by']} {errors[x['words by']]}, {_numbers(x)['comprehensiveness']}"
+            for x in rows
+        )
+        both = {"differences": "; ".join(words), "order": "; ".join(order)}
+        if len(decided) == len(rows):
+            yield c.say("explained", task=task, yes=yes, count=len(decided), **both)
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, str]:
+    """The cells of a row without their intervals."""
+    return {name: Cell(cell).number if "[" in cell else cell for name, cell in row.items()}
+
+
+def _exclusive(row: Mapping[str, str], sst: Mapping[str, str]) -> int:
+    """By how many of TVD and JS attention is more exclusive than on SST."""
+    moved, replaced = ([Cell(x[y]) for x in (row, sst)] for y in ("TVD of shuffling", "worst JS"))
+    return (moved[0].low > moved[1].high) + (replaced[0].high < replaced[1].low)
 
 
 PLACES: Places = (sentences,)
