@@ -1,4 +1,4 @@
-"""Sorting, row-wise maxima and reusable buffers for CPU tensors."""
+"""Sorting, row-wise maxima, hyperbolic tangents and reusable buffers for CPU tensors."""
 
 import math
 import threading
@@ -27,6 +27,16 @@ def sorted_keys(keys: Tensor) -> Tensor:
     # NumPy's sort is vectorised (AVX2, AVX-512): about ten times as fast as torch's.
     keys.numpy().sort(axis=-1)
     return keys
+
+
+def tanh(values: Tensor) -> Tensor:
+    """Hyperbolic tangent, without gradients to a few rounding errors of 1.
+
+    On a CPU the logistic function is several times as fast as torch's tanh.
+    """
+    if torch.is_grad_enabled() or not values.is_cpu:
+        return values.tanh()
+    return (values * 2).sigmoid_().mul_(2).sub_(1)
 
 
 def best_of_each(rows: Tensor, values: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:

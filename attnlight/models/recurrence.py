@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attnlight.functional._cpu import tanh
 from attnlight.models.encoders import orthogonal_to
 
 
@@ -37,12 +38,19 @@ class Recurrence:
     ) -> None:
         assert isinstance(network, nn.LSTM | nn.GRU)
         self.lengths, self.step = text.sum(-1), step
-        weight, self._bias = (network.get_parameter(f"{kind}_hh_l0") for kind in ("weight", "bias"))
+        lstm, size = isinstance(network, nn.LSTM), network.hidden_size
+        twice = torch.ones_like(network.get_parameter("bias_ih_l0"))
+        twice[2 * size : 3 * size] += lstm  # the candidates, see `_advance`
+        of_input, (weight, self._bias) = (
+            (
+                network.get_parameter(f"weight_{kind}_l0") * twice[:, None],
+                network.get_parameter(f"bias_{kind}_l0") * twice,
+            )
+            for kind in ("ih", "hh")
+        )
         self._weight = weight.mT
-        input_map = (network.get_parameter(f"{kind}_ih_l0") for kind in ("weight", "bias"))
-        self.inputs = linear(embeddings, *input_map)
-        self.hidden = embeddings.new_zeros(*text.shape, network.hidden_size)
-        lstm = isinstance(network, nn.LSTM)
+        self.inputs = linear(embeddings, *of_input)
+        self.hidden = embeddings.new_zeros(*text.shape, size)
         if lstm:
             self.inputs += self._bias
         # The states before each token: hidden and, of an LSTM, cell and, if orthogonal, sum of states.
@@ -94,14 +102,18 @@ class Recurrence:
     def _advance(self, gates: Tensor, state: list[Tensor]) -> None:
         """One step, in place, of an LSTM with gates (n, 4 H) or of a GRU with gates (n, 3 H).
 
-        The gates initially hold the inputs' contribution, for an LSTM with both biases.
+        The gates initially hold the inputs' contribution, for an LSTM with both biases and twice that to
+        the candidates; its cells are twice as large, too. With the logistic function s, tanh(x) is
+        2 s(2 x) - 1, and s is several times as fast as tanh on a CPU.
         """
         if len(state) > 1:
             hidden, cell, *total = state
-            gates.addmm_(hidden, self._weight)
+            gates.addmm_(hidden, self._weight).sigmoid_()
             input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
-            cell.mul_(forget_gate.sigmoid_()).addcmul_(input_gate.sigmoid_(), candidate.tanh_())
-            torch.tanh(cell, out=hidden).mul_(output_gate.sigmoid_())
+            cell.mul_(forget_gate).addcmul_(input_gate, candidate, value=4).sub_(
+                input_gate, alpha=2
+            )
+            torch.sigmoid(cell, out=hidden).mul_(2).sub_(1).mul_(output_gate)
             for before in total:
                 before.add_(hidden.copy_(orthogonal_to(hidden, before)))
             return
@@ -111,5 +123,5 @@ class Recurrence:
         hidden_reset, hidden_update, hidden_candidate = recurrent.chunk(3, -1)
         reset.add_(hidden_reset).sigmoid_()
         update.add_(hidden_update).sigmoid_()
-        candidate.addcmul_(reset, hidden_candidate).tanh_()
+        candidate = tanh(candidate.addcmul_(reset, hidden_candidate))
         hidden.sub_(candidate).mul_(update).add_(candidate)
