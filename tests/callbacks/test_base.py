@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 
 from attnlight.batch import AttentionOutput, TextBatch
@@ -239,6 +240,29 @@ class Gradient(InterpretabilityTest):
         logits = model(batch, embeddings=embeddings).logits
         (gradient,) = torch.autograd.grad(logits.amax(-1).sum(), embeddings)
         return {"norm": gradient.flatten(1).norm(dim=1)}
+
+
+class Undefined(Predictions):
+    """Predictions, and a measure that is defined for no text."""
+
+    measures = ("max_attention", "nowhere")
+
+    def measure(
+        self, batch: TextBatch, output: AttentionOutput, readout: Readout
+    ) -> dict[str, Tensor]:
+        columns = dict(super().measure(batch, output, readout))
+        return columns | {"nowhere": torch.full_like(columns["attention_entropy"], torch.nan)}
+
+
+def test_what_is_undefined_is_a_metric_and_is_not_logged(tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path)
+    started = run_test(tmp_path, Undefined(), logger=logger)
+    name = "test/undefined"
+    assert started.callback_metrics[f"{name}/nowhere"].isnan()
+    (path,) = tmp_path.rglob("metrics.csv")
+    logged = {x for x in path.read_text().split("\n")[0].split(",") if x.startswith(name)}
+    ends = {f"{name}/max_attention{end}" for end in ("", "_low", "_high")}
+    assert logged == {*ends, f"{name}/non_finite"}
 
 
 class Tolerant(Gradient):
