@@ -24,6 +24,7 @@ from attnlight.report.headlines import headline_table, headlines
 from attnlight.report.run import stored_records
 from attnlight.report.summary import summarise
 from attnlight.report.verdict.card import Verdict, verdict_of
+from attnlight.storage.hub import cached_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +181,7 @@ def run(
     temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
     names: tuple[str, ...] = ("python", type(network).__name__)
     if isinstance(reader, TrainedModel) and reader.path is not None:
-        names = reader.path.resolve().parts[-2:]
+        names = cached_id(reader.path) or reader.path.resolve().parts[-2:]
     folder = Path(temporary.name, *names)
     given = GivenTexts(batches, texts, rows)
     if given.cut:

@@ -42,6 +42,12 @@ def hub_folder(name: str, offline: bool = False) -> Path:
     return place
 
 
+def cached_id(path: Path) -> tuple[str, ...]:
+    """Organisation and name of the id whose cached files a path is, or is in; empty elsewhere."""
+    cached = (part.split("--")[1:] for part in path.parts if part.startswith("models--"))
+    return tuple(next(cached, ()))
+
+
 def hub_run(path: Path) -> Path | None:
     """The cached folder of the run whose id a path is; None: no id, or one of another model.
 

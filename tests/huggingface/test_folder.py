@@ -396,7 +396,9 @@ class TestHub:
         ):
             assert found[0].attention == pytest.approx(expected.attention, abs=1e-6)
         rows = list(zip(TEXTS, ["NEG", "POS"] * 2, strict=True))
-        results = attnlight.run("someone/films", rows, "predictions").table("predictions")
+        run = attnlight.run("someone/films", rows, "predictions")
+        assert run.folder.parts[-2:] == ("someone", "films")
+        results = run.table("predictions")
         Path("films.csv").write_text("".join(f'"{t}",{c}\n' for t, c in [("text", "label"), *rows]))
         data = ["--data=films.csv", "--data.test=train", "--tests=predictions", NO_FIGURE]
         data += [*CPU, *QUIET]
