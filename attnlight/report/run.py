@@ -106,7 +106,7 @@ def load_run(folder: Path) -> Run:
                 f"{folder} is the folder of an experiment: name its run, such as {runs[0]}."
             )
         command = shlex.join(["attnlight", "test", str(folder), "--tests", "card"])
-        raise InputError(f"{folder} holds no records: run `{command}` first.")
+        raise InputError(f"{folder} holds no records of measures: run `{command}` first.")
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))
     verbs = [f"{v}-{c}" if c else v for c in corpora for v in VERBS.values()]
     return trained_run(folder, verbs, corpora)

@@ -198,7 +198,7 @@ class TestPage:
     ("broken", "message"),
     [
         ("", "there is no run folder"),
-        ("records", "holds no records: run `attnlight test"),
+        ("records", "holds no records of measures: run `attnlight test"),
         ("records/test/predictions.parquet", "predictions.parquet is not a readable record"),
         ("records/val/attention_permutation-1.parquet", "-1.parquet is not a readable record"),
         ("report", "cannot be written"),
