@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from attnlight.datamodules import PlantedEvidence
+from attnlight.models import FlatClassifier
 from tests.benchmarks import card, suite
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.scene import random_texts
 from tests.benchmarks.suite import GROUPS, PAGE, groups_of, read_results, row, with_tables
 from tests.benchmarks.training import tagging_epoch, translation_epoch
 from tests.tasks import tagged
@@ -87,6 +89,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     symbols += ["--model.net.hidden_size=4", f"--data.cache_dir={folder}/cache"]
     explained = {"corpora": (planted, planted), "epochs": 1, "batches": 1, "texts": 3}
     scenes = {name: (name, partial(card.bert, 4, 5)) for name in card.SCENES}
+    sampled = FlatClassifier(90, 2, encoder="lstm").eval(), random_texts(0, 3, 24, 90)
     every: dict[str, dict[str, Any]] = {
         "attributions": {"repetitions": 2, "lengths": (3, 5)} | explained,
         "permutation": {"repetitions": 2, "corpus": planted},
@@ -96,6 +99,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "card": {"scenes": scenes},
+        "positions": {"scene": sampled, "samples": 2, "count": 20, "cost_of": 1},
         "encoders": {"repetitions": 2, "texts": 2, "tokens": 3, "units": 4},
         "card_tolerances": {"scenes": scenes, "settings": (card.CHOSEN,)},
         "variants": {"repetitions": 2, "corpus": planted},
