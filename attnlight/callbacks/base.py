@@ -326,8 +326,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
             metric.update(value)
             key = f"{stage}/{self.name}/{name}"
-            shown = not isnan(value)  # a logger would show an empty panel
-            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key, logger=shown)
+            logger = False if isnan(value) else None  # it would show an empty panel
+            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key, logger=logger)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, stage, self.name, path, self.figure)
 

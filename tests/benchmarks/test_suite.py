@@ -99,6 +99,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "card": {"scenes": scenes},
+        "curves": {"lengths": (2, 4), "classes": (2, 3), "texts": (9, 18), "size": 2},
         "positions": {"scene": sampled, "samples": 2, "count": 20, "cost_of": 1},
         "encoders": {"repetitions": 2, "texts": 2, "tokens": 3, "units": 4},
         "card_tolerances": {"scenes": scenes, "settings": (card.CHOSEN,)},
