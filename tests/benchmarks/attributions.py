@@ -112,7 +112,7 @@ def _integrated_gradients(
     target = output.logits.argmax(-1)
     same = IntegratedGradients(tolerance=0.0, steps=STEPS, max_steps=STEPS)
     methods = dict(zip(names, (same, IntegratedGradients()), strict=False))
-    theirs = partial(_captum, model, batch, output, target)
+    theirs = partial(captum_gradients, model, batch, output, target)
     assert_close(theirs(1), same(model, batch, output, target), rtol=1e-3, atol=1e-4)
     speed = {nodes: timed(partial(theirs, nodes)) for nodes in (1, 4, 16)}
     fastest = min(speed, key=speed.__getitem__)
@@ -130,7 +130,7 @@ def _integrated_gradients(
     return Measured(values, {size: found})
 
 
-def _captum(
+def captum_gradients(
     model: FlatClassifier, batch: TextBatch, output: AttentionOutput, target: Tensor, nodes: int
 ) -> Tensor:
     """captum's integrated gradients (B, N) from zero embeddings, so many nodes at once."""

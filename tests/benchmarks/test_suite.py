@@ -99,6 +99,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "card": {"scenes": scenes},
+        "peers": {"repetitions": 2, "texts": 2, "tokens": 20, "steps": 3},
         "curves": {"lengths": (2, 4), "classes": (2, 3), "texts": (9, 18), "size": 2},
         "positions": {"scene": sampled, "samples": 2, "count": 20, "cost_of": 1},
         "encoders": {"repetitions": 2, "texts": 2, "tokens": 3, "units": 4},
@@ -130,7 +131,7 @@ def test_a_group_measures_its_benchmarks(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attnlight.figures.style.figure_bytes", lambda *_: b"")  # most of the time
-    if group in ("huggingface", "opaque_readouts"):
+    if group in ("huggingface", "opaque_readouts", "peers"):
         pytest.importorskip("transformers")
     function = resolve_name(f"tests.benchmarks.{GROUPS[group]['run']}")
     found = function(**small(group, tmp_path))
