@@ -79,6 +79,14 @@ def conditions(study: str, pattern: str, names: Mapping[str, str]) -> dict[str, 
     return found
 
 
+def _given(options: Any) -> Any:  # noqa: ANN401
+    """Options in order but those that are null or off, which runs of an earlier version may lack."""
+    if isinstance(options, dict):
+        kept = ((name, _given(x)) for name, x in sorted(options.items(), key=str))
+        return {name: x for name, x in kept if x is not None and x is not False}
+    return [*map(_given, options)] if isinstance(options, list) else options
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
     """The archived runs of one experiment, one for each seed.
@@ -111,9 +119,7 @@ class Experiment:
         texts = [config_of(run).read_text(encoding="utf-8") for run in folders]
         configs = [_OF_RUN.sub("", text) for text in texts]
         if len(set(configs)) > 1:  # parsing takes most of the time
-            # Runs of an earlier version may lack options that are null.
-            options = (pd.json_normalize(yaml.load(text, _Loader)).loc[0] for text in configs)
-            configs = [str(sorted(found.dropna().items())) for found in options]
+            configs = [str(_given(yaml.load(text, _Loader))) for text in configs]
         seeds, logged = [], {}
         for folder, text, config in zip(folders, texts, configs, strict=True):
             seed = int(_SEED.findall(text)[0])
