@@ -64,8 +64,9 @@ def paired(found: dict[str, Experiment]) -> dict[str, Experiment]:
 
 
 def answer(mean: SeedInterval, bound: float = 0.0) -> str:
-    """`yes` if the interval is above a bound, `no` if below, else `open`."""
-    return YES if mean.low > bound else NO if mean.high < bound else OPEN
+    """`yes` if the interval, as printed to three places, is above a bound, `no` if below, else `open`."""
+    low, high = round(mean.low, 3), round(mean.high, 3)
+    return YES if low > bound else NO if high < bound else OPEN
 
 
 def faithful(archive: Archive) -> Iterator[Row]:
