@@ -25,7 +25,8 @@ _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study'
 _HONEST = "honest_"
 _SCORED = ("importance_correlation", "saliency_agreement")  # by which seeds are compared
 KEYS = ("index", "position", "prediction")
-# Curves of the task, and those of tests that pages read; of other tests the records are archived.
+# Curves of the task and those of tests that pages read. Of a test's own run also the means of the
+# archived columns, which check these.
 _LOGGED = re.compile(
     r"epoch|(val|test)/([^/]+|predictions/max_attention|attention_permutation/(median_tvd|flip_rate)"
     r"|importance_correlation/tau_attention_(loo|input_gradient))"
@@ -113,10 +114,12 @@ def archive_run(run: Path, target: Path) -> None:
     name = run.parent.name
     alone = name in saliency.MODELS or name.startswith((_HONEST, "real_text-"))
     logs = "version_0" if alone else "version_*"  # the others are of `test`
+    columns = (f"{test}/({'|'.join(found)})" for test, found in needed(name).items())
+    means = re.compile(f"test/({'|'.join(columns)})")
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         # The lines and columns that validation or a test has written.
         logged = pd.read_csv(source, dtype=str, keep_default_na=False)
-        logged = logged[[column for column in logged if _LOGGED.fullmatch(column)]]
+        logged = logged[[x for x in logged if _LOGGED.fullmatch(x) or means.fullmatch(x)]]
         measured = logged.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
         if measured.any():
             write_text(target / source.relative_to(run), logged[measured].to_csv(index=False))
