@@ -388,7 +388,7 @@ exit "${STATUS:-0}"
         folder, verb, venv = done.stdout.strip().split("|")
         assert (folder, verb) == (str(checkout.root), "check")
         assert not Path(venv).parent.exists()
-        installed = ["apt-get update", "apt-get install -y --no-install-recommends chromium"]
+        installed = ["apt-get update", "apt-get install -y --no-install-recommends chromium zsh"]
         assert checkout.log.read_text().splitlines() == installed
 
     def test_without_a_browser_it_fails(self, checkout: Checkout) -> None:
