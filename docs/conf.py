@@ -60,13 +60,13 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def link_of_site(link: re.Match[str], folder: Path) -> str:
-    """A link to a page as it is; to another file of the repository its address, if that is known."""
+    """A link to a page or notebook as it is; to another file its address, if the repository's is known."""
     text, target, anchor = link[1], link[2], link[3] or ""
     file = Path(os.path.normpath(folder / target))
     if file == DOCS.parent / "README.md":
         return f"[{text}]({os.path.relpath(DOCS / 'index.md', folder)}{anchor})"
-    if file.is_relative_to(DOCS) or not file.exists():
-        return link[0]  # one that leads nowhere ends the build
+    if file.is_relative_to(DOCS) or file.suffix == ".ipynb" or not file.exists():
+        return link[0]  # the site keeps notebooks; one that leads nowhere ends the build
     place = file.relative_to(DOCS.parent)
     return f"[{text}]({REPOSITORY}/blob/main/{place})" if REPOSITORY else text
 
