@@ -27,6 +27,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["results_page"]
 html_theme = "furo"
 html_math_renderer = "mathml"
+html_static_path, html_css_files = ["_static"], ["site.css"]
 html_theme_options = {"source_repository": REPOSITORY} if REPOSITORY else {}
 html_show_sphinx = html_copy_source = False
 html_show_search_summary = False  # which reads the pages again, and cannot from a disk
@@ -75,6 +76,8 @@ def visit_math(translator: HTML5Translator, node: nodes.Element) -> None:
     """Write a formula as MathML, which needs no script."""
     block = isinstance(node, nodes.math_block)
     formula = tex2mathml(node.astext(), as_block=block)
+    after = '<mo rspace=".17em">&ApplyFunction;'  # the space of TeX after the name of a function
+    formula = formula.replace("<mo>&ApplyFunction;", after)
     translator.body.append(
         f'<div style="overflow-x: auto; padding: .6em 0">{formula}</div>' if block else formula
     )
