@@ -331,9 +331,7 @@ class HasAblation(Protocol):
 
 @runtime_checkable
 class HasAnswerAttention(Protocol):
-    """A model of several layers, `transformer`, that answers by one token of each text."""
-
-    transformer: Any
+    """A model of several layers that answers by one token of each text."""
 
     def answer_attention(
         self, batch: TextBatch, of: Literal["attention", "value_norm", "rollout"]

@@ -27,6 +27,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["results_page"]
 html_theme = "furo"
 html_math_renderer = "mathml"
+html_static_path, html_css_files = ["_static"], ["site.css"]
 html_theme_options = {"source_repository": REPOSITORY} if REPOSITORY else {}
 html_show_sphinx = html_copy_source = False
 html_show_search_summary = False  # which reads the pages again, and cannot from a disk
@@ -60,13 +61,13 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def link_of_site(link: re.Match[str], folder: Path) -> str:
-    """A link to a page as it is; to another file of the repository its address, if that is known."""
+    """A link to a page or notebook as it is; to another file its address, if the repository's is known."""
     text, target, anchor = link[1], link[2], link[3] or ""
     file = Path(os.path.normpath(folder / target))
     if file == DOCS.parent / "README.md":
         return f"[{text}]({os.path.relpath(DOCS / 'index.md', folder)}{anchor})"
-    if file.is_relative_to(DOCS) or not file.exists():
-        return link[0]  # one that leads nowhere ends the build
+    if file.is_relative_to(DOCS) or file.suffix == ".ipynb" or not file.exists():
+        return link[0]  # the site keeps notebooks; one that leads nowhere ends the build
     place = file.relative_to(DOCS.parent)
     return f"[{text}]({REPOSITORY}/blob/main/{place})" if REPOSITORY else text
 
@@ -75,6 +76,8 @@ def visit_math(translator: HTML5Translator, node: nodes.Element) -> None:
     """Write a formula as MathML, which needs no script."""
     block = isinstance(node, nodes.math_block)
     formula = tex2mathml(node.astext(), as_block=block)
+    after = '<mo rspace=".17em">&ApplyFunction;'  # the space of TeX after the name of a function
+    formula = formula.replace("<mo>&ApplyFunction;", after)
     translator.body.append(
         f'<div style="overflow-x: auto; padding: .6em 0">{formula}</div>' if block else formula
     )

@@ -348,7 +348,7 @@ class TestEnvironment:
 
     def test_no_python(self, checkout: Checkout) -> None:
         _, said = checkout.launch("--version", status=2, UNSUITABLE="1")
-        assert "no Python 3.11 to 3.14" in said
+        assert "no Python 3.11 to 3.13" in said
         assert not (checkout.root / ".venv").exists()
 
     def test_two_at_once_install_once(self, checkout: Checkout) -> None:
@@ -388,7 +388,7 @@ exit "${STATUS:-0}"
         folder, verb, venv = done.stdout.strip().split("|")
         assert (folder, verb) == (str(checkout.root), "check")
         assert not Path(venv).parent.exists()
-        installed = ["apt-get update", "apt-get install -y --no-install-recommends chromium"]
+        installed = ["apt-get update", "apt-get install -y --no-install-recommends chromium zsh"]
         assert checkout.log.read_text().splitlines() == installed
 
     def test_without_a_browser_it_fails(self, checkout: Checkout) -> None:

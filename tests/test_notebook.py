@@ -1,7 +1,10 @@
-"""The notebook runs as it stands, and its numbers are those of `attnlight test`."""
+"""The notebooks run as they stand, and the numbers of the first are those of `attnlight test`."""
 
 import ast
+import csv
 import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ import pytest
 
 import attnlight
 from attnlight.report.explanation import Explanation
-from tests.commands import ROOT
+from tests.commands import ROOT, main
+from tests.huggingface.folders import NAMES, write_model
 
 NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"
 
@@ -24,6 +28,11 @@ class Run:
         self.shown: list[Any] = []
         self.cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
         for cell in self.cells:
+            if cell["source"][0].startswith("!"):  # commands
+                for line in cell["source"]:
+                    program, *words = shlex.split(line)
+                    assert (program, main(words)) == ("!attnlight", 0)
+                continue
             *body, last = ast.parse("".join(cell["source"])).body
             assert isinstance(last, ast.Expr), "a cell that shows nothing"
             exec(compile(ast.Module(body, []), path.name, "exec"), self.names)  # noqa: S102
@@ -83,3 +92,43 @@ def test_stored_outputs_are_those_of_its_cells(notebook: Run) -> None:
 def test_a_name_and_a_loaded_model_are_one(notebook: Run) -> None:
     text = notebook.names["texts"][0][0]
     assert attnlight.explain("sst", [text]) == attnlight.explain(attnlight.load("sst"), [text])
+
+
+def write_reviews(classes: Sequence[str], places: str) -> None:
+    """A table of short texts, three of each class for each place."""
+    said = {classes[0]: ("dull", "long", "awful"), classes[1]: ("funny", "warm", "great")}
+    with Path("reviews.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["text", "label"])
+        for label, words in said.items():
+            for place in places.split():
+                table.writerows([f"a {word} {place} by all", label] for word in words)
+
+
+def test_from_a_table_to_a_page(here: Path) -> None:
+    write_reviews(["negative", "positive"], "film plot cast end script music scene trailer")
+    run = Run(ROOT / "examples/table_to_page.ipynb")
+    explanation, rows = run.shown
+    assert explanation.items == ["a", "gripping,", "funny", "film"]
+    assert rows.loc["count", "median_tvd"] == 10, "a fifth of 48 texts"
+    page = (here / "checkpoints/reviews/first/report/index.html").read_text(encoding="utf-8")
+    assert "May the attention of this model be read as an explanation?" in page
+
+
+def test_from_a_bert_to_a_verdict(here: Path) -> None:
+    write_reviews([*NAMES["id2label"].values()], "film plot")
+    write_model(here / "finetuned", **NAMES)
+    explanation, results, figure, page = Run(ROOT / "examples/bert_to_verdict.ipynb").shown
+    assert "film" in explanation.items
+    assert len(results.table("attention_permutation")) == 12
+    assert figure.axes
+    assert page == Path("page/index.html")
+    assert "no class is predicted of 30 texts or more" in page.read_text(encoding="utf-8")
+
+
+def test_pages_lead_to_every_notebook() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    links = "".join(page.read_text(encoding="utf-8") for page in pages)
+    notebooks = sorted(ROOT.glob("examples/*.ipynb"))
+    assert len(notebooks) == 3
+    assert [path.name for path in notebooks if f"examples/{path.name})" not in links] == []

@@ -1,9 +1,11 @@
 """The built wheel holds all that attnlight needs, and works outside the repository."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
@@ -95,3 +97,29 @@ def test_does_a_study(installed: Installation) -> None:
     installed.attnlight("study", "small.yaml", "--jobs", "1")
     assert (installed.home / "checkpoints/small/study.json").is_file()
     assert "13 runs of 13" in installed.attnlight("study", "planted", "--dry-run")
+
+
+def test_the_dockerfile_installs_into_an_empty_environment(tmp_path: Path) -> None:
+    """What it copies and runs, with a new environment in place of its image's Python."""
+    lines = (ROOT / "docs/Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 15
+    steps = [line.partition(" ")[::2] for line in lines]
+    venv.create(tmp_path / "venv", with_pip=True)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment["PATH"] = f"{tmp_path / 'venv/bin'}:{environment['PATH']}"
+    source, home = tmp_path / "source", tmp_path / "home"
+    source.mkdir()
+    home.mkdir()
+    for step, words in steps:
+        if step == "COPY":
+            *names, place = words.split()
+            for path in (ROOT / name for name in names):
+                if path.is_dir():
+                    shutil.copytree(path, source / place, symlinks=True)
+                else:
+                    shutil.copy(path, source / place)
+        elif step == "RUN":
+            run(shlex.split(words), source, environment)
+    assert [step for step, _ in steps].count("RUN") == 1
+    said = run(["attnlight", "explain", "sst", "a gripping film"], home, environment)
+    assert said.startswith("Prediction: positive")

@@ -116,7 +116,7 @@ class LearnedHeads(Attribution):
         digest, texts, weights, agreement, _ = self._heads
         reader = answering(self.name, model)
         rows = reader.answer_attention(batch, "attention")
-        if weights.shape != rows.shape[1:3] or digest != weights_digest(reader.transformer):
+        if weights.shape != rows.shape[1:3] or digest != weights_digest(reader):  # type: ignore[arg-type]
             raise InputError(
                 f"the heads in {self.file} are of another model: fit them for this one."
             )
@@ -185,7 +185,8 @@ class HeadLearner:
         weights = learn_weights(self._texts, **options)
         agreement = torch.stack(self._agreement).nanmean(0).nan_to_num(-1.0)
         copies = torch.stack(self._copies).nanmean(0)
-        content = {"model": weights_digest(self._model.transformer), "texts": sorted(self._digests)}
+        digest = weights_digest(self._model)  # type: ignore[arg-type]
+        content = {"model": digest, "texts": sorted(self._digests)}
         parts = {"weights": weights, "somers_d": agreement, "copies": copies}
         lists: dict[str, Any] = {
             name: part.view(self._shape).tolist() for name, part in parts.items()

@@ -91,11 +91,13 @@ def expand(arguments: Sequence[str]) -> list[str]:
         options += [f"{long}={find_config(name, folder)}" for name in values]
     if verb == "fit" and not any(option.startswith("--data.tokenizer") for option in options):
         options += tokenizer
+    root = next((word[7:] for word in options if word.startswith("--root=")), "checkpoints")
     second: list[str] = []
     if verb == "sanity":
         if not 0 < len(named) < 3:
             raise InputError(f"sanity takes one or two folders of runs, not {len(named)}")
-        verb, named, second = "test", named[:1], named[1:]
+        verb, second = "test", [str(fetch_run(Path(name), Path(root))) for name in named[1:]]
+        named = named[:1]
         test |= {"against": second[0]} if second else {}
         test = {"class_path": "attnlight.callbacks.Sanity", "init_args": test}
         options.append(f"--trainer.callbacks+={json.dumps([test])}")
@@ -109,7 +111,6 @@ def expand(arguments: Sequence[str]) -> list[str]:
         )
     if verb == "fit":
         return [verb, f"--config={find_config(named[0], 'experiments')}", *options]
-    root = next((word[7:] for word in options if word.startswith("--root=")), "checkpoints")
     run = fetch_run(Path(named[0]), Path(root))
     elsewhere = command_options(run)
     if elsewhere is not None:

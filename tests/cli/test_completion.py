@@ -1,5 +1,6 @@
 """A shell that has sourced the script completes verbs, options and shipped names without Python."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -7,11 +8,30 @@ import pytest
 
 from attnlight.__main__ import main
 from attnlight.storage.shipped import shipped_configs
+from tests.commands import Printed
 
 ASK = """\
 source "$1"; shift; PATH=/nowhere; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
 _attnlight; printf '%s\\n' "${COMPREPLY[@]}"
 """
+# TAB after each line in an interactive zsh, which tells the completions and then what was typed.
+PRESS = """\
+zmodload zsh/zpty && zpty z zsh -fi
+zpty -w z 'source "'$1'"; PATH=/nowhere; told() { print -r -- $BUFFER >>told; BUFFER= }'
+zpty -w z 'compadd() { local -a w; builtin compadd -O w "$@"; print -rl -- $w >>told; (( $#w )) }'
+zpty -w z "zle -N told; bindkey '^O' told"
+for line in "${@:2}"; do zpty -w -n z "$line"$'\t\x0f'; done
+zpty -w z exit
+while zpty -r z; do :; done
+"""
+LINES = [
+    "rep",
+    "fit sst_bil",
+    "test RUN --tests cheap,decision",
+    "fit --model cnn_a",
+    "sanity RUN --ck",
+]
+LINES += ["fit sst_bilstm --trainer.max_ep", "explain sst --htm", "study pruthi_pro"]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +62,21 @@ def test_verbs_names_and_options(script: Path) -> None:
     assert completed(script, "explain", "sst", "--htm") == ["--html"]
     assert completed(script, "study", "pruthi_pro") == ["pruthi_pronoun", "pruthi_pronoun_minilm"]
     assert completed(script, "report", "nothing-of-that") == []
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh on this machine")
+def test_zsh_completes_the_same(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: Printed
+) -> None:
+    monkeypatch.setenv("ZDOTDIR", str(tmp_path))
+    of_zsh = tmp_path / "of zsh"
+    of_zsh.write_text(printed("completion", "zsh"))
+    lines = [f"attnlight {line}" for line in LINES]
+    command = ["zsh", "-fc", PRESS, "zsh", str(of_zsh), *lines]
+    subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    told = [line for line in (tmp_path / "told").read_text().splitlines() if line]
+    expected = [[*completed(script, *line.split()), f"attnlight {line}"] for line in LINES]
+    assert told == [line for group in expected for line in group]
 
 
 def test_environment_names_versions_and_cache(

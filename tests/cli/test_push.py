@@ -10,7 +10,7 @@ import pytest
 
 import attnlight
 from attnlight.storage.shipped import TRAINED
-from tests.commands import finish, start
+from tests.commands import CPU, finish, start
 from tests.hub import TOKEN, Hub
 
 COMMANDS = """\
@@ -151,12 +151,17 @@ def test_verbs_take_a_run_from_the_hub(hub: Hub, run: Path) -> None:
     (run.parent / "t.csv").write_text("text,label\na joy,positive\na bore,negative\n")
     files = {name: (run / name).read_bytes() for name in ("fit.yaml", "best.ckpt")}
     stranger = files["fit.yaml"].replace(b"attnlight.tasks.AttentionClassifier", b"antigravity.Fly")
-    hub.repositories |= {"me/films": files, "a/stranger": files | {"fit.yaml": stranger}}
-    options = [*TABLE, "--trainer.accelerator=cpu", "--trainer.callbacks.figures=false"]
+    hub.repositories |= {"me/films": files, "me/again": files}
+    hub.repositories |= {"a/stranger": files | {"fit.yaml": stranger}}
+    options = [*TABLE, *CPU, "--trainer.callbacks.figures=false"]
     words = [["test", name, *options] for name in ("a/stranger", "me/films", "me/films")]
     words[2].append("--overwrite")
+    words.append(["sanity", "me/films", "me/again", *TABLE[:2], *CPU])
     found = said(run, COMMANDS, json.dumps(words))
-    assert [line for line in found if "status" in line] == ["status 2", "status 0", "status 0"]
+    statuses = [int(line.removeprefix("status ")) for line in found if "status" in line]
+    assert statuses == [2, 0, 0, 2]
+    same = "checkpoints/me/again has the parameters of this run: compare with another seed."
+    assert [line for line in found if same in line]
     assert [line for line in found if "fit.yaml names antigravity.Fly (model.class_path)" in line]
     folder = run.parent / "checkpoints"
     assert [path.name for path in folder.iterdir()] == ["me"], "nothing of a stranger's"
