@@ -11,11 +11,17 @@ import pytest
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ.pop("ATTNLIGHT_DEBUG", None)  # would show a traceback where tests expect a sentence
-os.environ.pop("ATTNLIGHT_DATA", None)  # the reader's own corpora; tests that read real ones set it
 os.environ["ATTNLIGHT_TRUST"] = "tests"  # whose classes runs of the tests name in their fit.yaml
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
 SHORT = 400  # rows of each file of `short_corpora`, at most twice as many
+
+
+def pytest_configure() -> None:
+    """Take from the environment what changes what tests see; benchmarks, which import this, need it."""
+    os.environ.pop("ATTNLIGHT_DEBUG", None)  # would show a traceback where tests expect a sentence
+    os.environ.pop(
+        "ATTNLIGHT_DATA", None
+    )  # the reader's own corpora; tests that read real ones set it
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -84,6 +84,7 @@ def test_holds_every_file(wheel: Path) -> None:
     assert {"attnlight/trained/sst/best.ckpt", "attnlight/trained/sst/README.md"} <= files
     packed = {name for name in ZipFile(wheel).namelist() if not name.startswith("attnlight-")}
     assert packed == files
+    assert wheel.stat().st_size <= 3e6
 
 
 def test_lists_its_own_files(installed: Installation) -> None:
