@@ -92,7 +92,7 @@ class LRP(Attribution):
                 rules.replay()
                 # Without the tokens that the scores include.
                 rest = inputs.masked_fill(counted_tokens(part).unsqueeze(-1), 0.0)
-                with torch.no_grad():
+                with torch.enable_grad():  # by the same operations, none of which has a gradient
                     absorbed[rows] = log_odds(linear(part, weights, rest).logits, own)
         leak = difference - absorbed - scores.sum(-1)
         absorbed = absorbed + scores.masked_fill(output.mask, 0.0).sum(-1)

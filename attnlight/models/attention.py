@@ -16,6 +16,7 @@ from typing_extensions import override
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional import masked_entmax, masked_softmax
+from attnlight.functional._cpu import tanh
 from attnlight.functional.random import draw_keys
 
 AttentionName = Literal["additive", "dot", "scaled_dot", "uniform"]
@@ -136,7 +137,7 @@ class AdditiveAttention(Attention):
     def score_keys(self, keys: Tensor, query: Tensor | None) -> Tensor:
         if self.query is not None:
             keys = keys + self.query(query).unsqueeze(1)
-        scores: Tensor = self.value(torch.tanh(keys)).squeeze(-1)
+        scores: Tensor = self.value(tanh(keys)).squeeze(-1)
         return scores
 
 
