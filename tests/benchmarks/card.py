@@ -68,10 +68,10 @@ def planted(
     return task.eval().model, test[torch.arange(len(test)).numpy()]
 
 
-def bert(texts: int = 64, tokens: int = 20) -> Scene:
-    """A small BERT with random weights below an attention layer, and random texts."""
+def bert(texts: int = 64, tokens: int = 20, **size: int) -> Scene:
+    """A small BERT, or one of another size, with random weights below an attention layer, and random texts."""
     torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig(**BERT))
+    model = transformers.BertModel(transformers.BertConfig(**BERT | size))
     batch = random_texts(0, texts, tokens, BERT["vocab_size"])
     return HuggingFacePooledClassifier(model, 2).eval(), batch
 
