@@ -84,7 +84,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # The averaged columns; the first represents the test where only one is shown.
     measures: tuple[str, ...] = ()
     needs_gradients: ClassVar[bool] = False
-    # Whether rows of several batches may be measured together: `measure` does not ask the model again.
+    # Whether rows of several batches may be measured together: `measure` neither asks the model again
+    # nor reads states, which are then left out.
     joins_batches: ClassVar[bool] = False
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False

@@ -1,16 +1,18 @@
 """Readouts of several batches, measured together."""
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models.readout import Readout
 
-# Weights (rows x heads x items) that are measured together; their states take some 64 MiB.
+# Weights (rows x heads x items) that are measured together at most.
 _WEIGHTS = 1 << 16
 # By the last of several readouts: which these are, and what joins them, for tests that hold the same.
 _JOINED: MutableMapping[Readout, tuple[list[int], Readout]] = WeakIdKeyDictionary()
@@ -31,9 +33,10 @@ class HeldReadouts:
         output = readout.output
         if not readout.affine or len(output.rows) != len(output.states):
             return [*readout.by_texts()]
+        weights = sum(held.output.weights.numel() for held in [*self._held, readout])
+        released = self.release() if weights > _WEIGHTS else []
         self._held.append(readout)
-        full = sum(held.output.weights.numel() for held in self._held) >= _WEIGHTS
-        return self.release() if full else []
+        return released
 
     def release(self) -> list[Readout]:
         """All that wait, as one readout; they wait no longer."""
@@ -42,13 +45,17 @@ class HeldReadouts:
 
 
 def _join(readouts: Sequence[Readout]) -> Readout:
-    """The readout of the rows of several, padded to the longest text."""
+    """The readout of the rows of several, padded to the longest text, without states of items.
+
+    A readout that is affine in attention does not need them, and they are by far the largest.
+    """
     first, last, which = readouts[0], readouts[-1], [*map(id, readouts)]
     if len(readouts) == 1:
         return first
     if last not in _JOINED or _JOINED[last][0] != which:
         batch = TextBatch(**_cat([vars(part.batch) for part in readouts]))
-        output = AttentionOutput(**_cat([vars(part.output) for part in readouts]))
+        outputs = [replace(x.output, states=x.output.states[:, :0], layers=None) for x in readouts]
+        output = AttentionOutput(**_cat([vars(output) for output in outputs]))
         if output.bias is not None and output.bias.ndim == 1:  # of all rows
             output.bias = first.output.bias
         _JOINED[last] = which, Readout(batch, output, first.model)
@@ -60,10 +67,13 @@ def _cat(parts: Sequence[Any]) -> Any:  # noqa: ANN401
     first = parts[0]
     if isinstance(first, Tensor):
         sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts), strict=True)]
-        joined = first.new_zeros(sum(map(len, parts)), *sizes)
-        for place, part in zip(torch.split(joined, [*map(len, parts)]), parts, strict=True):
-            place[tuple(map(slice, part.shape))] = part
-        return joined
+        missing = [
+            [size - n for size, n in zip(sizes, part.shape[1:], strict=True)] for part in parts
+        ]
+        ends = [[end for n in reversed(each) for end in (0, n)] for each in missing]
+        return torch.cat(
+            [pad(part, end) if any(end) else part for part, end in zip(parts, ends, strict=True)]
+        )
     if isinstance(first, tuple):
         return tuple(_cat(each) for each in zip(*parts, strict=True))
     return {key: _cat([part[key] for part in parts]) for key in first or ()} or first
