@@ -27,7 +27,8 @@ def empty_logits(model: AttentionModel, output: AttentionOutput) -> Tensor:
 
 def row_texts(batch: TextBatch, output: AttentionOutput) -> Tensor:
     """Index of each row's text in the batch, (R,)."""
-    return (output.rows[:, :1] == batch.index).int().argmax(dim=-1)
+    index, order = batch.index.sort(stable=True)
+    return order[torch.searchsorted(index, output.rows[:, 0].contiguous())]
 
 
 def marked_items(marked: Tensor, batch: TextBatch, output: AttentionOutput) -> Tensor:
