@@ -85,12 +85,13 @@ def joined_batches(
     repetitions: int = 7, batches: int = 16, texts: int = TEXTS, tokens: Sequence[int] = (200, 20)
 ) -> Measured:
     """What the cheap tests measure of batches that wait for each other, on 1 and 2 threads."""
-    found = Measured({}, {})
+    found, before = Measured({}, {}), torch.get_num_threads()
     for length in tokens:
         scene = Scene.drawn(batches, texts, length)
         for threads in (1, 2):
             torch.set_num_threads(threads)
             found |= _over_forward(f"joined_{length}_{threads}", scene, repetitions)
+    torch.set_num_threads(before)  # tests of this function share their process with others
     return found
 
 

@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+import torch
 
 from attnlight.datamodules import PlantedEvidence
 from attnlight.models import FlatClassifier
@@ -134,6 +135,8 @@ def test_a_group_measures_its_benchmarks(
     if group in ("huggingface", "opaque_readouts", "peers"):
         pytest.importorskip("transformers")
     function = resolve_name(f"tests.benchmarks.{GROUPS[group]['run']}")
+    threads = torch.get_num_threads()
     found = function(**small(group, tmp_path))
+    assert torch.get_num_threads() == threads
     assert found.values.keys() == GROUPS[group]["benchmarks"].keys()
     assert all(found.values.values())
