@@ -72,7 +72,7 @@ def bert(texts: int = 64, tokens: int = 20, **size: int) -> Scene:
     """A small BERT, or one of another size, with random weights below an attention layer, and random texts."""
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig(**BERT | size))
-    batch = random_texts(0, texts, tokens, BERT["vocab_size"])
+    batch = random_texts(0, texts, tokens, model.config.vocab_size)
     return HuggingFacePooledClassifier(model, 2).eval(), batch
 
 

@@ -2,4 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("transformers") else ["pretrained.py"]
+collect_ignore = (
+    [] if find_spec("transformers") else ["pretrained.py", "peers.py", "ferret_sets.py"]
+)

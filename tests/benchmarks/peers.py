@@ -1,4 +1,4 @@
-"""What users would take in attnlight's place, on the same texts: the released loops, and captum."""
+"""What users would take in attnlight's place, on the same texts: the released loops, captum and ferret."""
 
 from __future__ import annotations
 
@@ -18,23 +18,33 @@ from attnlight.functional import log_odds
 from attnlight.probing.input_gradient import input_gradient
 from tests.benchmarks import card, classifiers, rivals
 from tests.benchmarks.attributions import STEPS, captum_gradients
+from tests.benchmarks.ferret_sets import removed_sets
 from tests.benchmarks.measuring import Measured, interleave, ratios, spread, timed
+from tests.benchmarks.pretrained import MINILM
 from tests.benchmarks.scene import Scene
 
 Ways = Mapping[str, Callable[[], Tensor]]
-MINILM = {"hidden_size": 384, "num_hidden_layers": 6}
-MINILM |= {"num_attention_heads": 12, "intermediate_size": 1536}
 
 
-def peers(repetitions: int = 7, texts: int = 16, tokens: int = 200, steps: int = 500) -> Measured:
+def peers(
+    repetitions: int = 7,
+    texts: int = 32,  # the batch size of Jain & Wallace's code
+    tokens: int = 200,
+    steps: int = 500,
+    shape: Mapping[str, int] = MINILM,
+    ferret: bool = True,
+) -> Measured:
     """How many times as long as ours each takes, processor time, and ours over a forward pass."""
     scene = Scene.drawn(1, texts, tokens)
-    model, batch = card.bert(max(2, texts // 2), max(4, tokens // 10), **MINILM)
+    model, batch = card.bert(max(2, texts // 4), **shape)
     released, captum = _released(scene, steps), _captum(model, batch)
     measured = [_row(name, ways, scene.forward, repetitions) for name, ways in released.items()]
-    with torch.no_grad():
-        forward = torch.no_grad()(lambda: model(batch))
+    forward = torch.no_grad()(partial(model, batch))
     measured += [_row(name, ways, forward, repetitions) for name, ways in captum.items()]
+    if ferret:
+        measured.append(
+            _row("peers_ferret", *removed_sets(shape, *batch.tokens.shape), repetitions)
+        )
     found = Measured(
         {}, {"texts": f"{scene.size}; of the BERT {len(batch)} of {batch.tokens.shape[1]} tokens"}
     )
