@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attnlight.functional._cpu import tanh
+from attnlight.models.attention import tanh
 from attnlight.models.encoders import orthogonal_to
 
 
