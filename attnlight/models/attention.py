@@ -49,9 +49,10 @@ def normalizer_of(name: str) -> Normalizer:
 def tanh(values: Tensor) -> Tensor:
     """Hyperbolic tangent, without gradients to a few rounding errors of 1.
 
-    On a CPU the logistic function is several times as fast as torch's tanh.
+    On a CPU the logistic function is several times as fast as torch's tanh, but in half precision too
+    coarse near 0.
     """
-    if torch.is_grad_enabled() or not values.is_cpu:
+    if torch.is_grad_enabled() or not values.is_cpu or values.element_size() < 4:
         return torch.tanh(values)
     return (values * 2).sigmoid_().mul_(2).sub_(1)
 
