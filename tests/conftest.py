@@ -17,11 +17,9 @@ SHORT = 400  # rows of each file of `short_corpora`, at most twice as many
 
 
 def pytest_configure() -> None:
-    """Take from the environment what changes what tests see; benchmarks, which import this, need it."""
+    """Remove variables that would change tests; benchmarks import this module and keep them."""
     os.environ.pop("ATTNLIGHT_DEBUG", None)  # would show a traceback where tests expect a sentence
-    os.environ.pop(
-        "ATTNLIGHT_DATA", None
-    )  # the reader's own corpora; tests that read real ones set it
+    os.environ.pop("ATTNLIGHT_DATA", None)  # the reader's own corpora; tests set it to read theirs
 
 
 @pytest.fixture(autouse=True, scope="session")

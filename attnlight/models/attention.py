@@ -47,10 +47,10 @@ def normalizer_of(name: str) -> Normalizer:
 
 
 def tanh(values: Tensor) -> Tensor:
-    """Hyperbolic tangent, without gradients to a few rounding errors of 1.
+    """Hyperbolic tangent; where no gradient is recorded, with an error of a few machine epsilons.
 
-    On a CPU the logistic function is several times as fast as torch's tanh, but in half precision too
-    coarse near 0.
+    On a CPU the logistic function is several times as fast as torch's tanh. In half precision its
+    error would be too large near 0.
     """
     if torch.is_grad_enabled() or not values.is_cpu or values.element_size() < 4:
         return torch.tanh(values)

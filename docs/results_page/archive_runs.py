@@ -114,7 +114,8 @@ def archive_run(run: Path, target: Path) -> None:
     name = run.parent.name
     alone = name in saliency.MODELS or name.startswith((_HONEST, "real_text-"))
     logs = "version_0" if alone else "version_*"  # the others are of `test`
-    columns = (f"{test}/({'|'.join(found)})" for test, found in needed(name).items())
+    wanted = needed(name)
+    columns = (f"{test}/({'|'.join(found)})" for test, found in wanted.items())
     means = re.compile(f"test/({'|'.join(columns)})")
     for source in run.glob(f"logs/{logs}/metrics.csv"):
         # The lines and columns that validation or a test has written.
@@ -123,7 +124,7 @@ def archive_run(run: Path, target: Path) -> None:
         measured = logged.drop(columns="epoch", errors="ignore").ne("").any(axis=1)
         if measured.any():
             write_text(target / source.relative_to(run), logged[measured].to_csv(index=False))
-    places = {f"records/test/{test}.parquet": found for test, found in needed(name).items()}
+    places = {f"records/test/{test}.parquet": found for test, found in wanted.items()}
     places[serrano.WORST_CASE] = [".*"]
     if (run / saliency.SANITY).exists():  # what its verdicts need
         parts = len(read_metadata(run / saliency.SANITY)["parts"])

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from torch.utils.weak import WeakIdKeyDictionary
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models.readout import Readout
 
-# Weights (rows x heads x items) that are measured together at most.
+# Weights (rows x heads x items) that are measured together at most: more, `AdversarialAttention` would
+# cut apart again.
 _WEIGHTS = 1 << 16
 # By the last of several readouts: which these are, and what joins them, for tests that hold the same.
 _JOINED: MutableMapping[Readout, tuple[list[int], Readout]] = WeakIdKeyDictionary()
@@ -67,13 +67,10 @@ def _cat(parts: Sequence[Any]) -> Any:  # noqa: ANN401
     first = parts[0]
     if isinstance(first, Tensor):
         sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts), strict=True)]
-        missing = [
-            [size - n for size, n in zip(sizes, part.shape[1:], strict=True)] for part in parts
-        ]
-        ends = [[end for n in reversed(each) for end in (0, n)] for each in missing]
-        return torch.cat(
-            [pad(part, end) if any(end) else part for part, end in zip(parts, ends, strict=True)]
-        )
+        joined = first.new_zeros(sum(map(len, parts)), *sizes)
+        for place, part in zip(torch.split(joined, [*map(len, parts)]), parts, strict=True):
+            place[tuple(map(slice, part.shape))] = part
+        return joined
     if isinstance(first, tuple):
         return tuple(_cat(each) for each in zip(*parts, strict=True))
     return {key: _cat([part[key] for part in parts]) for key in first or ()} or first
