@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnlight.errors import one_line
@@ -24,6 +25,18 @@ def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWrit
     """A `pyarrow.parquet.ParquetWriter` with these options, which adds checksums."""
     sealed = schema.with_metadata((schema.metadata or {}) | {_SEAL: b" ".join(_checksums(schema))})
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
+
+
+def whole_lists(table: pa.Table) -> pa.Table:
+    """The table with a list of K nulls for each null list of fixed length K.
+
+    Before version 26, pyarrow reads no file with a null list of fixed length.
+    """
+    for place, field in enumerate(table.schema):
+        if pa.types.is_fixed_size_list(field.type) and table[place].null_count:
+            undefined = pa.scalar([None] * field.type.list_size, field.type)
+            table = table.set_column(place, field, pc.coalesce(table[place], undefined))
+    return table
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

@@ -2,9 +2,9 @@
 
 A file of docs/results has a row for each key (`folder`, `index`, `position`) of its runs, whatever
 the number of records that contain it. A column is named after its record (`test/decision_flip/length`)
-and null in rows that the record does not contain. `files`, in a folder's first row, is JSON: the
-text of each other file (configuration, metrics, status), and columns, rows and metadata of each
-record.
+and null in rows that the record does not contain (lists of fixed length have nulls there). `files`,
+in a folder's first row, is JSON: the text of each other file (configuration, metrics, status), and
+columns, rows and metadata of each record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnlight.errors import InputError
-from attnlight.records.parquet import open_writer, read_table
+from attnlight.records.parquet import open_writer, read_table, whole_lists
 from attnlight.storage.files import replacing
 from results_page import NAMES
 
@@ -128,8 +128,9 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
         names = {_packed_name(place, name): name for name in content["columns"]}
         part = table.select([*names]).rename_columns([*names.values()])
         if len(records) > 1:
-            own = [part[name].is_valid() for name in part.column_names if name not in KEYS]
-            part = part.filter(reduce(pc.or_, own))
+            own = [field.name for field in part.schema if field.name not in KEYS]
+            own = [name for name in own if not pa.types.is_fixed_size_list(part[name].type)]
+            part = part.filter(reduce(pc.or_, [part[name].is_valid() for name in own]))
         if len(part) != content["rows"]:
             raise InputError(f"{folder / place} has {len(part)} of {content['rows']} rows.")
         marks = content["metadata"] or None
@@ -138,7 +139,7 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
 
 def _write(table: pa.Table, target: Path) -> None:
     """Write a table compactly: floats of many values as byte streams, indices as differences."""
-    table = table.combine_chunks()
+    table = whole_lists(table.combine_chunks())
     with replacing(target) as temporary:
         pq.write_table(table.slice(0, 1), temporary)
         schema = pq.ParquetFile(temporary).schema
