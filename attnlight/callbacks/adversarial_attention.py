@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.hooks.held_readouts import WEIGHTS
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose, row_hashes
 from attnlight.errors import InputError
@@ -18,8 +19,6 @@ from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
 
-# Weights (rows x heads x items) measured at a time: the candidates for each take some 8 KiB.
-_WEIGHTS = 1 << 16
 _SEARCH_MEASURES = ("search_js", "search_tvd", "search_gap")
 
 
@@ -166,7 +165,8 @@ class AdversarialAttention(InterpretabilityTest):
                 f"evaluates the readout {effort} times for each head of a row; max_instances limits the rows."
             )
         chosen = readout if measured is None else readout.select(measured)
-        parts = [self._measure(part) for part in chosen.blocks(_WEIGHTS)]
+        # The candidates for each weight take some 8 KiB.
+        parts = [self._measure(part) for part in chosen.blocks(WEIGHTS)]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         if measured is None:
             return columns

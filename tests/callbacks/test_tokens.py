@@ -78,7 +78,7 @@ def test_adversaries_in_parts_are_those_of_all_rows(
     test = AdversarialAttention(search=search)
     batch = sentences(LENGTHS)
     whole = columns_of(test, model, batch)
-    monkeypatch.setattr("attnlight.callbacks.adversarial_attention._WEIGHTS", 7 * 2 * max(LENGTHS))
+    monkeypatch.setattr("attnlight.callbacks.adversarial_attention.WEIGHTS", 7 * 2 * max(LENGTHS))
     parts = columns_of(test, model, batch)
     torch.testing.assert_close(parts, whole, rtol=0, atol=1e-6, equal_nan=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from packaging.version import Version
 from torch import Tensor
 from torch.nn.functional import rms_norm
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
@@ -266,6 +267,8 @@ class TestLayers:
 
     @pytest.mark.parametrize("name", OTHERS)
     def test_of_other_architectures(self, name: str) -> None:
+        if name == "T5" and Version(transformers.__version__) < Version("5.15"):
+            pytest.skip("before transformers 5.15, T5 computes attention itself and is refused")
         torch.manual_seed(0)
         made = transformers.T5EncoderModel if name == "T5" else transformers.AutoModel.from_config
         config = getattr(transformers, f"{name}Config")(**OTHERS[name])

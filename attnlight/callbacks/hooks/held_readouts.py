@@ -11,9 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.models.readout import Readout
 
-# Weights (rows x heads x items) that are measured together at most: more, `AdversarialAttention` would
-# cut apart again.
-_WEIGHTS = 1 << 16
+WEIGHTS = 1 << 16  # (rows x heads x items) that are measured together at most
 # By the last of several readouts: which these are, and what joins them, for tests that hold the same.
 _JOINED: MutableMapping[Readout, tuple[list[int], Readout]] = WeakIdKeyDictionary()
 
@@ -34,7 +32,7 @@ class HeldReadouts:
         if not readout.affine or len(output.rows) != len(output.states):
             return [*readout.by_texts()]
         weights = sum(held.output.weights.numel() for held in [*self._held, readout])
-        released = self.release() if weights > _WEIGHTS else []
+        released = self.release() if weights > WEIGHTS else []
         self._held.append(readout)
         return released
 

@@ -68,7 +68,7 @@ def test_those_who_wait_for_the_same_batches_share_what_joins_them() -> None:
 def test_many_weights_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = readouts("bilstm")
     weights = [part.output.weights.numel() for part in parts]
-    monkeypatch.setattr(held_readouts, "_WEIGHTS", max(sum(weights[:2]), weights[2]))
+    monkeypatch.setattr(held_readouts, "WEIGHTS", max(sum(weights[:2]), weights[2]))
     held, found = added(parts)
     assert [[len(readout.lengths) for readout in now] for now in found] == [[], [], [3]]
     assert held.release() == [parts[2]]
