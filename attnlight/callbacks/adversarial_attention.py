@@ -1,7 +1,8 @@
 """Can a very different attention give the same output? (Jain & Wallace 2019, 4.2.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,8 @@ class AdversarialAttention(InterpretabilityTest):
     same epsilon, and `search_gap` is `worst_js - search_js`. With `frontier`, `frontier_js` (R, 12)
     is `worst_js` at each of the record's `frontier_epsilons`, from which
     `attnlight.statistics.frontier` bounds mean JS by mean TVD; for models of two classes, one head
-    and an affine readout.
+    and an affine readout. `worst_js_<epsilon>`, such as `worst_js_0.05`, is `worst_js` at one of
+    `wider_epsilons`, for any readout.
 
     Args:
         epsilon: Largest total variation distance between the predictions; the released code's
@@ -92,6 +94,7 @@ class AdversarialAttention(InterpretabilityTest):
             at most 9,600 for two classes and 17,100 for six, a quarter of it as a rule.
         search: Also run the search, at thousands of times the cost, with the options of a
             `GradientSearch`; true: with its defaults.
+        wider_epsilons: Larger tolerances in ascending order, each at the cost of the first.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -106,15 +109,22 @@ class AdversarialAttention(InterpretabilityTest):
         program_instances: int | None = 256,
         evaluations: int | None = 2000,
         search: GradientSearch | bool = False,
+        wider_epsilons: Sequence[float] = (),
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         if not epsilon > 0:
             raise InputError(f"epsilon of {self.name} is {epsilon}; it must be above 0.")
+        tolerances = [epsilon, *wider_epsilons]
+        if tolerances != sorted(set(tolerances)):
+            raise InputError(
+                f"wider_epsilons of {self.name} are {list(wider_epsilons)}; they must ascend from above "
+                f"epsilon, {epsilon}."
+            )
         self._require_at_least(0, program_instances=program_instances)
         self._require_at_least(3, evaluations=evaluations)
         self.epsilon = epsilon
-        self.frontier = frontier
+        self.frontier, self.wider_epsilons = frontier, tuple(wider_epsilons)
         self.program_instances, self.evaluations = program_instances, evaluations
         self.search = GradientSearch() if search is True else search or None
         if self.search is not None:
@@ -122,7 +132,8 @@ class AdversarialAttention(InterpretabilityTest):
             counts = {f"search.{name}": options[name] for name in ("instances", "starts", "steps")}
             self._require_at_least(1, **counts)
             self.hparams["search"] = options
-            self.measures = (*type(self).measures, *_SEARCH_MEASURES)
+            self.measures = (*self.measures, *_SEARCH_MEASURES)
+        self.measures = (*self.measures, *map(_wider, self.wider_epsilons))
         programs = program_instances != 0
         candidates = ["lightest item", "linear programs", "one and two items", "search"]
         used = [True, programs, True, self.search is not None]
@@ -190,13 +201,13 @@ class AdversarialAttention(InterpretabilityTest):
                 options["search_epsilon"] = options.pop("epsilon")
                 attention, js = readout.select(rows).search(self.epsilon, **options)
                 candidates[rows], search_js[rows] = attention, js
-        adversary, worst_js, upper_js = readout.worst_case(
-            self.epsilon,
-            candidates,
-            self.program_instances != 0,
+        solve = partial(
+            readout.worst_case,
+            programs=self.program_instances != 0,
             evaluations=self.evaluations,
             seed=self.seed,
         )
+        adversary, worst_js, upper_js = solve(self.epsilon, candidates)
         by_head = {
             "worst_js": worst_js,
             "worst_share": worst_js / readout.max_js_by_head(),
@@ -211,6 +222,10 @@ class AdversarialAttention(InterpretabilityTest):
         if worst_js.shape[1] > 1:
             columns["joint_js"] = readout.joint_js(adversary, worst_js, self.epsilon)
             columns |= {f"{name}_by_head": values for name, values in by_head.items()}
+        found = adversary
+        for epsilon in self.wider_epsilons:  # what is within a tolerance is within a wider one
+            found, js, _ = solve(epsilon, found)
+            columns[_wider(epsilon)] = js.mean(-1)
         curve = readout.worst_case_curve(EPSILONS) if self.frontier else None
         if curve is not None:
             columns["frontier_js"] = curve
@@ -229,6 +244,11 @@ class AdversarialAttention(InterpretabilityTest):
             None if count is None else torch.from_numpy(choose(texts, count, self.seed))
             for count in counts
         )
+
+
+def _wider(epsilon: float) -> str:
+    """The column of the worst case at a wider tolerance."""
+    return f"worst_js_{epsilon:g}"
 
 
 def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:

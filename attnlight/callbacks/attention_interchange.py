@@ -67,6 +67,8 @@ class AttentionInterchange(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    pairs = 1 << 19
+
     def __init__(
         self,
         level: Level = "layer",

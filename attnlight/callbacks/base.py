@@ -87,6 +87,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # Whether rows of several batches may be measured together: `measure` neither asks the model again
     # nor reads states, which are then left out.
     joins_batches: ClassVar[bool] = False
+    # Most pairs of tokens that are measured at once, of a test that holds the attention of all layers.
+    pairs: ClassVar[int | None] = None
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
     replacement: str = ""  # of words, of a test that replaces some
@@ -243,7 +245,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
         if len(readout.output.rows):
             joins = self.joins_batches
-            parts = self._held.add(readout) if joins else readout.by_texts()
+            parts = self._held.add(readout) if joins else readout.by_texts(self.pairs)
             self._record_each(parts, self._recorder)
 
     def _record_each(self, readouts: Iterable[Readout], recorder: EpochRecorder) -> None:

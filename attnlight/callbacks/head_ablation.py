@@ -45,6 +45,8 @@ class HeadAblation(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    pairs = 1 << 19
+
     def __init__(
         self,
         ablations: Sequence[Ablation] = ("uniform", "shuffled", "off"),

@@ -66,6 +66,8 @@ class HeadRoles(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
+    pairs = 1 << 19
+
     def __init__(
         self,
         repeats: bool = True,

@@ -265,6 +265,9 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Tensor, ...]:
         """What `_step` returns of all steps but the states after them, (B, T, ...)."""
         words, parts = self._words_before(batch), []
+        forced = not self.training or self.teacher_forcing == 1
+        if self.luong and forced and self.value is None:
+            return self._decode_at_once(words, source, state, given)
         hidden = state  # of the step before
         for step in range(words.shape[1]):
             word = words[:, step]
@@ -277,6 +280,21 @@ class Seq2Seq(nn.Module):
             hidden = part[-1]
             parts.append(part)
         return tuple(torch.stack(part, 1) for part in zip(*parts, strict=True))
+
+    def _decode_at_once(
+        self,
+        words: Tensor,
+        source: tuple[Tensor, Tensor, Tensor],
+        state: Tensor,
+        given: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """The same for states that depend on words alone, by one recurrence over words (B, T, E)."""
+        states, keys, mask = source
+        before = self.cell(words, state.unsqueeze(0))[0]
+        weights, scores = (given, given) if given is not None else self._weigh(keys, before, mask)
+        rows = (values.flatten(0, 1) for values in (before, words))
+        hidden = self._hidden((weights @ states).flatten(0, 1).unsqueeze(1), *rows)[0]
+        return before, words, weights, scores, hidden.view(*words.shape[:2], -1)
 
     def _step(
         self,

@@ -8,6 +8,7 @@ import torch
 
 from attnlight.callbacks import AdversarialAttention, GradientSearch
 from attnlight.data.selection import choose
+from attnlight.errors import InputError
 from attnlight.functional import max_js, search_adversary, worst_case_attention, worst_case_js
 from attnlight.functional.adversary.local_search import most_evaluations
 from attnlight.records import read_metadata, read_record
@@ -54,6 +55,26 @@ def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
         torch.testing.assert_close(found["frontier_js"], expected)
     else:
         assert "frontier_js" not in found
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_wider_tolerances_are_those_of_tests_of_their_own(affine: bool) -> None:
+    output = random_output(2, 3, rows=8, zeros=0.0)
+    narrow, wide = AdversarialAttention(wider_epsilons=[0.05, 0.2]), AdversarialAttention(0.05)
+    model = Hidden(output)
+    with torch.no_grad():
+        found, alone = (
+            dict(test.measure(batch_of(output), output if affine else model.output, model))  # type: ignore[arg-type]
+            for test in (narrow, wide)
+        )
+    assert narrow.measures[-2:] == ("worst_js_0.05", "worst_js_0.2")
+    gained = found["worst_js_0.05"] - alone["worst_js"]
+    assert (gained >= -1e-12).all(), "the attention within 0.01 is a further candidate"
+    assert gained.max() < 1e-3
+    assert (found["worst_js_0.2"] >= found["worst_js_0.05"]).all()
+    assert (found["worst_js_0.05"] > found["worst_js"] + 1e-3).any()
+    with pytest.raises(InputError, match=r"wider_epsilons .* are \[0.005\]; they must ascend"):
+        AdversarialAttention(wider_epsilons=[0.005])
 
 
 def test_one_item_has_no_share_and_none_is_undefined() -> None:

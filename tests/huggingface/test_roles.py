@@ -11,6 +11,7 @@ import torch
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import HeadRoles
+from attnlight.models.readout import readout_of
 from tests.bases import one_text
 from tests.callbacks.every import ready
 from tests.callbacks.test_head_roles import MARKS, masses, repeated_by_hand, role_tokens
@@ -105,3 +106,21 @@ def test_words_of_several_pieces_are_their_pieces() -> None:
     test = prepared(model, batch)
     for name, values in measured(test, model, batch).items():
         np.testing.assert_allclose(measured(test, of_words, words)[name], values, atol=1e-6)
+
+
+@torch.no_grad()
+def test_few_long_texts_are_measured_at_once() -> None:
+    """As many as have the pairs of tokens that a test names: memory of all layers is bounded."""
+    model, batch = classifier("bert", special_tokens="attended"), few_words()
+    readout, test = readout_of(batch, model(batch), model), prepared(model, batch)
+    size = batch.mask.shape[1]
+    whole = test.measure(batch, readout.output, readout)
+    for pairs, expected in ((None, [len(batch)]), (1, [1] * len(batch)), (2 * size**2 + 1, None)):
+        parts = [*readout.by_texts(pairs)]
+        counts = [len(part.batch) for part in parts]
+        assert counts == (expected or [2] * (len(batch) // 2) + [1] * (len(batch) % 2))
+        assert torch.cat([part.output.rows for part in parts]).equal(readout.output.rows)
+        found = [test.measure(part.batch, part.output, part) for part in parts]
+        for name, values in whole.items():
+            joined = torch.cat([one[name] for one in found])
+            torch.testing.assert_close(joined, values, rtol=0, atol=1e-6, equal_nan=True)

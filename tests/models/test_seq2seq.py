@@ -300,6 +300,24 @@ def test_training_reads_its_own_words_as_often_as_asked(kind: str) -> None:
     assert all(p.grad is not None for p in made.parameters())
 
 
+@pytest.mark.parametrize("kind", ["general", "scaled_dot"])
+def test_one_recurrence_trains_as_steps_do(kind: str) -> None:
+    """Luong's states depend on words alone, so that all steps are one call where words are given."""
+    made, sources = model(kind, dropout=0.0).train(), batch(padding=2)
+    gradients = []
+    for forcing in (1.0, 1 - 1e-12):  # at once, and step by step with no word drawn
+        made.teacher_forcing = forcing
+        made.zero_grad()
+        calls: list[int] = []
+        handle = made.cell.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        (made(sources).logits ** 2).sum().backward()
+        handle.remove()
+        gradients.append([parameter.grad for parameter in made.parameters()])
+        assert len(calls) == (1 if forcing == 1 else sources.target.shape[1])
+    for at_once, by_step in zip(*gradients, strict=True):
+        close(at_once, by_step)
+
+
 def test_bad_input() -> None:
     made = model()
     with pytest.raises(InputError, match="reads sources with targets"):

@@ -274,23 +274,26 @@ class Readout:
         for start in range(0, len(places), size):
             yield self.select((places >= start) & (places < start + size))
 
-    def by_texts(self) -> Iterator[Readout]:
+    def by_texts(self, pairs: int | None = None) -> Iterator[Readout]:
         """Readouts of consecutive texts, such that 128 predictions of each row have few elements.
 
         At most 2**25, or one text; all texts at once where the readout is affine or of at most 256
-        classes.
+        classes. With `pairs` they have at most so many pairs of tokens, texts times the square of the
+        longest, or are of one text.
         """
         rows, classes = self.output.logits.shape
-        most = max(1, _PREDICTED // (128 * classes))
-        if self.affine or classes <= MANY_CLASSES or rows <= most:
+        few = self.affine or classes <= MANY_CLASSES
+        most = rows if few else max(1, _PREDICTED // (128 * classes))
+        texts = max(1, (pairs or 0) // self.batch.mask[:1].numel() ** 2) if pairs else rows
+        if rows <= most and len(self.batch) <= texts:
             yield self
             return
         ends = texts_of_rows(self.output.rows).bincount().cumsum(0).tolist()
-        places, start = torch.arange(rows, device=self.lengths.device), 0
-        for end, following in zip(ends, [*ends[1:], rows + most], strict=True):
-            if following - start > most:
+        places, start, first = torch.arange(rows, device=self.lengths.device), 0, 0
+        for text, (end, following) in enumerate(zip(ends, [*ends[1:], 2 * rows + 1], strict=True)):
+            if following - start > most or text + 1 - first == texts:
                 yield self.select((places >= start) & (places < end))
-                start = end
+                start, first = end, text + 1
 
     def columns(self, measure: Columns, measure_heads: Columns) -> dict[str, Tensor]:
         """Columns (R,) and, for several heads, `<column>_by_head` (R, H).
