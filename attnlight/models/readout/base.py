@@ -284,7 +284,7 @@ class Readout:
         rows, classes = self.output.logits.shape
         few = self.affine or classes <= MANY_CLASSES
         most = rows if few else max(1, _PREDICTED // (128 * classes))
-        texts = max(1, (pairs or 0) // self.batch.mask[:1].numel() ** 2) if pairs else rows
+        texts = max(1, pairs // self.batch.mask[:1].numel() ** 2) if pairs else rows
         if rows <= most and len(self.batch) <= texts:
             yield self
             return
