@@ -21,6 +21,10 @@ WITHOUT_LAYERS = every("marks", "planted texts", "random networks")
 TESTS = {
     "planted": [name for name, kind in WITHOUT_LAYERS.items() if kind.name not in OF_ALL],
     "layers": sorted(NEEDS["layers"] | NEEDS["partners"]),
+    "translation": [
+        *("AdversarialAttention", "AlignmentError", "AttentionPermutation", "DecisionFlip"),
+        *("Faithfulness", "LeaveOneOutAgreement", "SingleErasure"),
+    ],
 }
 OPTIONS_OF_RUNS = OPTIONS | {
     "ImpermissibleMass": {},
@@ -51,6 +55,16 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     run = trained(tmp_path_factory, "planted_bilstm", *SIZES, *small, MARKS)
     command = ["test", str(run), *write_tests(run / "tests.yaml", "planted")]
     # Margins of this small model are below the rounding of float32, in which ranks depend on batches.
+    return run, [*command, "--trainer.precision=64-true"]
+
+
+@pytest.fixture(scope="module")
+def translation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a network that copies symbols, a row for each, and the command that tests it."""
+    small = ["--model.net.embedding_size=12", "--model.net.hidden_size=8"]
+    symbols = ["--data.symbols=9", "--data.max_length=5"]
+    run = trained(tmp_path_factory, "symbols_copy", *SIZES, *small, *symbols)
+    command = ["test", str(run), *write_tests(run / "tests.yaml", "translation")]
     return run, [*command, "--trainer.precision=64-true"]
 
 
@@ -89,6 +103,15 @@ def test_records_of_two_and_three_devices_are_those_of_one(
     assert len(names) == len(TESTS[name])
     for test in names:
         one, *others = (read_record(place / test).columns for place in found.values())
+        shown = [
+            {
+                name: [x is None for x in columns.pop(name)]
+                for name in sorted(columns)
+                if "shown_" in name
+            }
+            for columns in (one, *others)
+        ]
+        assert shown == [shown[0]] * len(shown)
         assert len(np.unique(one["index"])) == ROWS
         for other in others:
             compare(one, other)

@@ -34,7 +34,10 @@ def main(argv: list[str]) -> int:
     """Print the explanation of each text."""
     parser = VerbParser("explain", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
-    add("run", metavar="RUN", help="folder of a run, a checkpoint, or a shipped model, such as sst")
+    named = (
+        "a run, a checkpoint, a folder or org/name of Hugging Face, or a shipped model, such as sst"
+    )
+    add("run", metavar="RUN", help=named)
     add("texts", metavar="TEXT", nargs="*", help="a text")
     add("--file", metavar="FILE", type=Path, help="a file with a text in each line")
     add("--query", help="for pairs: the query of all texts")

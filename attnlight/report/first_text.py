@@ -16,8 +16,12 @@ from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, Chosen, Row, piece
 _TOKENS = 40  # so many have a place on the first screen
 _TEXTS, _QUERY = 6, 400  # most texts to choose from where no test does, and words of a query
 _OF_SOME_CORPORA = ("query", "text", "offsets", "answer")
-# Layers that are the scores of an attribution.
-_METHODS = {"input_gradient": "input_gradient", "occlusion": "loo"}
+# Layers that are the scores of an attribution; without a card the first that is recorded is shown.
+_METHODS = {
+    "input_gradient": "input_gradient",
+    "occlusion": "loo",
+    "integrated_gradients": "integrated_gradients",
+}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
     "loo": "leave-one-out",
+    "integrated_gradients": "integrated gradients",
     "minimal": "smallest flip set",
     "worst_case": "worst-case attention",
 }

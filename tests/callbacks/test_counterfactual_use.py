@@ -1,5 +1,6 @@
 """Edited words and explanations against plain loops over pairs, and models that read them or not."""
 
+import math
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from attnlight.attribution import build_attribution
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import CounterfactualUse
+from attnlight.data.collate import collate_ids
 from attnlight.datamodules import TextDataModule
 from attnlight.errors import InputError
 from attnlight.functional.alignment import align
@@ -21,6 +23,7 @@ from attnlight.records import read_record
 from tests.attribution.scenes import scene
 from tests.bases import one_text
 from tests.callbacks.every import FakeSplit
+from tests.callbacks.handmade import output_of
 from tests.callbacks.hooks.test_prediction_writer import task_of
 from tests.callbacks.test_base import trainer
 from tests.data.local import write_corpus
@@ -138,8 +141,10 @@ def naive(model: AttentionModel, batch: TextBatch, text: int, other: int) -> dic
     return found
 
 
-def measured(model: Any, batch: TextBatch, output: AttentionOutput) -> dict[str, Tensor]:
-    test = CounterfactualUse(METHODS, used=USED)
+def measured(
+    model: Any, batch: TextBatch, output: AttentionOutput, methods: list[str] = METHODS
+) -> dict[str, Tensor]:
+    test = CounterfactualUse(methods, used=USED)
     test._split = FakeSplit(batch)
     return dict(test.measure(batch, output, model))
 
@@ -164,6 +169,53 @@ def test_measures_are_those_of_loops_over_pairs(name: str) -> None:
             values = [side[key] for side in sides if not np.isnan(side.get(key, nan))]
             expected = float(np.mean(values)) if row in turning and values else nan
             assert found[key][row] == pytest.approx(expected, abs=1e-6, nan_ok=True), key
+
+
+class Lookup(torch.nn.Module):
+    """A model of one head without context: attention and logits of the second class by token."""
+
+    def __init__(self, scores: dict[int, float], logits: dict[int, float]) -> None:
+        super().__init__()
+        self.tables = torch.zeros(2, 60)
+        for table, values in zip(self.tables, (scores, logits), strict=True):
+            table[list(values)] = torch.tensor([*values.values()])
+
+    def forward(self, batch: TextBatch, weights: Tensor | None = None) -> AttentionOutput:
+        scores, value = self.tables[:, batch.tokens]
+        own = scores.masked_fill(~batch.mask, -torch.inf).softmax(-1).unsqueeze(1)
+        items = torch.stack([torch.zeros_like(value), value], dim=-1).unsqueeze(1)
+        return output_of(own if weights is None else weights, items, torch.zeros(2), batch.mask)
+
+
+# Token 10 is edited to 11, 12 to 13; attention by token, what tokens say of the label, and measures.
+PAIRS: list[tuple[dict[int, float], dict[int, float], list[int], dict[str, float]]] = [
+    # It reads the edited word alone, which is at the same place in both texts.
+    ({10: 9.0, 11: 9.0}, {10: -3.0, 11: 3.0}, [20, 21, 10, 22],
+     {"turns": 1, "auprc_attention": 1, "rank_attention": 0, "edit_share": 1 / 4, "turning_edits": 1,
+      "moved_attention_turns": 0, "mass_attention": 1 / (1 + 3 * math.exp(-9))}),
+    # It attends to others, and uses one of two edits: two of three others above both, one tied.
+    ({20: 2.0, 21: 2.0}, {10: -3.0, 11: 3.0}, [20, 10, 21, 12, 22],
+     {"turns": 1, "rank_attention": 5 / 6, "turning_edits": 1 / 2, "edit_share": 2 / 5,
+      "auprc_attention": 2 / 5, "auprc_used_attention": 1 / 5}),
+    # It attends to the edited word and predicts by another: the pair is counted, not averaged in.
+    ({10: 3.0, 11: 3.0}, {20: 2.0}, [20, 10, 21],
+     {"turns": 0, "auprc_attention": nan, "correct": 1, "correct_original": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scores", "logits", "text", "expected"), PAIRS)
+def test_models_that_read_edited_words_or_others(
+    scores: dict[int, float],
+    logits: dict[int, float],
+    text: list[int],
+    expected: dict[str, float],
+) -> None:
+    batch = collate_ids([text, [{10: 11, 12: 13}.get(token, token) for token in text]])
+    batch.labels = torch.tensor([0, 1])
+    model = Lookup(scores, logits)
+    found = measured(model, batch, model(batch), ["attention"])
+    for name, value in expected.items():
+        assert float(found[name][1]) == pytest.approx(value, abs=1e-6, nan_ok=True), name
 
 
 def test_edits_of_queries_leave_what_is_of_edited_items_undefined() -> None:

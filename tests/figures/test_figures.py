@@ -117,6 +117,20 @@ def test_rows_of_figures_have_the_columns_asked_for(kept_scores: Path) -> None:
     assert [len(scores) for scores in found["scores"][:5]] == [0, 1, 2, 3, 0]
 
 
+def test_calibration_of_many_classes_is_drawn_from_a_record(tmp_path: Path) -> None:
+    """The record has the probability of the prediction in place of all."""
+    rows, shown = rows_of("predictions"), []
+    many = {name: values for name, values in rows.items() if name != "probabilities"}
+    many["probability_prediction"] = rows["probabilities"].max(1)
+    for number, recorded in enumerate((rows, many)):
+        path = write_record(tmp_path / f"{number}.parquet", recorded)
+        found, _ = figure_rows(path, describe("predictions").columns)
+        (*_, text) = [text for axes in drawn("predictions", found).axes for text in axes.texts]
+        shown.append(text.get_text())
+    assert shown[0] == shown[1]
+    assert shown[0].startswith("ECE = ")
+
+
 def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlight.records.reading.PIECE_ROWS", 128)
     rows = rows_of("attention_permutation", n=4_000)

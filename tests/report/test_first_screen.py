@@ -147,6 +147,21 @@ def test_long_texts_are_cut_where_attention_is(tmp_path: Path) -> None:
     assert found.after == 100 - int(found.tokens[-1].word[1:]) - 1
 
 
+@pytest.mark.parametrize(
+    ("best", "shown"),
+    [
+        (["integrated_gradients", "occlusion"], "integrated gradients, the best other method"),
+        (["lrp", "occlusion"], "leave-one-out"),
+    ],
+)
+def test_the_best_method_colours_the_text(best: list[str], shown: str, tmp_path: Path) -> None:
+    """Whose scores are recorded; and it is called the best only if it is."""
+    scores = {f"scores_{name}": [0.2, -0.4, 0.0, 0.1] for name in ("loo", "integrated_gradients")}
+    found = first_text(write(tmp_path / "texts.parquet", [row(**scores)]), None, None, best)
+    assert found is not None
+    assert [*found.layers.values()] == ["attention", shown]
+
+
 def test_another_corpus_stands_first_if_it_is_all_there_is(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "sst" / "seed7", stages=())
     path = folder / "records/test-reviews/attention_permutation.parquet"
