@@ -191,15 +191,19 @@ demo() {
 
 # check [--all]
 check() {
-  local chosen=(-m 'not slow')
+  local chosen=(-m 'not slow') types failed=0
   [[ ${1:-} != --all ]] || chosen=()
   prepare '[dev]'
   run cd "$root"
   run "$python" -m ruff check .
   run "$python" -m ruff format --check .
-  run "$python" -m mypy
   run "$python" -m yamllint --strict .
-  run "$python" -m sphinx -W --keep-going -n -q docs build/site
+  run "$python" -m mypy & # half a minute of one core each, so both at once
+  types=$!
+  [[ -z $dry ]] || { wait && types=''; } # lines in order
+  run "$python" -m sphinx -W --keep-going -n -q docs build/site || failed=1
+  wait $types || failed=1
+  ((failed == 0))
   alone "$python" -m pytest -n 2 --dist worksteal "${chosen[@]}"
 }
 

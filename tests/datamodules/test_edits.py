@@ -166,13 +166,13 @@ def test_a_choice_of_groups() -> None:
     ],
 )
 def test_pairs_of_the_real_corpora_are_not_trained_on(
-    real: Path, name: str, columns: list[str], pairs: int
+    part: tuple[Path, bool], name: str, columns: list[str], pairs: int
 ) -> None:
     data = parsed(name)
     train, test = (data.dataset(split) for split in ("train", "test"))
     assert train.edit_of is None or (train.edit_of < 0).all()
     found = pairs_of(data, "test")
-    assert len(found) == pairs
+    assert len(found) == pairs if part[1] else found
     texts, trained = (
         list(zip(*(table[column].to_pylist() for column in columns), strict=True))
         for table in (test.table, train.table)

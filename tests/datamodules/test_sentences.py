@@ -163,11 +163,8 @@ def words_of(text: str, most: int | None = None, longest: int | None = None) -> 
 PAIRS = ["yelp", "ag_news", "yahoo_2topics", "20_newsgroups"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name != "yahoo_2topics")) for name in PAIRS],
-)
-def test_configs_read_their_corpora(real: Path, name: str) -> None:
+@pytest.mark.parametrize("name", PAIRS)
+def test_configs_read_their_corpora(part: tuple[Path, bool], name: str) -> None:
     data, flat = (parsed(f"{name}_{form}") for form in ("sentences", "flat"))
     assert data.fingerprint == flat.fingerprint
     assert (data.nested, flat.nested) == (True, False)
@@ -177,7 +174,7 @@ def test_configs_read_their_corpora(real: Path, name: str) -> None:
         source = "test" if split == "test" else "train"
         texts, dataset = table(data.sources["test"].folder, source)["text"], data.dataset(split)
         limits = (most, longest) if split != "test" or options["cap_test"] else ()
-        for position in range(0, len(dataset), 41):
+        for position in range(0, len(dataset), 41 if part[1] else 5):
             text = texts[dataset.index[position]]
             expected = words_of(text.replace("\\n", "\n") if data.line_breaks else text, *limits)
             batch = dataset[position]
