@@ -175,7 +175,7 @@ class TestRecord:
         "values",
         [
             pa.array([[1.0], None], pa.list_(pa.float32())),
-            pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)),
+            pa.array([[1.0, 2.0], [None, None]], pa.list_(pa.float32(), 2)),
             pa.array([["a"], []], pa.large_list(pa.string())),
             pa.array([[["a"]], []]),
             pa.array(["x", "y"]).dictionary_encode(),

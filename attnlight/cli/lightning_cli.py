@@ -103,6 +103,10 @@ class AttnlightCLI(LightningCLI):
             help="name, in records, of a corpus other than that of training (default: stem of "
             "its data file, or last part of its path)",
         )
+        for action in parser._actions:
+            # The unions that typing keeps may name float first: 1 would be 1.0, which is all batches.
+            if action.dest.startswith("trainer.limit_"):
+                vars(action)["_typehint"] = int | float | None
         parser.link_arguments("seed_everything", "data.init_args.seed", compute_fn=int)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 

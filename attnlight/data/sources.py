@@ -223,8 +223,8 @@ class Source(Corpus):
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as raised:
             corpus: Path | str | None = self.folder or self.path
             error: BaseException = raised
-            if "error occurred while generating" in str(error):
-                error = error.__cause__ or error
+            while "error occurred while generating" in str(error) and error.__cause__:
+                error = error.__cause__
             message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             reason = f"{corpus} cannot be read: {message}"
             if isinstance(error, ConnectionError):
