@@ -37,6 +37,7 @@ from results_page import (
     claims,
     honest,
     known_answers,
+    mixing,
     papers,
     pruthi,
     read_data,
@@ -68,7 +69,7 @@ NAMES = (  # the front page, then those that it links to
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
-PLACES += (*answers.PLACES, *honest.PLACES, *translation.PLACES)
+PLACES += (*answers.PLACES, *honest.PLACES, *translation.PLACES, *mixing.PLACES)
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")

@@ -197,6 +197,35 @@ def test_cells_are_means_over_texts_and_seeds() -> None:
             assert cell.value == pytest.approx(np.mean(by_seed), abs=step + 2e-4), (table, words)
 
 
+def test_kinds_of_translated_words_are_means_of_loops() -> None:
+    """The kind of each word by its label; means over its linked and over its tested words."""
+    text = (DOCS / "results_page/german_words.yaml").read_text(encoding="utf-8")
+    kinds = {
+        label: kind for kind, words in yaml.safe_load(text).items() for label in words.values()
+    }
+    named = translation._NAMES["errors"]
+    for row in TABLES.rows("translation_classes"):
+        found: dict[str, list[float]] = {"first is aligned": [], "comprehensiveness": []}
+        column = named[row["words by"]]
+        for run in runs("translation_en_de-additive"):
+            aligned, tested = columns(run, "alignment_error"), columns(run, "faithfulness")
+            places = zip(aligned["index"], aligned["position"], strict=True)
+            of = {
+                place: kinds.get(label, "content words") if label > 1 else ""
+                for place, label in zip(places, aligned["label"], strict=True)
+            }
+            for heading, record, name in (
+                ("first is aligned", aligned, f"linked_{column}"),
+                ("comprehensiveness", tested, f"excess_comprehensiveness_{column}"),
+            ):
+                rows = zip(record["index"], record["position"], record[name], strict=True)
+                values = [x for index, place, x in rows if of[index, place] == row["translated"]]
+                found[heading].append(float(np.nanmean(values)))
+        for heading, by_seed in found.items():
+            cell = findings.Cell(row[heading])
+            assert cell.value == pytest.approx(np.mean(by_seed), abs=6e-3), (row, heading)
+
+
 def test_a_row_of_taus_has_the_interval_of_its_seeds() -> None:
     for name, words in importance.MODELS.items():
         row = TABLES.rows("tau", *words.values())[0]

@@ -17,7 +17,17 @@ from attnlight.records import read_metadata, record_columns
 from attnlight.records.parquet import read_table
 from attnlight.report.agreement import agreement, read_scores
 from attnlight.storage.files import write_text
-from results_page import honest, importance, pairs, planted, read_data, saliency, serrano, studies
+from results_page import (
+    honest,
+    importance,
+    pairs,
+    planted,
+    read_data,
+    saliency,
+    serrano,
+    studies,
+    translation,
+)
 from results_page.archive import FIT, config_of
 from results_page.predictions import OF_MINILM
 
@@ -88,7 +98,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
         name = path.parent.name
         if not needed(name) or name in OF_MINILM:  # of others the bases alone, above
             archive_study(path.parent, records / studies.FOLDER / name)
-        elif name in honest.MODELS:
+        elif name in {*honest.MODELS, *translation.LEARNED}:
             honest.archive_adversaries(path.parent, records / name / honest.ADVERSARIES)
     return left_out
 

@@ -133,17 +133,18 @@ def archive_adversaries(study: Path, target: Path) -> None:
         write_text(target, runs.join(means).to_csv(index=False, float_format="%.6g"))
 
 
-def adversaries(archive: Archive) -> Iterator[Row]:
+def adversaries(archive: Archive, models: Mapping[str, Row] | None = None) -> Iterator[Row]:
     """How far adversaries of each condition end from its attention and its predictions, by lambda."""
-    for name in [*MODELS][:8]:  # the others have none
-        row = MODELS[name].words | {"seeds": 0, "JS, λ = 0": DASH, "TVD, λ = 0": DASH}
+    own = {name: MODELS[name].words for name in [*MODELS][:8]}  # the others have none
+    for name, words in (own if models is None else models).items():
+        row = words | {"seeds": 0, "JS, λ = 0": DASH, "TVD, λ = 0": DASH}
         row |= {"JS, λ = 0.17": NOT_RUN, "TVD, λ = 0.17": DASH}
         found = (path := archive.root / name / ADVERSARIES).is_file()
         for weight, runs in pd.read_csv(path).groupby("lam") if found else ():
             row["seeds"] = len(runs)
-            for column, words in {"attention_js": "JS", "prediction_tvd": "TVD"}.items():
+            for column, heading in {"attention_js": "JS", "prediction_tvd": "TVD"}.items():
                 each = SeedInterval(runs[column].mean(), np.nan, np.nan, (*runs[column],))
-                row[f"{words}, λ = {weight:g}"] = interval(each, 3)
+                row[f"{heading}, λ = {weight:g}"] = interval(each, 3)
         yield row
 
 

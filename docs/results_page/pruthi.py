@@ -15,6 +15,7 @@ from attnlight.statistics.seed_bootstrap import resampled_means
 from results_page import NAMES
 from results_page.archive import Archive, Experiment, conditions
 from results_page.cells import measured
+from results_page.real_text import NOT_RUN
 from results_page.tables import Row, column_mean, over_seeds
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ _NAME = (
 _TOLERANCES = {"accuracy": 0.02, "mass": 0.05}
 MODELS = {x: y for z in CORPORA for x, y in conditions(f"pruthi_{z}", _NAME, _WORDS).items()}
 REASONS = conditions("pruthi_reasons", _NAME, _WORDS)  # missed cells in the released settings
+MINILM = {
+    name: condition
+    for corpus in CORPORA
+    for name, condition in conditions(
+        f"pruthi_{corpus}_minilm",
+        r"pruthi_(?P<corpus>\w+)_minilm-(?P<flow>[a-z]+)_(?P<score>max|)_?(?P<λ>01|0|1)",
+        _WORDS | _NAMES["scores"],
+    ).items()
+}
 DECEIVED = [name for name, model in MODELS.items() if model.words["λ"] != REMOVED]
 
 
@@ -62,6 +72,27 @@ def deception(archive: Archive) -> Iterator[Row]:
             if far and (difference > 0 or not published[measure].startswith("<")):
                 misses.append(f"{measure} {difference:+.3f}")
         yield row | {"missed": ", ".join(misses) or "none"}
+
+
+def of_minilm(archive: Archive) -> Iterator[Row]:
+    """The same of each planned condition of a MiniLM, beside the published cells of a BERT."""
+    for name, model in MINILM.items():
+        corpus, _, condition = name.removeprefix("pruthi_").partition("_minilm-")
+        flow, *parts = condition.split("_")
+        cell = "_".join(["bert", *(["mean"] if parts[0] != "max" else []), *parts])
+        published = archive.published["pruthi_bert"][corpus][cell] if flow == "restricted" else {}
+        row = model.words | {"seeds": f"0 of {model.seeds}", "accuracy": NOT_RUN}
+        row |= {f"published#{x}": published.get(x) for x in ("accuracy", "mass")}
+        order = ("accuracy", "published#accuracy", "mass, mean over seeds", "largest seed")
+        row = dict.fromkeys((*model.words, "seeds", *order, "published#mass", "chance")) | row
+        if name in archive:
+            row |= archive.words(name, model)
+            columns = archive[name].test("impermissible_mass")
+            row["accuracy"] = over_seeds(measured(archive[name], "accuracy"))
+            row["mass, mean over seeds"] = estimate(column_mean(columns, "mass"), "{:.2g}".format)
+            row["largest seed"] = f"{defined_mean(columns['mass']).max():.2g}"
+            row["chance"] = float(defined_mean(columns["chance"])[0])
+        yield row
 
 
 def _by_seed(runs: Experiment, measure: str) -> NDArray[np.float64]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from attnlight.records import record_columns
 from attnlight.report.measure_bounds import UNIT, measure_bounds
 from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
-from results_page import NAMES
+from results_page import NAMES, honest, read_data
 from results_page.archive import Archive, Experiment, conditions
 from results_page.cells import columns
 from results_page.findings import Cell, Cells, Places, Sentences, Tables
-from results_page.honest import values
 from results_page.real_text import NOT_RUN, answer
 from results_page.tables import DASH, Row, interval, number
 
 _NAMES = NAMES["translation"]
 _WORDS: dict[str, str] = _NAMES["words"]
 GERMAN = "translation_en_de"
+END, UNKNOWN = 0, 1  # classes
 MODELS = {
     **conditions("pruthi_sequences", r"pruthi_sequences-(?P<task>\w+)-(?P<attention>\w+)", _WORDS),
     **conditions(GERMAN, rf"(?P<task>{GERMAN})-(?P<attention>\w+)", _WORDS),
@@ -34,7 +36,7 @@ LEARNED = [name for name, model in MODELS.items() if model.words["attention"] ==
 def _mean(runs: Experiment, test: str, measure: NDArray[np.float64] | str, places: int = 3) -> str:
     """Mean of a column, or of values (S, n), of a test's rows over seeds, sentences and their words."""
     column = measure if isinstance(measure, str) else ""
-    found = values(runs, test, column) if column else np.asarray(measure)
+    found = honest.values(runs, test, column) if column else np.asarray(measure)
     bounds = measure_bounds(column) if column else UNIT
     clusters = np.asarray(columns(runs, test)["index"])
     return interval(seeds_then_instances(found, clusters, bounds=bounds), places)
@@ -89,8 +91,7 @@ def explained(archive: Archive) -> Iterator[Row]:
         for words, column in methods if name in archive else ():
             runs = archive[name]
             found, aligned = columns(runs, "faithfulness"), columns(runs, "alignment_error")
-            place = pd.MultiIndex.from_arrays([aligned["index"], aligned["position"][0]])
-            rows = place.get_indexer([found["index"], found["position"][0]])
+            rows = _places(found, aligned)
             effect = found[f"excess_comprehensiveness_{column}"]
             linked = np.where(np.isnan(effect), np.nan, aligned[f"linked_{column}"][:, rows])
             parts = [np.where(linked == hit, effect, np.nan) for hit in (1, 0)]
@@ -106,17 +107,56 @@ def explained(archive: Archive) -> Iterator[Row]:
             yield row | {"aligned explains better": answer(less) if known else DASH}
 
 
+def by_class(archive: Archive) -> Iterator[Row]:
+    """The same of content words, function words and punctuation of the German translations."""
+    listed = {kind: [*words.values()] for kind, words in read_data("german_words").items()}
+    none = [END, UNKNOWN, *chain.from_iterable(listed.values())]
+    name = f"{GERMAN}-additive"
+    methods = (x for x in _NAMES["errors"].items() if x[1] != "diagonal")
+    for words, column in methods if name in archive else ():
+        runs = archive[name]
+        found, aligned = columns(runs, "faithfulness"), columns(runs, "alignment_error")
+        label, rows = aligned["label"], _places(found, aligned)
+        linked, effect = aligned[f"linked_{column}"], found[f"excess_comprehensiveness_{column}"]
+        for kind in ("content words", *listed):
+            of = np.isin(label, listed[kind]) if kind in listed else ~np.isin(label, none)
+            row: Row = {"translated": kind, "words by": words}
+            row["seeds"] = archive.words(name, MODELS[name])["seeds"]
+            row["linked words"] = int((of & np.isfinite(linked)).sum(-1).max())
+            hits, kept = np.where(of, linked, np.nan), np.where(of[..., rows], effect, np.nan)
+            row["first is aligned"] = interval(seeds_then_instances(hits, aligned["index"]), 2)
+            row["tested words"] = int(np.isfinite(kept).sum(-1).max())
+            explains = interval(seeds_then_instances(kept, found["index"]), 3)
+            yield row | {"comprehensiveness": explains}
+
+
+def _places(found: Mapping[str, NDArray[Any]], others: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """The place of each row of a test among those of another."""
+    keys = (pd.MultiIndex.from_arrays([x["index"], x["position"][0]]) for x in (others, found))
+    place, wanted = keys
+    return np.asarray(place.get_indexer(wanted))
+
+
 def exclusive(archive: Archive) -> Iterator[Row]:
     """What shuffling, replacing and erasing attention do to the next word, and to a text's class."""
     beside: dict[str, str] = _NAMES["beside"]
     for name, words in ({x: MODELS[x].words["task"] for x in LEARNED} | beside).items():
         row: Row = {"predicted": words, "seeds": len(archive[name].seeds) if name in archive else 0}
         for heading, (test, column) in _NAMES["exclusive"].items():
+            wanted = "length" if test == "decision_flip" else column
             tested = name in archive and all(
-                (run / f"records/test/{test}.parquet").is_file() for run in archive[name].folders
+                (path := run / f"records/test/{test}.parquet").is_file()
+                and wanted in record_columns(path)
+                for run in archive[name].folders
             )
             row[heading] = _mean(archive[name], test, column) if tested else NOT_RUN
         yield row
+
+
+def adversaries(archive: Archive) -> Iterator[Row]:
+    """How far adversaries of the networks that learn attention end, beside those of an LSTM on SST."""
+    words = {name: MODELS[name].words["task"] for name in LEARNED} | _NAMES["attacked"]
+    yield from honest.adversaries(archive, {name: {"predicted": x} for name, x in words.items()})
 
 
 def sentences(t: Tables) -> Sentences:
@@ -130,7 +170,7 @@ def sentences(t: Tables) -> Sentences:
         if (free := by.get(_WORDS["additive_0"])) and (most := by.get(_WORDS["additive_1"])):
             yield c.say("task", task=task, free=_numbers(free), most=_numbers(most))
     *tasks, sst, _ = t.rows("translation_exclusive")
-    tasks = [row for row in tasks if NOT_RUN not in row.values()]
+    tasks = [row for row in tasks if NOT_RUN not in (row["TVD of shuffling"], row["worst JS"])]
     for count, of in groupby(tasks, key=lambda row: _exclusive(row, sst)):
         each = "; ".join(
             f"{x['predicted']} {x['TVD of shuffling']} and {x['worst JS']}"
@@ -138,6 +178,10 @@ def sentences(t: Tables) -> Sentences:
         )
         word = ("neither", "one of the two", "both")[count]
         yield c.say("exclusive", word=word, sst=_numbers(sst), each=each)
+    kinds = [row for row in t.rows("translation_classes") if row["words by"] == "attention"]
+    words = (f"{x['translated']} {x['first is aligned']}, {x['comprehensiveness']}" for x in kinds)
+    if kinds:
+        yield c.say("kinds", each="; ".join(words))
     for task, of in groupby(t.rows("translation_explained"), key=lambda row: row["task"]):
         rows = [*of]
         errors = _numbers(t.rows("translation_errors", task)[0])
