@@ -223,9 +223,11 @@ class Source(Corpus):
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as raised:
             corpus: Path | str | None = self.folder or self.path
             error: BaseException = raised
-            while "error occurred while generating" in str(error) and error.__cause__:
-                error = error.__cause__
-            message = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            general = "error occurred while generating"
+            if general in str(error):
+                error = error.__cause__ or error
+            lines = [line for line in str(error).splitlines() if line and general not in line]
+            message = (lines or [type(error).__name__])[0].rstrip(".")
             reason = f"{corpus} cannot be read: {message}"
             if isinstance(error, ConnectionError):
                 reason = (
