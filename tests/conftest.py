@@ -3,17 +3,19 @@
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as NumPy is imported: workers share the cores
 os.environ["ATTNLIGHT_TRUST"] = "tests"  # whose classes runs of the tests name in their fit.yaml
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
-SHORT = 400  # rows of each file of `short_corpora`, at most twice as many
+SHORT = 200  # rows of each file of `short_corpora`, at most twice as many
 
 
 def pytest_configure() -> None:
@@ -27,8 +29,35 @@ def _session() -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.fsync = lambda _: None  # milliseconds a file, which here need not outlast the machine
     sys.argv[1:] = []  # of pytest; Lightning warns of arguments beside those that it is given
     gc.freeze()  # modules and collected tests: searching them for garbage takes a tenth of the time
+    gc.set_threshold(20_000)  # and what tests leave, so often, another 4 %
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _svg_alone() -> Callable[..., bytes]:
+    """Leave the PDF and the PNG of a figure empty, which take most of a command's time here.
+
+    What writes a figure in all formats is returned, for `pictures`.
+    """
+    from attnlight.figures import style
+
+    write = style.figure_bytes
+
+    def written(figure: Any, kind: str, **options: Any) -> bytes:
+        return write(figure, kind, **options) if kind == "svg" or options else b""
+
+    style.figure_bytes = written
+    return write
+
+
+@pytest.fixture(scope="module")
+def pictures(_svg_alone: Callable[..., bytes]) -> Iterator[None]:
+    """Write figures in all formats, for tests of their files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnlight.figures.style.figure_bytes", _svg_alone)
+        yield
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
+from filelock import FileLock
 
 from tests.report.fake import Rows, rows_of, write_metrics, write_record
 
@@ -37,9 +39,18 @@ def _unpacked() -> TemporaryDirectory[str]:
     return folder
 
 
+@cache
 def archived() -> Path:
-    """The root of the archived run and study folders, unpacked once a session."""
-    return Path(_unpacked().name)
+    """The root of the archived run and study folders, unpacked once for all workers of a session."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return Path(_unpacked().name)
+    folder = Path(os.environ["ATTNLIGHT_CACHE"]).with_name("archived")
+    part = folder.with_name("unpacked in part")
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            page("packed").unpack(DOCS / "results", part)
+            part.rename(folder)
+    return folder
 
 
 def write_kept(root: Path, experiment: str, records: Mapping[str, Rows], *, seed: int = 0) -> Path:

@@ -230,6 +230,16 @@ def cards(
     return read
 
 
+_SHOWN: dict[str, str] = {}
+
+
+def shown(cards: Any) -> dict[str, str]:
+    """The blocks of the page on random cards, which are made once."""
+    if not _SHOWN:
+        _SHOWN.update(judged.kind_blocks(cards(fabricated())))
+    return _SHOWN
+
+
 def wilson(hits: int, total: int) -> str:
     """A share with its interval, by the formula of Wilson (1927)."""
     z, share = 1.959964, hits / total
@@ -245,13 +255,13 @@ def wilson(hits: int, total: int) -> str:
 def test_a_judgement_by_a_loop(cards: Any, truth: str) -> None:
     """Of the sentence, a line and both constant rules, on the kinds set aside that can be judged."""
     rows = fabricated().to_dict("records")
-    table = rows_of(judged.kind_blocks(cards(fabricated()))[f"kinds_{truth}"])
+    table = rows_of(shown(cards)[f"kinds_{truth}"])
     titles = {"decision": "the sentence", "needed_answer": "the line `needed`"}
     titles |= {"no": "always no", "without": "has no encoder"}
     model = ""
-    for shown in table[:-1]:
-        model = shown["model"] or model
-        column = next((x for x, title in titles.items() if title == shown["what answers"]), None)
+    for said in table[:-1]:
+        model = said["model"] or model
+        column = next((x for x, title in titles.items() if title == said["what answers"]), None)
         if column is None or model == "transformer":
             continue
         count = dict.fromkeys(("followers", "others", "decided", "right", "wrong", "hits"), 0)
@@ -266,7 +276,7 @@ def test_a_judgement_by_a_loop(cards: Any, truth: str) -> None:
             count["right"] += answer == ("yes" if follows else "no")
             count["wrong"] += answer == "yes" and not follows
             count["hits"] += answer == "yes" and follows
-        cells = {name: cell.replace("*", "") for name, cell in shown.items()}
+        cells = {name: cell.replace("*", "") for name, cell in said.items()}
         assert (cells["followers"], cells["others"]) == (
             str(count["followers"]),
             str(count["others"]),
@@ -277,7 +287,7 @@ def test_a_judgement_by_a_loop(cards: Any, truth: str) -> None:
         assert cells["wrong yes"] == wilson(count["wrong"], count["others"])
         assert cells["yes of followers"] == wilson(count["hits"], count["followers"])
         if column == "decision":
-            bold = {name for name, cell in shown.items() if cell.startswith("**")}
+            bold = {name for name, cell in said.items() if cell.startswith("**")}
             missed = {"decided"} if count["decided"] < 0.6 * labelled else set()
             missed |= {"right"} if count["right"] < 0.9 * count["decided"] else set()
             missed |= {"yes of followers"} if count["hits"] < 0.5 * count["followers"] else set()
@@ -372,8 +382,7 @@ def test_before_a_run_is_archived_no_kind_has_a_licence(tmp_path: Path) -> None:
 
 
 def test_the_page_of_some_runs(cards: Any) -> None:
-    frame = fabricated()
-    blocks = judged.kind_blocks(cards(frame))
+    frame, blocks = fabricated(), shown(cards)
     assert f"{len(frame)} of {len(frame) + 3} planned" in blocks["kinds_state"]
     assert "missing are `kind0` (1), `more` (2)." in blocks["kinds_state"]
     assert f"{(frame['case'] == 'majority').sum()} predict no better" in blocks["kinds_state"]
@@ -382,9 +391,9 @@ def test_the_page_of_some_runs(cards: Any) -> None:
         return "follows" if value >= 0.7 else "does not" if value <= 0.5 else "between"
 
     apart = [x for x in frame.to_dict("records") if says(x["evidence"]) != says(x["resampled"])]
-    shown = rows_of(blocks["kinds_differ"])
-    assert sum(int(row["checkpoints"]) for row in shown) == len(apart)
-    assert all(row["by construction"] != row["by resampling"] for row in shown)
+    differ = rows_of(blocks["kinds_differ"])
+    assert sum(int(row["checkpoints"]) for row in differ) == len(apart)
+    assert all(row["by construction"] != row["by resampling"] for row in differ)
     assert "(set aside)" in blocks["kinds_by_evidence"]
     same = judged.kind_blocks(cards(fabricated(perfect=True)))
     assert same["kinds_differ"] == "They differ on no checkpoint.\n"

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.data.local import write_yahoo
 FILES = sorted(CONFIGS.rglob("*.yaml"))
 EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
 TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
+ALONE = {"alignment_error", "attention_sinks", "base_divergence", "counterfactual_use"}
+ALONE |= {"evidence_swap", "head_ablation", "head_roles", "impermissible_mass"}
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
 ONE_BATCH += ["--data.batch_size=8", "--data.eval_batch_size=8"]  # of long texts
 SIZES: dict[str, Any] = {"train_size": 60, "validation_size": 40, "test_size": 40}
@@ -30,7 +32,7 @@ SMALL = [f"--data.{name}={size}" for name, size in SIZES.items()]
 TINY = ["--model.net.embedding_size=8", "--model.net.hidden_size=8"]
 
 
-class StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.CSafeLoader):
     """PyYAML keeps the last of two equal keys without a word; this one refuses."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -40,6 +42,7 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+@cache
 def read(file: Path) -> dict[str, Any]:
     content = yaml.load(file.read_text(encoding="utf-8"), StrictLoader)
     assert isinstance(content, dict), f"{file} is no mapping"
@@ -219,10 +222,35 @@ def test_experiment_runs(
     assert not (here / "checkpoints").exists(), "fast_dev_run leaves no run behind"
 
 
-@pytest.mark.parametrize("file", TESTS, ids=lambda file: file.stem)
-def test_test_runs(
-    here: Path, sources: Callable[..., None], file: Path, monkeypatch: pytest.MonkeyPatch
+def classes(file: Path) -> list[str]:
+    """The class path of each test of a file."""
+    return [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
+
+
+def together() -> list[list[Path]]:
+    """The files of tests, of which those have a command of their own that need another model or corpus.
+
+    Others share one where their tests differ and all else that they say is the same; each of them
+    runs alone in tests/api/test_shipped.py.
+    """
+    groups: list[tuple[object, set[str], list[Path]]] = []
+    for file in TESTS:
+        alone = file.stem in ALONE or file.stem.startswith("mixing")
+        said = {name: x for name, x in read(file)["trainer"].items() if name != "callbacks+"}
+        common, names = file.stem if alone else said, {*classes(file)}
+        fits = (g for g in groups if g[0] == common and not g[1] & names)
+        group = next(fits, None) or (common, set[str](), list[Path]())
+        groups += [] if group[2] else [group]
+        group[1].update(names)
+        group[2].append(file)
+    return [files for _, _, files in groups]
+
+
+@pytest.mark.parametrize("files", together(), ids=lambda files: "-".join(x.stem for x in files))
+def test_tests_run(
+    here: Path, sources: Callable[..., None], files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    file, *more = files
     records: set[str] = set()  # a fast_dev_run keeps none: seen where they are merged
 
     def merge(shards: Sequence[Path], target: Path, **options: Any) -> int:
@@ -246,13 +274,13 @@ def test_test_runs(
     if file.stem.startswith("mixing"):  # a model of transformers
         pytest.importorskip("transformers")
         command, options = ["fit", *experiment("known_answers_transformer"), *SMALL], []
-    attached = [callback["class_path"] for callback in read(file)["trainer"]["callbacks+"]]
-    given = []
+    attached = [name for file in files for name in classes(file)]
+    given = [word for file in more for word in ("-c", str(file))]
     if attached[-1].endswith(".BaseDivergence"):
         base = saved_base(here, CONFIGS / "data/planted.yaml")
-        given = [f"--trainer.callbacks.base={base}"]
+        given += [f"--trainer.callbacks.base={base}"]
     if file.stem == "impermissible_mass":
-        given = ["--trainer.callbacks.column=evidence"]
+        given += ["--trainer.callbacks.column=evidence"]
     assert main([*command, "-c", str(file), *given, *options, *ONE_BATCH]) == 0
     assert len(set(attached)) == len(attached) > 0
     recorded = [name for name in attached if not name.endswith(".Texts")]  # not while training

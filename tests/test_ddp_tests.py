@@ -11,7 +11,7 @@ import yaml
 
 from attnlight.records import read_record
 from tests.callbacks.every import METHODS, NEEDS, OPTIONS, every
-from tests.commands import CONFIGS, QUIET, attnlight_on
+from tests.commands import CONFIGS, CPU, QUIET, attnlight_here, attnlight_on
 from tests.test_ddp import CHEAP_TESTS as OF_CHEAP
 from tests.test_ddp import compare, trained
 
@@ -25,6 +25,7 @@ TESTS = {
         *("AdversarialAttention", "AlignmentError", "AttentionPermutation", "DecisionFlip"),
         *("Faithfulness", "LeaveOneOutAgreement", "SingleErasure"),
     ],
+    "edits": sorted(NEEDS["edits"]),
 }
 OPTIONS_OF_RUNS = OPTIONS | {
     "ImpermissibleMass": {},
@@ -65,6 +66,36 @@ def translation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[st
     symbols = ["--data.symbols=9", "--data.max_length=5"]
     run = trained(tmp_path_factory, "symbols_copy", *SIZES, *small, *symbols)
     command = ["test", str(run), *write_tests(run / "tests.yaml", "translation")]
+    return run, [*command, "--trainer.precision=64-true"]
+
+
+@pytest.fixture(scope="module")
+def edits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a model of texts, some of whose edits turn it, and the command that tests it."""
+    folder, words = tmp_path_factory.mktemp("edits"), ("bad", "good", "fine")
+    for split, count in (("train", 400), ("dev", 20), ("test", ROWS)):
+        # An original, and an edit of it with the word of the other class, or with one of neither.
+        rows = (
+            (n // 2, words[n // 2 % 2 ^ n % 2] if n % 6 < 5 else words[2]) for n in range(count)
+        )
+        lines = [
+            f"{split} {k % 7} is {w} and {k},{k % 2 ^ n % 2},{k}\n" for n, (k, w) in enumerate(rows)
+        ]
+        (folder / f"{split}.csv").write_text("".join(["text,label,id\n", *lines]))
+    small = ["--model.net.embedding_size=12", "--model.net.hidden_size=8"]
+    small += ["--model.optimizer.learning_rate=0.02", "--trainer.max_epochs=3"]
+    data = [f"--data={folder}", "--data.edit_of=id", "--data.edits_in=[test]"]
+    place = [
+        f"--root={folder}",
+        "--experiment=e",
+        "--run=r",
+        "--trainer.logger=false",
+        *CPU,
+        *QUIET,
+    ]
+    attnlight_here("fit", "--model=bilstm_additive", *data, *small, *place, cwd=folder)
+    run = folder / "e" / "r"
+    command = ["test", str(run), *write_tests(run / "tests.yaml", "edits")]
     return run, [*command, "--trainer.precision=64-true"]
 
 

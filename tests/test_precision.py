@@ -63,7 +63,8 @@ def tagging(folder: Path) -> Built:
 
 
 def callbacks_of(tests: Tests) -> list[InterpretabilityTest]:
-    chosen = [{"class_path": name, "init_args": given} for name, given in tests.items()]
+    undrawn = {name: {"figures": False} for name in tests if name != "Texts"}
+    chosen = [{"class_path": x, "init_args": tests[x] | undrawn.get(x, {})} for x in tests]
     return build_tests(chosen)
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,14 @@ def of_tables(archive: Any, names: Iterable[str]) -> dict[str, str]:
     return {name: build_results.build_table(archive, name) for name in names}
 
 
+def of_studies(archive: Any, names: str) -> dict[str, str]:
+    """The blocks of some of the studies, by a pattern of their names."""
+    with TemporaryDirectory() as folder:
+        for path in (archived() / "studies").glob(names):
+            Path(folder, path.name).symlink_to(path)
+        return studies.study_blocks(Path(folder), archive.published)
+
+
 READINGS = sorted(build_results.TABLES.keys() - {"pairs_reasons"})
 PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     **{f"readings {k}": partial(of_tables, names=READINGS[k::6]) for k in range(6)},
@@ -51,7 +60,7 @@ PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     "erasures": lambda archive: page("claims").serrano_tables(
         page("serrano").read_models(archive), archive.published
     ),
-    "studies": lambda archive: studies.study_blocks(archived() / "studies", archive.published),
+    **{f"studies {names}": partial(of_studies, names=names) for names in ("w*", "[!w]*")},
     "claims": lambda archive: papers.claim_tables(TABLES),
     "cards": lambda archive: {"cards": cards.card_table(DOCS / "results/cards.parquet")},
     "sentences": lambda archive: findings.findings(BLOCKS, build_results.PLACES),

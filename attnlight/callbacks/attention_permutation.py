@@ -14,8 +14,8 @@ from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
 
-# Rows whose shuffles are compared at once, which fit the cache of a CPU, and elements of these.
-_ROWS, _ELEMENTS = 64, 1 << 18
+# Probabilities of shuffles that are compared at once, which fit the cache of a CPU.
+_ELEMENTS = 1 << 17
 _SHUFFLED = ("median_tvd", "median_js", "flip_rate")
 
 
@@ -54,7 +54,7 @@ class AttentionPermutation(InterpretabilityTest):
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
         all_heads, single_heads = readout.permute(self.draws, self.head_draws, self.seed)
-        size = max(1, min(_ROWS, _ELEMENTS // (self.draws * output.logits.shape[-1])))
+        size = max(1, _ELEMENTS // (self.draws * output.logits.shape[-1]))
         original = torch.split(output.probabilities.unsqueeze(1), size)
         measured = []
         for logits in chain([all_heads], single_heads):

@@ -13,8 +13,8 @@ from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
 
-# Predictions that are compared at once, which fit the cache of a CPU, and elements of these.
-_ITEMS, _ELEMENTS = 1 << 12, 1 << 18
+# Probabilities of predictions that are compared at once, which fit the cache of a CPU.
+_ELEMENTS = 1 << 16
 
 
 class SingleErasure(InterpretabilityTest):
@@ -118,7 +118,7 @@ def _effects(readout: Readout) -> tuple[Tensor, Tensor]:
     # Items alone, without padding: the logarithms of all classes dominate the cost of this test.
     # Classes are few, so that a CPU is faster along the items.
     before = readout.logits.softmax(-1).mT.contiguous()
-    size = max(1, min(_ITEMS, _ELEMENTS // logits.shape[-1]))
+    size = max(1, _ELEMENTS // logits.shape[-1])
     for place in torch.split(torch.arange(len(row), device=row.device), size):
         after = logits[row[place], item[place]].mT.contiguous().softmax(0)
         js[row[place], item[place]] = js_divergence(before[:, row[place]].mT, after.mT)

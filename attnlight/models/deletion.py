@@ -102,7 +102,8 @@ def leave_out(
         new_scores, new_items = scores[texts, :size], items[texts, :size]
         changes = _changed_states(encoder, recurrences, embeddings, lengths, budget, texts, places)
         for number, deletion, place, changed in changes:
-            part, (keys, added) = parts[number], (x[texts[deletion], place] for x in fixed[number])
+            part, flat = parts[number], texts[deletion] * text.shape[1] + place
+            keys, added = (x.flatten(0, 1).index_select(0, flat) for x in fixed[number])
             asked = None if query is None else query[texts[deletion]]
             keys = keys.unsqueeze(1) + attention.keys(changed.unsqueeze(1), asked, part)
             new_scores[deletion, place] = attention.score_keys(keys, asked)[:, 0]

@@ -75,7 +75,8 @@ class Recurrence:
             budget: States given at once, at least those of one step.
 
         Yields:
-            Index of the gap before each state (n,), position of its token (n,), the state (n, H).
+            Index of the gap before each state (n,), position of its token (n,), the state (n, H), which the
+            next step overwrites.
         """
         following = self.lengths[texts] - 1 - places if self.step > 0 else places
         order = following.argsort(descending=True, stable=True)
@@ -85,18 +86,19 @@ class Recurrence:
         token = texts * self.inputs.shape[1] + places
         # Gaps are sorted by the tokens that follow, so that unfinished ones are always the first n.
         counts = torch.bincount(following).flip(0).cumsum(0).flip(0)[1:].tolist()
-        steps: list[tuple[Tensor, ...]] = []
+        states = state[0].new_empty(max(budget, len(token)), state[0].shape[-1])
+        steps: list[tuple[Tensor, Tensor]] = []
         held = 0
         for number, unfinished in enumerate(counts, 1):
             state = [part[:unfinished] for part in state]
             gates = inputs.index_select(0, token[:unfinished] + number * self.step)
             self._advance(gates, state)
-            place = places[:unfinished] + number * self.step
-            steps.append((order[:unfinished], place, state[0].clone()))
+            states[held : held + unfinished] = state[0]
+            steps.append((order[:unfinished], places[:unfinished] + number * self.step))
             held += unfinished
             if number == len(counts) or held + counts[number] > budget:
-                gaps, positions, states = (torch.cat(parts) for parts in zip(*steps, strict=True))
-                yield gaps, positions, states
+                gaps, positions = (torch.cat(parts) for parts in zip(*steps, strict=True))
+                yield gaps, positions, states[:held]
                 steps, held = [], 0
 
     def _advance(self, gates: Tensor, state: list[Tensor]) -> None:

@@ -30,7 +30,7 @@ class MeanInterval(NamedTuple):
     defined: int
 
 
-_BLOCK = 64  # resamples per matrix product
+_BLOCK = 16  # resamples per matrix product, few enough for the cache
 _MAX_CACHED = 2**25  # bytes; larger counts are not cached
 
 

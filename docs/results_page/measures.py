@@ -31,7 +31,9 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
         order = np.argsort(score)
         starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each group of ties
         positive, negative = (
-            np.add.reduceat(counts[:, order] * members[order], starts, axis=1, dtype=np.int64)
+            np.add.reduceat(
+                np.take(counts, order, axis=1) * members[order], starts, axis=1, dtype=np.int64
+            )
             for members in (label == 1, label != 1)
         )
         below = negative.cumsum(axis=1) - negative / 2
@@ -49,10 +51,15 @@ def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled
     counts, quantiles = _with_resamples(n := values.shape[1]), []
     levels = np.broadcast_to(level, len(values))
     for run, share in zip(values.astype(np.float64), levels, strict=True):
-        place = share * (n - 1)
-        drawn = counts[:, order := np.argsort(run)].cumsum(axis=1, dtype=np.int32)
+        place, order = share * (n - 1), np.argsort(run)
+        # Further from its place, by ten standard deviations, no resample has its quantile.
+        reach = 50 + round(10 * np.sqrt(n * share * (1 - share)))
+        first = max(0, int(place) - reach)
+        near = order[first : int(place) + reach + 1]
+        drawn = np.take(counts, near, axis=1).cumsum(axis=1, dtype=np.int32)
+        drawn += np.take(counts, order[:first], axis=1).sum(axis=1, dtype=np.int32)[:, None]
         ends = (np.floor(place), np.ceil(place))
-        low, high = (run[order][(drawn > rank).argmax(axis=1)] for rank in ends)
+        low, high = (run[near][(drawn > rank).argmax(axis=1)] for rank in ends)
         quantiles.append(low + (high - low) * (place % 1))
     observed, *resampled = np.stack(quantiles, axis=1)
     return observed, np.array(resampled)
@@ -108,13 +115,13 @@ def normalized_ranks(values: Values, weights: Values) -> Values:
     """
     order = np.argsort(values)
     first = np.diff(values[order], prepend=-np.inf) > 0  # of each group of ties
-    ties = np.add.reduceat(weights[:, order], np.flatnonzero(first), axis=1)
+    ties = np.add.reduceat(np.take(weights, order, axis=1), np.flatnonzero(first), axis=1)
     middle: Values = ties.cumsum(axis=1) - ties / 2 - ties.sum(axis=1, keepdims=True) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         middle /= np.sqrt((ties * middle**2).sum(axis=1, keepdims=True))
     places = np.empty(len(values), np.int64)
     places[order] = np.cumsum(first) - 1
-    return middle[:, places]
+    return np.take(middle, places, axis=1)
 
 
 def median_interval(values: Values) -> tuple[float, float]:

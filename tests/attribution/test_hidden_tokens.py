@@ -150,7 +150,7 @@ def test_a_dead_state_has_no_share_and_others_keep_theirs() -> None:
     model, batch = case("conv")
     with torch.no_grad():
         for layer in model.encoder.convolutions:  # type: ignore[attr-defined]
-            layer.bias.sub_(2.0)
+            layer.bias.sub_(1.0)
     shares, _, output = shares_of(model, batch)
     dead = output.states.eq(0).all(-1) & output.mask
     assert 0 < dead.sum() < output.mask.sum()

@@ -49,7 +49,7 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
             item_words = torch.zeros_like(part.mask)
             item_words[0, item] = words(part)[0, item]
             after = []
-            for token in tokens_of[kind] if kind in tokens_of else sampler.draw(part, 3, seed=5):
+            for token in tokens_of[kind] if kind in tokens_of else sampler.draw(part, 2, seed=5):
                 changed = embeddings.clone()
                 if token is None:
                     changed[item_words] = 0
@@ -60,7 +60,7 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
                 after.append(odds(model, part, int(target[row]), number, changed))
             expected[row, item] = before - sum(after) / len(after)
     for budget in (None, 1, 50):
-        method = Occlusion(replacement=kind, budget=budget, resamples=3, seed=5)
+        method = Occlusion(replacement=kind, budget=budget, resamples=2, seed=5)
         method.word_sampler = sampler if kind == "resample" else None
         found = method(model, batch, output, target)
         assert expected.abs().max() > 0.1

@@ -98,7 +98,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "joined_batches": {"repetitions": 2, "batches": 2, "texts": 3, "tokens": (200, 20)},
         "adversary": sizes | {"steps": 20},
         "several_classes": {"repetitions": 2, "rows": 2, "most": (2, 9, 5)},
-        "opaque_readouts": {"rows": 2, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
+        "opaque_readouts": {"rows": 1, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
         "leave_one_out": {"repetitions": 2, "corpus": planted, "texts": 3, "tokens": 5},
         "card": {"scenes": scenes},
         "peers": {

@@ -17,7 +17,7 @@ from attnlight.functional.readout.instances import empty_logits
 from tests.callbacks.token_loops import levels
 from tests.data.test_word_sampler import word_sampler
 
-RESAMPLES = 3
+RESAMPLES = 2
 Prediction = Callable[[frozenset[int]], float]
 _TOKENS = {"unk": UNK, "pad": PAD}
 

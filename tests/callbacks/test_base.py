@@ -74,12 +74,12 @@ def test_predictions_of_a_model_from_outside(tmp_path: Path, affine: bool) -> No
 def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None:
     """A row of each text, means and intervals of measures, and a figure, in one run of all."""
     torch.manual_seed(0)
-    tests, texts = built("time", figures=affine), Texts(11)
+    tests, texts = built("time", figures=affine), Texts(5)
     started = run_test(tmp_path, *tests, task=OutsideTask(affine), texts=texts)
     for test in tests:
         record = read_record(tmp_path / f"records/test/{test.name}.parquet")
         rows, about = record.columns, record.metadata
-        assert rows["index"].tolist() == list(range(11))
+        assert rows["index"].tolist() == list(range(5))
         assert about["measures"] == list(test.measures)
         assert about["non_finite"] == 0
         assert about.keys() >= test.metadata.keys()
@@ -104,7 +104,7 @@ def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None
 @pytest.mark.parametrize("affine", [True, False])
 def test_tests_of_the_same_texts_share_one_leave_one_out(tmp_path: Path, affine: bool) -> None:
     torch.manual_seed(0)
-    task, texts = OutsideTask(affine), Texts()
+    task, texts = OutsideTask(affine), Texts(9)
     occlusion = {"name": "occlusion", "replacement": "delete"}
 
     def tests() -> list[InterpretabilityTest]:
@@ -136,7 +136,7 @@ def test_tests_of_the_same_texts_share_one_leave_one_out(tmp_path: Path, affine:
 
 def test_tests_of_other_texts_share_nothing(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    task, texts = OutsideTask(), Texts()
+    task, texts = OutsideTask(), Texts(9)
     few, all_texts = StateTokenAgreement(max_instances=5), ImportanceCorrelation(gradients=[])
     run_test(tmp_path, few, all_texts, task=task, texts=texts)
     for test, expected in ((few, 5), (all_texts, len(texts))):
@@ -159,7 +159,7 @@ def test_only_texts_that_tests_record_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where all tests choose some; their rows are those beside a test of all texts."""
-    data, read = Planted(test_size=41), list[int]()
+    data, read = Planted(test_size=21), list[int]()
     task = classifier(data.spec, **SMALL, embedding_scale=2.0, encoder="none").eval()
     task.model.register_forward_hook(lambda _, args, __: read.extend(args[0].index.tolist()))
 
@@ -167,14 +167,14 @@ def test_only_texts_that_tests_record_are_read(
         of_three = DecisionFlip(draws=1, max_instances=3, seed=1)
         return [of_three, AttentionPermutation(max_instances=5)]
 
-    expected = set(choose(np.arange(41), 3, 1)) | set(choose(np.arange(41), 5, 0))
+    expected = set(choose(np.arange(21), 3, 1)) | set(choose(np.arange(21), 5, 0))
     run_test(tmp_path / "some", *tests(), task=task, data=data)
     assert set(read) == expected
-    said = f"test reads {len(expected)} of 41 texts"
+    said = f"test reads {len(expected)} of 21 texts"
     assert said in capsys.readouterr().err
     read.clear()
     run_test(tmp_path / "all", *tests(), Predictions(), task=task, data=data)
-    assert set(read) == set(range(41))
+    assert set(read) == set(range(21))
     assert said not in capsys.readouterr().err
     for test in tests():
         some, every = (

@@ -41,7 +41,7 @@ TESTS: list[InterpretabilityTest] = [
     AdversarialAttention(search=SEARCH, program_instances=0),
     Faithfulness(["attention"], replacement="attention", draws=2),
     Faithfulness(["attention", "occlusion"], replacement="unk", draws=2),
-    Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=3),
+    Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=2),
     StateTokenAgreement(),
 ]
 LAYERED = ("heads", "sparse transformer")

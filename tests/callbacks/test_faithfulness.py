@@ -56,7 +56,7 @@ def test_equals_a_loop_over_texts_and_sets(name: str, replacement: Any) -> None:
     if name in ("bilstm", "transformer") and replacement == "delete":
         methods[1:2] = occlusion(replacement)  # whose single deletions are not read again
     test = Faithfulness(
-        methods, replacement=replacement, normalized=True, draws=3, resamples=RESAMPLES
+        methods, replacement=replacement, normalized=True, draws=2, resamples=RESAMPLES
     )
     test.word_sampler = word_sampler() if replacement == "resample" else None
     found, of_tokens = columns_of(test, model, batch), name in TOKENS
@@ -69,7 +69,7 @@ def test_equals_a_loop_over_texts_and_sets(name: str, replacement: Any) -> None:
             expected: dict[str, list[float]] = {}
             if not (of_tokens and len(masks) == 1):  # nothing but itself
                 expected = faithfulness(
-                    model, single, row, methods, SHARES, replacement, 3, of_tokens
+                    model, single, row, methods, SHARES, replacement, 2, of_tokens
                 )
             for key in (key for key in found if f"{key}_at" in found):
                 at = expected.get(key, [math.nan] * len(SHARES))

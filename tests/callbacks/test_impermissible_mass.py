@@ -18,7 +18,7 @@ from tests.callbacks.token_loops import columns_of
 
 def marked(batch: TextBatch, column: str = "impermissible") -> TextBatch:
     """Some tokens are impermissible, by row and token alone: in every fourth row none."""
-    table = torch.rand(1000, generator=torch.Generator().manual_seed(0)) < 0.25
+    table = torch.rand(1000, generator=torch.Generator().manual_seed(0)) < 0.4
     index = batch.index.view(-1, *[1] * (batch.tokens.ndim - 1))
     marks = table[(batch.tokens * 7 + index) % 1000] & batch.attendable() & (index % 4 != 0)
     return replace(batch, extras=batch.extras | {column: marks.to(torch.int8)})

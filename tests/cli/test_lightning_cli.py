@@ -56,6 +56,7 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
     assert str(fitted) not in (fitted / "fit.yaml").read_text().replace(str(fitted.parents[1]), "")
 
 
+@pytest.mark.usefixtures("pictures")
 def test_test_validate_report(fitted: Path, printed: Printed) -> None:
     tests = attached("predictions", "attention_permutation")
     said = printed("test", str(fitted), *tests)

@@ -85,6 +85,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+@pytest.mark.usefixtures("pictures")
 class TestFiles:
     def test_are_where_the_run_is_and_the_same_elsewhere(
         self, folder: Path, tmp_path: Path, printed: Printed
@@ -103,7 +104,10 @@ class TestFiles:
         own = {name.removeprefix("report/"): content for name, content in files(folder).items()}
         assert {name: own[name] for name in elsewhere} == elsewhere
 
-    def test_of_several_runs(self, folder: Path, tmp_path: Path) -> None:
+    def test_of_several_runs(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("attnlight.report.page.save_figure", lambda figure, stem: [])
         other, output = write_run(tmp_path / "a/sst/seed8", epochs=()), str(tmp_path / "out")
         main([str(folder), str(other), "--output", output])
         assert all((tmp_path / f"out/sst/seed{n}/index.html").is_file() for n in (7, 8))

@@ -83,11 +83,12 @@ def test_the_first_words_are_removed(
     """Of both steps, the second of which ranks what the first left."""
     monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", 5)
     complete, shares, removals = corpus(name, by, tmp_path), (0.3, 0.8), list[RemovedWords]()
-    left = {
-        (split, place): list(range(len(rows_of(complete, split, place)["words"])))
+    wholes = {
+        (split, place): rows_of(complete, split, place)
         for split, size in SIZES.items()
         for place in range(size)
     }
+    left = {key: list(range(len(whole["words"]))) for key, whole in wholes.items()}
     for step, share in enumerate(shares):
         before = corpus(name, by, tmp_path, removed_words=removals)
         run = tmp_path / f"run{step}"
@@ -97,7 +98,7 @@ def test_the_first_words_are_removed(
         assert shortened.fingerprint != before.fingerprint
         assert shortened.tokenizer_json == complete.tokenizer_json
         for (split, place), places in left.items():
-            whole = rows_of(complete, split, place)
+            whole = wholes[split, place]
             count, of_text = len(whole["words"]), scores[split][whole["index"]]
             stay = left[split, place] = kept(count, share, of_text, method, places)
             assert 0 < len(stay) < count
@@ -117,7 +118,8 @@ def test_a_model_scores_each_text_as_alone(tmp_path: Path, monkeypatch: pytest.M
     tokens = dict[tuple[str, float], Any]()
     for size in (1, 8):
         monkeypatch.setattr("attnlight.data.dataset.READ_ROWS", 3 * size)
-        data = Planted(cache_dir=str(tmp_path / f"cache{size}"), eval_batch_size=size)
+        few: dict[str, Any] = {"validation_size": 5, "test_size": 6, "eval_batch_size": size}
+        data = Planted(cache_dir=str(tmp_path / f"cache{size}"), **few)
         torch.manual_seed(0)
         task = classifier(data.spec, **SMALL, encoder="bigru", embedding_scale=2.0).double()
         test, run = SaliencyAgreement(METHODS, keep_scores=True, figures=False), tmp_path / "run"
@@ -138,7 +140,8 @@ def test_a_model_scores_each_text_as_alone(tmp_path: Path, monkeypatch: pytest.M
                 np.testing.assert_allclose(found[f"scores_{label}"][place], alone, atol=1e-9)
         for name, share in (("occlusion", 0.5), ("random", 0.5), ("random", 0.9), ("other", 0.5)):
             removal = RemovedWords(share=share, method=name, scores=str(run))
-            shortened = Planted(cache_dir=str(tmp_path / "cache"), removed_words=[removal])
+            few |= {"cache_dir": str(tmp_path / "cache"), "removed_words": [removal]}
+            shortened = Planted(**few)
             left = shortened.dataset("train").lengths
             counts = [len(kept(n, share, [0.0] * n, "", list(range(n)))) for n in texts.lengths]
             assert left.tolist() == counts

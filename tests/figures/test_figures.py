@@ -41,6 +41,7 @@ class TestEach:
         callback = getattr(callbacks, found.title.title().replace(" ", ""))
         assert all(map(found.words, [*MEASURES[test], *callback.measures]))
 
+    @pytest.mark.usefixtures("pictures")
     def test_draws_and_names_the_classes(self, test: str, tmp_path: Path) -> None:
         figure = drawn(test, rows_of(test), ["$5", "{x}$_"])
         assert all(path.stat().st_size > 1_000 for path in save_figure(figure, tmp_path / test))

@@ -25,6 +25,8 @@ from attnlight.report import save_figure
 from tests.damage import files_of_at_most
 from tests.report.fake import drawn, rows_of
 
+pytestmark = pytest.mark.usefixtures("pictures")
+
 
 def test_the_style_sheet_has_the_colours_of_the_page() -> None:
     with styled():

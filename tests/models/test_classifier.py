@@ -18,7 +18,7 @@ def collate(texts: Sequence[Sequence[int]], padding: int = 0) -> TextBatch:
 
 def corpus(boundaries: bool = True) -> list[list[int]]:
     random = torch.Generator().manual_seed(0)
-    lengths = [1, 2, 30, *torch.randint(1, 25, (9,), generator=random).tolist()]
+    lengths = [1, 2, 18, *torch.randint(1, 15, (9,), generator=random).tolist()]
     texts = [torch.randint(4, VOCABULARY, (n,), generator=random).tolist() for n in lengths]
     texts[1] = [UNK, UNK]
     return [[BOS, *text, EOS] for text in texts] if boundaries else texts

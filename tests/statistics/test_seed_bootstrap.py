@@ -164,10 +164,10 @@ def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
     random, held = np.random.default_rng(sum(sizes)), 0
     measure: Any = seeds_then_instances if len(sizes) == 1 else difference_of_groups
     for _ in range(STUDIES):
-        texts = 0.2 + random.normal(0, 0.1, 200)
+        texts = 0.2 + random.normal(0, 0.1, 80)
         effects = (random.normal(0, sd, (seeds, 1)) for seeds in sizes)
-        groups = [effect + texts + random.normal(0, 0.2, (len(effect), 200)) for effect in effects]
-        found = measure(*groups, resamples=RESAMPLES)
+        groups = [effect + texts + random.normal(0, 0.2, (len(effect), 80)) for effect in effects]
+        found = measure(*groups, resamples=100)
         held += found.low <= 0.2 * (len(sizes) == 1) <= found.high
     assert 0.93 <= held / STUDIES <= 0.97
 

@@ -17,7 +17,7 @@ from attnlight.tasks import Translator
 from attnlight.tasks.translation import SIGNATURE
 from tests.bases import trainer
 
-SIZES: dict[str, Any] = {"train_size": 2000, "validation_size": 30, "test_size": 30}
+SIZES: dict[str, Any] = {"train_size": 1000, "validation_size": 30, "test_size": 30}
 NET = {"embedding_size": 16, "hidden_size": 32, "dropout": 0.0, "teacher_forcing": 1.0}
 
 
@@ -26,13 +26,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Translator, Symbo
     """A network that copies four symbols."""
     folder = tmp_path_factory.mktemp("copy")
     corpus = SymbolSequences(
-        symbols=4, max_length=5, batch_size=50, cache_dir=str(folder / "cache"), **SIZES
+        symbols=4, max_length=4, batch_size=25, cache_dir=str(folder / "cache"), **SIZES
     )
     corpus.prepare()
     pl.seed_everything(0)
     optimizer: Any = {"name": "adam", "learning_rate": 1e-2}
     task = Translator(corpus.spec, net=NET, optimizer=optimizer)  # type: ignore[arg-type]
-    fit = trainer(folder, max_epochs=12)
+    fit = trainer(folder, max_epochs=6)
     fit.fit(task, datamodule=corpus)
     fit.save_checkpoint(folder / "copy.ckpt")
     return task, corpus, folder

@@ -174,7 +174,7 @@ def test_epsilon_must_be_above_0(epsilon: float) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_float32_keeps_to_epsilon_as_it_is_read(classes: int) -> None:
-    weights, logits, mask = case("random", rows=60, items=30, classes=classes)
+    weights, logits, mask = case("random", rows=20, items=30, classes=classes)
     weights, logits = weights.float(), logits.float()
     adversary, js, _ = worst_case_attention(weights, logits, mask, 0.01)
     assert (moved(adversary.float(), weights, logits) <= 0.01 + 1e-6).all()
@@ -196,19 +196,19 @@ def test_a_class_without_probability_does_not_count(kind: str) -> None:
 def test_several_classes_reach_the_best_of_a_fine_grid_on_every_edge(
     classes: int, epsilon: float
 ) -> None:
-    weights, logits, mask = case("random", rows=64, items=8, classes=classes)
+    weights, logits, mask = case("random", rows=24, items=8, classes=classes)
     js = worst_case_attention(weights, logits, mask, epsilon)[1]
     share = torch.linspace(0, 1, 1001, dtype=torch.float64)
     best = torch.zeros_like(js)
     for i, j in itertools.combinations(range(8), 2):
-        attention = torch.zeros(64, 1001, 8, dtype=torch.float64)
+        attention = torch.zeros(24, 1001, 8, dtype=torch.float64)
         attention[:, :, i], attention[:, :, j] = 1 - share, share
         own = read(weights, logits).softmax(-1).unsqueeze(1)
         kept = total_variation(read(attention, logits).softmax(-1), own) <= epsilon
         kept &= (mask[:, i] & mask[:, j])[:, None]
         values = jensen_shannon(attention, weights.unsqueeze(1)).masked_fill(~kept, 0.0)
         best = torch.maximum(best, values.amax(-1))
-    assert (best > 0.1).sum() > 20
+    assert (best > 0.1).sum() > 8
     assert (js >= best - 1e-9).all()
 
 

@@ -45,7 +45,9 @@ class Written(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pictures: None
+) -> Written:
     fake: Any = whole(bases=1, texts=60)
     if request.param == "tagging":
         fake = whole_tagger(seeds=2, variants=2, kl=(0.0, 0.1, 1.0), released=(2.1,), sentences=20)
