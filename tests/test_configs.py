@@ -165,7 +165,7 @@ def pretrained_of(folder: Path, model: Path) -> list[str]:
 
     place = folder / "pretrained"
     if net["class_path"].endswith("AnswerModel"):
-        write_decoder(place)
+        write_decoder(place, n_positions=1024)  # bAbI tells long stories
         return [f"--model.net.path={place}", f"--data.tokenizer={place}", "--data.joined=false"]
     write_model(place, auto="AutoModel", max_position_embeddings=512)
     return [f"--model.net.path={place}", f"--data.tokenizer={place}"]

@@ -83,12 +83,8 @@ class Panel {
     const label = set.labels[at];
     const named = set.classes[this.predicted];
     const wrong = label >= 0 && label !== this.predicted;
-    const title = element(
-      "h3",
-      {},
-      `${this.browser.nameOf(at, set)}: `,
-      element("strong", {}, named),
-    );
+    const name = `${this.browser.nameOf(at, set)}: `;
+    const title = element("h3", {}, name, element("strong", {}, named));
     if (label >= 0) title.append(` predicted, ${wrong ? set.classes[label] : "as"} in the corpus`);
     title.classList.toggle("wrong", wrong);
     const order = [...row.probabilities.keys()].sort(
@@ -104,17 +100,13 @@ class Panel {
       return element("div", {}, element("span", {}, set.classes[c]), track, value);
     });
     this.status = element("p", { className: "moved", role: "status" });
+    const predictions = element("div", { className: "predictions" }, ...bars);
     const query = set.queries[at];
     return [
       set.several ? element("h4", {}, set.run) : null,
       title,
       query ? element("p", { className: "query", dir: "auto" }, query) : null,
-      element(
-        "div",
-        { className: "now" },
-        element("div", { className: "predictions" }, ...bars),
-        this.status,
-      ),
+      element("div", { className: "now" }, predictions, this.status),
     ].filter((part) => part !== null);
   }
 
