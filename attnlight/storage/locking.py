@@ -48,7 +48,7 @@ def sole_process(folder: Path) -> Iterator[None]:
     with named_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     require_no_links_out(folder)
-    if (folder / _LOCK).is_symlink():  # filelock before 3.20.1 would empty what it leads to
+    if (folder / _LOCK).is_symlink():  # filelock would say only that the system refuses it
         raise InputError(f"{folder / _LOCK} is a link; expected a file of attnlight: delete it.")
     _acquire(lock, folder)
     try:
@@ -85,7 +85,6 @@ def require_creatable(folder: Path) -> None:
 
 def _acquire(lock: FileLock, folder: Path) -> None:
     # Without locks of the file system, filelock warns and treats an existing file as a lock.
-    supported = True
     with named_errors(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -94,9 +93,7 @@ def _acquire(lock: FileLock, folder: Path) -> None:
             raise InputError(
                 f"another process is using {folder}: wait for it, end it, or give another --run."
             ) from None
-        except NotImplementedError:  # raised by filelock before 3.20
-            supported = False
-    if not supported or isinstance(lock, SoftFileLock):
+    if isinstance(lock, SoftFileLock):
         lock.release()
         raise InputError(
             f"the file system of {folder} does not support file locks, which protect a run from a "
