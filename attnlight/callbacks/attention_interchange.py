@@ -67,7 +67,7 @@ class AttentionInterchange(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    pairs = 1 << 19
+    holds_layers = True
 
     def __init__(
         self,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _SHARED = ("every_n_epochs", "max_instances", "seed", "figures", "budget")  # arguments of all tests
 _UNRECORDED = ("every_n_epochs", "figures", "budget")  # those that change no row of a record
+PAIRS = 1 << 19  # of tokens of the texts whose attention of all layers is held at once, at most
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
 
@@ -87,8 +88,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # Whether rows of several batches may be measured together: `measure` neither asks the model again
     # nor reads states, which are then left out.
     joins_batches: ClassVar[bool] = False
-    # Most pairs of tokens that are measured at once, of a test that holds the attention of all layers.
-    pairs: ClassVar[int | None] = None
+    # Whether `measure` holds the attention of all layers, so that few long texts are measured at once.
+    holds_layers: ClassVar[bool] = False
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
     replacement: str = ""  # of words, of a test that replaces some
@@ -244,8 +245,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         if len(excluded):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
         if len(readout.output.rows):
-            joins = self.joins_batches
-            parts = self._held.add(readout) if joins else readout.by_texts(self.pairs)
+            pairs = PAIRS if self.holds_layers else None
+            parts = self._held.add(readout) if self.joins_batches else readout.by_texts(pairs)
             self._record_each(parts, self._recorder)
 
     def _record_each(self, readouts: Iterable[Readout], recorder: EpochRecorder) -> None:

@@ -45,7 +45,7 @@ class HeadAblation(InterpretabilityTest):
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
-    pairs = 1 << 19
+    holds_layers = True
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ import torch
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import Faithfulness, InterpretabilityTest
+from attnlight.callbacks.base import PAIRS
 from attnlight.callbacks.hooks.shared_readout import shared_readout
 from attnlight.datamodules import SymbolSequences
 from attnlight.models import Seq2Seq
@@ -41,7 +42,7 @@ def of_long_texts(test: InterpretabilityTest) -> None:
     ready(test, model, batch)
     with torch.no_grad():
         readout, _ = shared_readout(batch, model(batch), model, torch.ones(8).bool())
-        for part in readout.by_texts(test.pairs):
+        for part in readout.by_texts(PAIRS):
             test.measure(part.batch, part.output, part)
     print(peak())
 
@@ -69,4 +70,4 @@ def main(test: InterpretabilityTest) -> None:
 if __name__ == "__main__":
     every = [t for file in (*FILES, *LAYERS) for t in configured_tests(file, programs=True)]
     test = next(test for test in every if test.name == sys.argv[1])
-    (of_long_texts if test.pairs else main)(test)
+    (of_long_texts if test.holds_layers else main)(test)
