@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnlight.errors import one_line
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, METADATA, PIECE_ROWS, RecordError
-from attnlight.records.parquet import open_writer, whole_lists
+from attnlight.records.parquet import open_writer, readable_by_all
 from attnlight.storage.files import replacing
 
 # Ranges of dataset indices are made of so many equal ones; the rows of one in memory have so many bytes.
@@ -54,7 +54,7 @@ def merge_shards(
     schema = table.schema.with_metadata({METADATA: json.dumps(description).encode()})
     with replacing(target) as temporary, open_writer(temporary, schema) as writer:
         for _, _, part in order(batches, table.schema):
-            part = whole_lists(part).replace_schema_metadata(schema.metadata)
+            part = readable_by_all(part).replace_schema_metadata(schema.metadata)
             for start in range(0, len(part), PIECE_ROWS):
                 writer.write_table(part.slice(start, PIECE_ROWS))
     del table, batches

@@ -27,16 +27,17 @@ def open_writer(path: Path, schema: pa.Schema, **options: Any) -> pq.ParquetWrit
     return pq.ParquetWriter(str(path), sealed, write_page_checksum=True, **options)
 
 
-def whole_lists(table: pa.Table) -> pa.Table:
-    """The table with a list of K nulls for each null list of fixed length K.
+def without_null_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, with a list of K nulls for each null among fixed-size lists of K values."""
+    kind = column.type
+    if not pa.types.is_fixed_size_list(kind) or not column.null_count:
+        return column
+    return pc.coalesce(column, pa.scalar([None] * kind.list_size, kind))
 
-    Before version 26, pyarrow reads no file with a null list of fixed length.
-    """
-    for place, field in enumerate(table.schema):
-        if pa.types.is_fixed_size_list(field.type) and table[place].null_count:
-            undefined = pa.scalar([None] * field.type.list_size, field.type)
-            table = table.set_column(place, field, pc.coalesce(table[place], undefined))
-    return table
+
+def readable_by_all(table: pa.Table) -> pa.Table:
+    """The table without null fixed-size lists, which pyarrow cannot read from a file before version 26."""
+    return pa.table([*map(without_null_lists, table.columns)], schema=table.schema)
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

@@ -26,7 +26,7 @@ from attnlight.records.format import (
     Record,
     RecordError,
 )
-from attnlight.records.parquet import open_parquet, reading_errors
+from attnlight.records.parquet import open_parquet, reading_errors, without_null_lists
 
 
 class RecordFile:
@@ -203,10 +203,6 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
     if not pa.types.is_fixed_size_list(kind):
         nullable = pa.types.is_boolean(kind) and column.null_count
         return np.asarray((column.cast(pa.int8()) if nullable else column).to_numpy())
+    column = without_null_lists(column)
     flat = _column(pa.chunked_array([c.flatten() for c in column.chunks], kind.value_type))
-    values = flat.reshape(len(column) - column.null_count, kind.list_size)
-    if not column.null_count:
-        return values
-    filled = np.full((len(column), kind.list_size), np.nan, np.result_type(values, np.float32))
-    filled[~np.asarray(column.is_null())] = values
-    return filled
+    return flat.reshape(len(column), kind.list_size)

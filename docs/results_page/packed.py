@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnlight.errors import InputError
-from attnlight.records.parquet import open_writer, read_table, whole_lists
+from attnlight.records.parquet import open_writer, read_table, readable_by_all
 from attnlight.storage.files import replacing
 from results_page import NAMES
 
@@ -128,9 +128,12 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
         names = {_packed_name(place, name): name for name in content["columns"]}
         part = table.select([*names]).rename_columns([*names.values()])
         if len(records) > 1:
-            own = [field.name for field in part.schema if field.name not in KEYS]
-            own = [name for name in own if not pa.types.is_fixed_size_list(part[name].type)]
-            part = part.filter(reduce(pc.or_, [part[name].is_valid() for name in own]))
+            own = [
+                part[field.name].is_valid()
+                for field in part.schema
+                if field.name not in KEYS and not pa.types.is_fixed_size_list(field.type)
+            ]
+            part = part.filter(reduce(pc.or_, own))
         if len(part) != content["rows"]:
             raise InputError(f"{folder / place} has {len(part)} of {content['rows']} rows.")
         marks = content["metadata"] or None
@@ -139,7 +142,7 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
 
 def _write(table: pa.Table, target: Path) -> None:
     """Write a table compactly: floats of many values as byte streams, indices as differences."""
-    table = whole_lists(table.combine_chunks())
+    table = readable_by_all(table.combine_chunks())
     with replacing(target) as temporary:
         pq.write_table(table.slice(0, 1), temporary)
         schema = pq.ParquetFile(temporary).schema
