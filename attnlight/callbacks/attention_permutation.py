@@ -14,8 +14,7 @@ from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
 
-# Probabilities of shuffles that are compared at once, which fit the cache of a CPU.
-_ELEMENTS = 1 << 17
+_ELEMENTS = 1 << 17  # probabilities of shuffles compared at once: so many fit a CPU's cache
 _SHUFFLED = ("median_tvd", "median_js", "flip_rate")
 
 

@@ -13,8 +13,7 @@ from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
 
-# Probabilities of predictions that are compared at once, which fit the cache of a CPU.
-_ELEMENTS = 1 << 16
+_ELEMENTS = 1 << 16  # probabilities compared at once: so many fit a CPU's cache
 
 
 class SingleErasure(InterpretabilityTest):

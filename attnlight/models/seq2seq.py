@@ -288,7 +288,7 @@ class Seq2Seq(nn.Module):
         state: Tensor,
         given: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        """The same for states that depend on words alone, by one recurrence over words (B, T, E)."""
+        """What `_decode` returns where states depend on words (B, T, E) alone, by one recurrence."""
         states, keys, mask = source
         before = self.cell(words, state.unsqueeze(0))[0]
         weights, scores = (given, given) if given is not None else self._weigh(keys, before, mask)
