@@ -47,7 +47,7 @@ def methods(archive: Archive) -> Iterator[Row]:
 
 
 def sentences(t: Tables) -> Sentences:
-    """Which methods read better than the last row, and which worse, by each measure."""
+    """Which methods explain better than attention of the last layer, and which worse, by each measure."""
     c, rows = Cells(t, "mixing_findings"), t.rows("mixing_methods")
     done = [row for row in rows if row["method"] != NOT_RUN]
     for texts, of in groupby(done, key=lambda row: row["texts"]):
