@@ -41,6 +41,7 @@ from results_page import (
     papers,
     pruthi,
     read_data,
+    replication,
     roar,
     sentences,
     sentences_methods,
@@ -65,11 +66,12 @@ RECORDS = HERE / "results"
 NAMES = (  # the front page, then those that it links to
     *("jain_wallace", "pairs", "serrano_smith", "wiegreffe_pinter", "chunking"),
     *("saliency", "real_text", "pruthi", "translation", "honest", "planted", "minilm", "answers"),
-    "commands",
+    *("replication", "commands"),
 )
 PAGES = (HERE / "results.md", *(RECORDS / f"{name}.md" for name in NAMES))
 PLACES = (*sentences.PLACES, *sentences_studies.PLACES, *sentences_methods.PLACES)
 PLACES += (*answers.PLACES, *honest.PLACES, *translation.PLACES, *mixing.PLACES)
+PLACES += replication.PLACES
 _PLACE = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 TABLES = read_data("tables")
@@ -104,6 +106,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     content |= claims.serrano_tables(serrano.read_models(archive), published)
     content |= studies.study_blocks(runs / studies.FOLDER, published)
     content |= papers.claim_tables(Tables(content))
+    content |= replication.replication_tables(archive, Tables(content))
     content["cards"] = cards.card_table(records / "cards.parquet")
     content["honest_cards"] = cards.card_table(records / "honest_cards.parquet", honest.CONDITIONS)
     content = {place: text for place, text in content.items() if place not in LEFT_OUT}

@@ -17,7 +17,11 @@ from attnlight.statistics import seeds_then_instances
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import Resampled, resampled_means
 from results_page.archive import Archive, Condition, Experiment
-from results_page.measures import resampled_auroc, resampled_quantile
+from results_page.measures import (
+    resampled_auroc,
+    resampled_average_precision,
+    resampled_quantile,
+)
 from results_page.tables import (
     DASH,
     Row,
@@ -30,6 +34,7 @@ from results_page.tables import (
 )
 
 _SIGNIFICANT = 0.05
+_BY_SCORE = {"auroc": resampled_auroc, "auprc": resampled_average_precision}
 
 
 @lru_cache(maxsize=8)
@@ -40,11 +45,11 @@ def columns(experiment: Experiment, test: str) -> dict[str, NDArray[Any]]:
 
 @cache
 def measured(experiment: Experiment, measure: str) -> Resampled:
-    """Accuracy, F1 or AUROC on the test split; F1 is the mean over classes if there are several."""
+    """Accuracy, F1, AUROC or AUPRC on the test split; F1 is the mean over classes if several."""
     found = experiment.test("predictions")
     label, prediction = found["label"], found["prediction"]
-    if measure == "auroc":
-        return resampled_auroc(label, found["probabilities"][..., 1])
+    if measure in _BY_SCORE:
+        return _BY_SCORE[measure](label, found["probabilities"][..., 1])
     if measure == "accuracy":
         return resampled_means((prediction == label).astype(np.float64))
     return resampled_f1(prediction, label, int(max(label.max(), prediction.max())) + 1)

@@ -17,7 +17,7 @@ _TEXTS = Path(__file__).with_name("findings.md")
 _REFUSED = re.compile(r"<!--\s+refused:\s+(.*?)\s+-->", re.DOTALL)  # may be wrapped
 NO_INTERVAL = "(no interval)"  # of a difference with a side of two seeds
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
-_WRAPPED: dict[str, Any] = {"width": 105, "break_long_words": False, "break_on_hyphens": False}
+_WRAPPED: dict[str, Any] = {"width": 119, "break_long_words": False, "break_on_hyphens": False}
 
 
 class Cell:

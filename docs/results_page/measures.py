@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +26,46 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
         label: 1 for a positive, (n,).
         scores: Scores of each run, (S, n).
     """
-    counts, areas = _with_resamples(len(label)), []
+    return _by_score(label, scores, _area)
+
+
+def resampled_average_precision(label: NDArray[np.int64], scores: Values) -> Resampled:
+    """Precision of each run at each score, weighted by the recall gained there.
+
+    Arguments are those of `resampled_auroc`.
+    """
+    return _by_score(label, scores, _precision)
+
+
+def _by_score(
+    label: NDArray[np.int64], scores: Values, statistic: Callable[[Values, Values], Values]
+) -> Resampled:
+    """A statistic of the counts of positives and of negatives by ascending score, each (1 + B, T)."""
+    counts, found = _with_resamples(len(label)), []
     for score in scores:
         order = np.argsort(score)
         starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each group of ties
-        positive, negative = (
+        each = (
             np.add.reduceat(
                 np.take(counts, order, axis=1) * members[order], starts, axis=1, dtype=np.int64
             )
             for members in (label == 1, label != 1)
         )
-        below = negative.cumsum(axis=1) - negative / 2
-        pairs = positive.sum(axis=1) * negative.sum(axis=1)
-        areas.append((positive * below).sum(axis=1) / pairs)
-    observed, *resampled = np.stack(areas, axis=1)
+        found.append(statistic(*each))
+    observed, *resampled = np.stack(found, axis=1)
     return observed, np.array(resampled)
+
+
+def _area(positive: Values, negative: Values) -> Values:
+    below = negative.cumsum(axis=1) - negative / 2
+    pairs = positive.sum(axis=1) * negative.sum(axis=1)
+    return np.asarray((positive * below).sum(axis=1) / pairs)
+
+
+def _precision(positive: Values, negative: Values) -> Values:
+    found, all_of = (x[:, ::-1].cumsum(axis=1) for x in (positive, positive + negative))
+    gained = positive[:, ::-1] / positive.sum(axis=1, keepdims=True)
+    return np.asarray((gained * found / np.maximum(all_of, 1)).sum(axis=1))
 
 
 def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled:
