@@ -76,20 +76,20 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
     """
     left_out: list[str] = []
     for name in sorted(path.name for path in runs.iterdir() if needed(path.name)):
-        scored, test = [], _SCORED[name in honest.MODELS]
+        scored, test = [], _SCORED[name in honest.TESTED]
         folders = (path for kind in _RUNS for path in (runs / name).glob(f"{kind}*"))
         for run in sorted(folders):
             if lacking := _lacking(run):
                 left_out.append(f"{run} {lacking}: not archived.")
                 continue
             archive_run(run, records / name / run.name.replace(*_RUNS[::-1]))
-            if name in {*importance.MODELS, *honest.MODELS} or name.endswith("_vectors"):
+            if name in {*importance.MODELS, *honest.TESTED} or name.endswith("_vectors"):
                 columns = record_columns(run / f"records/test/{test}.parquet")
                 scored += [run] if any(column.startswith("scores_") for column in columns) else []
         if len(scored) > 1:
             # Only the agreement is archived, since the scores are many times as large.
             taus = agreement(read_scores(scored, test))
-            kept = honest.ITSELF if name in honest.MODELS else importance.WITH_ITSELF
+            kept = honest.ITSELF if name in honest.TESTED else importance.WITH_ITSELF
             taus = taus[["index", "first", "second", *kept]]
             taus = taus.replace({x: dict([_RUNS[::-1]]) for x in ("first", "second")}, regex=True)
             table = pa.Table.from_pandas(taus, preserve_index=False)
@@ -98,7 +98,7 @@ def archive_runs(runs: Path, records: Path) -> list[str]:
         name = path.parent.name
         if not needed(name) or name in OF_MINILM:  # of others the bases alone, above
             archive_study(path.parent, records / studies.FOLDER / name)
-        elif name in {*honest.MODELS, *translation.LEARNED}:
+        elif name in {*honest.TESTED, *translation.LEARNED}:
             honest.archive_adversaries(path.parent, records / name / honest.ADVERSARIES)
     return left_out
 

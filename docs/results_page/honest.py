@@ -34,10 +34,14 @@ from results_page.tables import DASH, Row, interval, number
 
 _NAMES = NAMES["honest"]
 CONDITIONS: dict[str, str] = _NAMES["conditions"]
-MEASURES: dict[str, dict[str, list[Any]]] = _NAMES["measures"]  # by study
-MODELS, PLANTED = (
+MEASURES: dict[str, dict[str, list[Any]]] = {
+    study: {measure: of for measure, of in measures.items() if of}
+    for study, measures in _NAMES["measures"].items()
+}
+MODELS, NEWSGROUPS, PLANTED = (
     conditions(study, rf"{study}-(?P<condition>\w+)", CONDITIONS) for study in MEASURES
 )
+TESTED = MODELS | NEWSGROUPS  # all but planted texts
 ITSELF: dict[str, str] = _NAMES["with_itself"]
 ADVERSARIES = "adversaries.csv"  # beside the archived runs of a condition
 BETTER, FAITHFUL, CLAIM = "claim: better", "faithful", "claim: faithful"
@@ -107,14 +111,15 @@ def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Itera
         }
         few = FAILS if len(faithful) - worse < least else OPEN
         verdict = (HOLDS if better >= least else few) if row["seeds"] else NOT_RUN
-        words = f"{condition}, {better} of {len(faithful)} better and {worse} worse:"
-        yield row | ({FAITHFUL: words, CLAIM: verdict} if models is MODELS else {})
+        corpus = " on 20 Newsgroups" if models is NEWSGROUPS else ""
+        words = f"{condition}{corpus}, {better} of {len(faithful)} better and {worse} worse:"
+        yield row | ({FAITHFUL: words, CLAIM: verdict} if models is not PLANTED else {})
 
 
-def agreement(archive: Archive) -> Iterator[Row]:
+def agreement(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
     """Tau of attention with each score, and its ceiling: the lesser agreement of both between seeds."""
-    models = {name: model.words for name, model in MODELS.items() if name in archive}
-    for name, row in zip(models, reliability(archive, models, ITSELF), strict=True):
+    words_of = {name: model.words for name, model in models.items() if name in archive}
+    for name, row in zip(words_of, reliability(archive, words_of, ITSELF), strict=True):
         found = columns(archive[name], "saliency_agreement")
         own, *others = (row.pop(words) or DASH for words in ITSELF.values())
         row["attention with itself"] = own
@@ -167,7 +172,8 @@ def sentences(t: Tables) -> Sentences:
     yield Cells(t, "honest_planted_findings").say(
         "answer", **{x: y or "nothing" for x, y in raised.items()}
     )
-    for place, of in {"honest": "honest_differences", "honest_planted": "honest_planted"}.items():
+    for place in ("honest", "honest_newsgroups", "honest_planted"):
+        of = place if place == "honest_planted" else f"{place}_differences"
         c = Cells(t, f"{place}_findings")
         for row in (x for x in t.rows(f"{place}_summary") if x["seeds"] != "0"):
             price = t.cell(of, "difference", row["condition"], "accuracy")
