@@ -260,6 +260,18 @@ class HasTransformedStates(Protocol):
 
 
 @runtime_checkable
+class HasWordLevel(Protocol):
+    """A model whose items are sentences, which it composes of their words by attention."""
+
+    def word_level(self, batch: TextBatch, output: AttentionOutput) -> AttentionOutput:
+        """The output with the words inside sentences as items, each with its weight in its sentence.
+
+        `readout` takes it too: it renormalises the weights of each sentence, and computes the vectors
+        of the sentences, their states and the attention over them. A sentence without weights is none.
+        """
+
+
+@runtime_checkable
 class HasReadTokens(Protocol):
     """A layered model that predicts from the last state of one token of each text."""
 

@@ -24,7 +24,7 @@ FILES = sorted(CONFIGS.rglob("*.yaml"))
 EXPERIMENTS = sorted((CONFIGS / "experiments").glob("*.yaml"))
 TESTS = sorted((CONFIGS / "tests").glob("*.yaml"))
 ALONE = {"alignment_error", "attention_sinks", "base_divergence", "counterfactual_use"}
-ALONE |= {"evidence_swap", "head_ablation", "head_roles", "impermissible_mass"}
+ALONE |= {"erasure_words", "evidence_swap", "head_ablation", "head_roles", "impermissible_mass"}
 ONE_BATCH = ["--trainer.fast_dev_run=true", *CPU, *QUIET]
 ONE_BATCH += ["--data.batch_size=8", "--data.eval_batch_size=8"]  # of long texts
 SIZES: dict[str, Any] = {"train_size": 60, "validation_size": 40, "test_size": 40}
@@ -265,6 +265,8 @@ def test_tests_run(
     if file.stem == "counterfactual_use":  # originals and edits
         sources(CONFIGS / "data/counterfactual_imdb.yaml")
         command = ["fit", *experiment("counterfactual_imdb_none")]
+    if file.stem == "erasure_words":  # sentences
+        command = ["fit", "--data=planted_sentences", "--model=han_none", *SMALL]
     if file.stem == "alignment_error":
         command = ["fit", *experiment("symbols_copy"), *SMALL]
     if file.stem in ("attention_sinks", "head_ablation", "head_roles"):  # layers of a transformer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from math import isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 import torch
@@ -22,7 +22,14 @@ from torch import Tensor
 from torchmetrics import SumMetric
 from typing_extensions import override
 
-from attnlight.batch import AttentionModel, AttentionOutput, HasItems, HasScope, TextBatch
+from attnlight.batch import (
+    AttentionModel,
+    AttentionOutput,
+    HasItems,
+    HasScope,
+    HasWordLevel,
+    TextBatch,
+)
 from attnlight.callbacks.hooks.display import interval_scalars, show_figure, show_table, unmeasured
 from attnlight.callbacks.hooks.epoch_recorder import (
     EpochRecorder,
@@ -35,7 +42,7 @@ from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
-from attnlight.errors import InputError, require_at_least
+from attnlight.errors import InputError, did_you_mean, require_at_least
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
 from attnlight.report import draw
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
 
 _SHARED = ("every_n_epochs", "max_instances", "seed", "figures", "budget")  # arguments of all tests
 _UNRECORDED = ("every_n_epochs", "figures", "budget")  # those that change no row of a record
+Level = Literal["words"] | None  # of items: words inside sentences, or those of the last attention
 PAIRS = 1 << 19  # of tokens of the texts whose attention of all layers is held at once, at most
 _LOGGER = logging.getLogger(__name__)
 _Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
@@ -93,6 +101,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     # Whether `attnlight test` prints the first table of its page instead of the means of its record.
     shows_table: ClassVar[bool] = False
     replacement: str = ""  # of words, of a test that replaces some
+    level: Level = None  # of the items that `measure` is given, of a test that has this option
     # Plain values that a reader of the record's columns needs, such as a tolerance.
     metadata: Mapping[str, Any] = MappingProxyType({})
 
@@ -139,6 +148,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 output = output.apply(Tensor.detach)
                 readout = readout_of(batch, output, readout)
             with torch.set_grad_enabled(self.needs_gradients):
+                if self.level == "words":
+                    assert isinstance(readout.model, HasWordLevel)  # since `prepare`
+                    output = readout.model.word_level(batch, output)
+                    readout = readout_of(batch, output, readout.model)
                 return measure(self, batch, output, readout)
 
         cls.measure = measured  # type: ignore[method-assign]
@@ -201,6 +214,16 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
                 f"{type(around.owner).__name__} has none."
             )
+        if self.level not in (None, "words"):
+            hint = did_you_mean(str(self.level), ["words"])
+            raise InputError(
+                f"level of {self.name} is {self.level!r}{hint}; expected words or null."
+            )
+        if self.level and not isinstance(around.model, HasWordLevel):
+            raise InputError(
+                f"level of {self.name} is words, but {type(around.model).__name__} has no attention over "
+                "words inside sentences: leave level out, or train a model with `hierarchical: true`."
+            )
 
     def begin(self, around: Surroundings) -> None:
         """Begin the record of an epoch; collective over ranks.
@@ -246,7 +269,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             self._recorder.writer.exclude(excluded, ("max_attention", *self.measures))
         if len(readout.output.rows):
             pairs = PAIRS if self.holds_layers else None
-            parts = self._held.add(readout) if self.joins_batches else readout.by_texts(pairs)
+            joins = self.joins_batches and self.level is None  # words have states
+            parts = self._held.add(readout) if joins else readout.by_texts(pairs)
             self._record_each(parts, self._recorder)
 
     def _record_each(self, readouts: Iterable[Readout], recorder: EpochRecorder) -> None:

@@ -9,7 +9,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Level, fill_undefined
+from attnlight.callbacks.surroundings import Surroundings
+from attnlight.callbacks.target import class_of_target
 from attnlight.errors import InputError
 from attnlight.functional.ranking import TIE, random_rankings
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -22,13 +24,13 @@ _MINIMAL = ("minimal_count", *(f"{measure}_minimal" for measure in _MEASURES[1:]
 class DecisionFlip(InterpretabilityTest):
     """Erase items from the top of a ranking until the decision changes.
 
-    Rankings are `attention`, `gradient` (of the predicted class's probability by the weights),
+    Rankings are `attention`, `gradient` (of the probability of `target` by the weights),
     `gradient_x_attention`, `random` (the mean over several draws), `random_first` (the first of
     these draws) and `minimal`, the smallest set of items whose erasure changes the decision. After
     each step the remaining attention is renormalised. The columns of a ranking:
 
     * `removed_count`, `removed_fraction` (of the row's items) and `removed_mass` (of its attention,
-      mean over heads) when the decision first changes.
+      mean over heads or, of words, over sentences) when the decision first changes.
     * `needs_all`: whether the decision changes only when no attention remains.
     * `never_flips`: whether no step changes the decision. The other columns are undefined then.
     * `excess`: items beyond the minimum, whose count is `minimal_count`.
@@ -48,6 +50,11 @@ class DecisionFlip(InterpretabilityTest):
         gradient: Rank by the signed gradient, as the paper does, or by its absolute value.
         emptied: Prediction when no attention remains: from the `bias` alone, as in the paper, or
             from `uniform` attention over all items (Mohankumar et al. 2020; for one head).
+        level: `words`: the items are the words inside the sentences of a hierarchical model, as in
+            `SingleErasure`; None: the items of the last attention layer, as in the paper.
+        target: The class whose probability the rankings by gradient differentiate, by its name or
+            number, or `runner_up`, as in `SingleErasure`; None: the predicted class, as in the paper.
+            The decision that flips is the model's in any case.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -63,22 +70,32 @@ class DecisionFlip(InterpretabilityTest):
         draws: int = 5,
         gradient: Gradient = "signed",
         emptied: Literal["bias", "uniform"] = "bias",
+        level: Level = None,
+        target: int | str | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
         self._require_at_least(1, draws=draws)
+        self.gradient, self.level, self.target = gradient, level, target
         self.draws = draws
-        self.gradient = gradient
         self.emptied = emptied
         self.metadata = {
             "draws": draws,
             "gradient": gradient,
-            "emptied": emptied,
+            "gradient_of": target,
+            "level": level,
             "tie": TIE,
+            "emptied": emptied,
             "minimal": "exact for one head and by head, an upper bound for several heads together, "
             "null without item logits",
             "draws_by_head": 1,
         }
+
+    @override
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        if around.classes:
+            class_of_target(self.name, self.target, around.classes)
 
     @override
     def measure(
@@ -101,7 +118,10 @@ class DecisionFlip(InterpretabilityTest):
     def _columns(self, readout: Readout, draws: int) -> dict[str, Tensor]:
         output = readout.output
         random = random_rankings(output.mask, output.rows, draws, self.seed)
-        orders = torch.cat([readout.rankings(self.gradient), random], dim=1)  # (R, 3 + D, N)
+        classes = self._classes, output.logits.shape[-1]
+        target = class_of_target(self.name, self.target, *classes)
+        rankings = readout.rankings(self.gradient, target)
+        orders = torch.cat([rankings, random], dim=1)  # (R, 3 + D, N)
         counts = readout.first_flips(orders)
         columns: dict[str, Tensor] = {}
         for measure, values in _removed(readout, orders, counts).items():
@@ -129,11 +149,11 @@ def _removed(readout: Readout, orders: Tensor, counts: Tensor) -> dict[str, Tens
     erased = torch.arange(orders.shape[-1], device=orders.device) < counts.unsqueeze(-1)
     never = counts < 0
     count = counts.double()
-    remains = weights.masked_fill(erased, 0.0).sum(-1) > 0
+    remains, total = weights.masked_fill(erased, 0.0).sum(-1) > 0, weights.sum(-1)
     values = {
         "removed_count": count,
         "removed_fraction": count / readout.lengths.clamp(min=1).unsqueeze(-1),
-        "removed_mass": weights.masked_fill(~erased, 0.0).sum(-1),
+        "removed_mass": weights.masked_fill(~erased, 0.0).sum(-1) / total.where(total > 0, 1.0),
         "needs_all": (~remains).double(),
     }
     defined = {name: column.masked_fill(never, torch.nan) for name, column in values.items()}

@@ -8,7 +8,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Level
+from attnlight.callbacks.surroundings import Surroundings
+from attnlight.callbacks.target import class_of_target
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -19,7 +21,7 @@ _ELEMENTS = 1 << 16  # probabilities compared at once: so many fit a CPU's cache
 class SingleErasure(InterpretabilityTest):
     """Erase the top item of a ranking, or another item, and compare the effects on the prediction.
 
-    Rankings are `attention`, `gradient` (of the predicted class's probability by the weights) and
+    Rankings are `attention`, `gradient` (of the probability of `target` by the weights) and
     `gradient_x_attention`; ties go to the item further left. The remaining attention is
     renormalised. With p the original prediction, q_i the prediction without item i, w_i its attention
     (mean over heads), t the top item and r another one, the columns of each ranking are:
@@ -42,6 +44,15 @@ class SingleErasure(InterpretabilityTest):
         released: Also record the draw of the released code as `flip_other_released`,
             `delta_weight_released` and `delta_js_released`: an index from 1 to L - 1 of L, hence never
             the first item, and sometimes the top item itself.
+        level: `words`: the items are the words inside the sentences of a hierarchical model, as
+            `HasWordLevel` says. The weight of a word is that inside its sentence, whatever the weight
+            of the sentence; after an erasure the rest of the sentence is renormalised, and a sentence
+            whose words are all erased is passed over. None: the items of the last attention layer, as
+            in the paper.
+        target: The class whose probability the rankings by gradient differentiate, by its name, or by
+            its number where classes are not called by numbers; or `runner_up`, the class of the second
+            highest logit of each row, for two classes the gradient with the other sign. None: the
+            predicted class, as in the paper. Effects are those on the prediction in any case.
         options: Those of `InterpretabilityTest`, such as `max_instances` and `seed`.
     """
 
@@ -56,12 +67,20 @@ class SingleErasure(InterpretabilityTest):
         self,
         gradient: Gradient = "signed",
         released: bool = False,
+        level: Level = None,
+        target: int | str | None = None,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        self.gradient = gradient
+        self.gradient, self.level, self.target = gradient, level, target
         self.released = released
-        self.metadata = {"gradient": gradient, "tie": TIE}
+        self.metadata = {"gradient": gradient, "gradient_of": target, "level": level, "tie": TIE}
+
+    @override
+    def prepare(self, around: Surroundings) -> None:
+        super().prepare(around)
+        if around.classes:
+            class_of_target(self.name, self.target, around.classes)
 
     @override
     def measure(
@@ -71,7 +90,9 @@ class SingleErasure(InterpretabilityTest):
 
     def _columns(self, readout: Readout) -> dict[str, Tensor]:
         output, weights = readout.output, readout.weights
-        tops = readout.rankings(self.gradient)[..., 0]  # (R, 3)
+        classes = self._classes, output.logits.shape[-1]
+        target = class_of_target(self.name, self.target, *classes)
+        tops = readout.rankings(self.gradient, target)[..., 0]  # (R, 3)
         js, flips = _effects(readout)
         lower, tied = lower_and_tied(js, output.mask)
         count = (readout.lengths - 1).clamp(min=1)[:, None]  # of other items

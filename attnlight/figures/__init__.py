@@ -172,4 +172,9 @@ def figure_rows(
             f"Of each text at most {positions} words were deleted, the first ones of each ranking and a "
             "seeded sample of the others; pairs of words count by the inverse of their inclusion probability."
         )
+    if record.metadata.get("level") == "words":
+        notes.append("Items are the words inside sentences.")
+    if (target := record.metadata.get("gradient_of")) is not None:
+        shown = "runner-up" if target == "runner_up" else f"class {target}"
+        notes.append(f"Gradients are of the probability of the {shown}.")
     return selected, " ".join(notes)

@@ -101,9 +101,9 @@ def encode_rows(reader: TrainedModel, rows: Sequence[Mapping[str, Any]], start: 
     batch = replace(batch, index=batch.index + start)
     if given is None:
         return batch
-    number = _label_reader(reader.classes)
+    number, has = class_reader(reader.classes), "row {} of the data has"
     if not any(isinstance(values, list | tuple) for values in given) or not reader.problem.tags:
-        numbers = [number(label, row) for row, label in enumerate(given, start)]
+        numbers = [number(label, has.format(row)) for row, label in enumerate(given, start)]
         return replace(batch, labels=torch.tensor(numbers))
     labels = torch.full_like(batch.tokens, IGNORED)
     for text, (values, places) in enumerate(zip(given, batch.instances(), strict=True)):
@@ -115,12 +115,12 @@ def encode_rows(reader: TrainedModel, rows: Sequence[Mapping[str, Any]], start: 
             )
         if len(values) != count:
             raise InputError(f"row {row} has {len(values)} labels for {count} tokens.")
-        labels[text, places] = torch.tensor([number(label, row) for label in values])
+        labels[text, places] = torch.tensor([number(label, has.format(row)) for label in values])
     return replace(batch, labels=labels)
 
 
-def _label_reader(classes: Sequence[str]) -> Callable[[Any, int], int]:
-    """A function of a label and its row that returns the number of the label's class.
+def class_reader(classes: Sequence[str]) -> Callable[[Any, str], int]:
+    """A function of a label that returns the number of its class; of a wrong one it says who `has` it.
 
     A string is a class's name. A number is the class of that name where all names are numbers, and a
     class's place, from 0, where no name is. A truth value is a name, or 0 or 1 where names are numbers.
@@ -131,9 +131,8 @@ def _label_reader(classes: Sequence[str]) -> Callable[[Any, int], int]:
     for name in numeric:
         by_value.setdefault(float(name), []).append(name)
 
-    def number(label: Any, row: int) -> int:  # noqa: ANN401
+    def number(label: Any, has: str) -> int:  # noqa: ANN401
         label = label.item() if isinstance(label, ARRAYS) else label
-        has = f"row {row} of the data has"
         if not isinstance(label, str) and str(label) in _MISSING:
             raise InputError(f"{has} no label ({label}): give one to each row or to none.")
         counted = isinstance(label, int | float)

@@ -31,6 +31,7 @@ REFUSED = {
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "context": "answer_attention reads models that answer, such as AnswerModel",
     "counterfactual_use": "needs a corpus of texts and edits of them: set edit_of",
+    "erasure_words": "FlatClassifier has no attention over words inside sentences: leave level out",
     "evidence_mass": "needs a corpus with a column `evidence`",
     "evidence_swap": "takes the names of classes from a corpus.* run `attnlight test`",
     "head_ablation": "needs a model with layers of self-attention",

@@ -13,8 +13,8 @@ from tests.callbacks.handmade import columns_of, output_of, random_output, requi
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gradient": "absolute"}, {"emptied": "uniform"}],
-    ids=lambda options: next(iter(options), "default"),
+    [{}, {"gradient": "absolute"}, {"emptied": "uniform"}, {"target": "runner_up"}, {"target": 0}],
+    ids=lambda options: next((f"{name}-{value}" for name, value in options.items()), "default"),
 )
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
 def test_rankings_equal_plain_loops(heads: int, classes: int, options: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from attnlight.callbacks import (
+    DecisionFlip,
     EvidenceMass,
     GradientSearch,
     HeadAblation,
@@ -15,6 +16,7 @@ from attnlight.callbacks import (
     MeasuredUse,
     Plausibility,
     Sanity,
+    SingleErasure,
 )
 from attnlight.errors import InputError
 from tests.callbacks.every import NEEDS, every
@@ -141,6 +143,14 @@ def test_options_that_make_no_sense_are_refused(
         (EvidenceMass(swap=True), "run `attnlight test` on one"),  # there is no corpus
         (HeadAblation(), "needs a model with layers .* has none"),
         (Plausibility(["attention"]), "a column `rationale` or `evidence` along the tokens"),
+        (
+            SingleErasure(level="word"),
+            r"is 'word' \(did you mean 'words'\?\); expected words or null",
+        ),
+        (
+            DecisionFlip(level="words"),
+            "has no attention over words inside sentences: leave level out",
+        ),
         (Sanity(methods=["attention"]), "OutsideTask lacks the options: it needs a task of"),
     ],
 )
@@ -159,6 +169,10 @@ def test_what_a_task_and_batches_from_outside_lack(
         (
             ImpermissibleMass(),
             r"^(?!.*PlantedEvidence).*`impermissible` along the tokens \(`marks` or .* one: evidence",
+        ),
+        (
+            SingleErasure(target="godo"),
+            r"target of single_erasure names the label 'godo'; expected one of .*did you mean 'good'",
         ),
         (MeasuredUse(), "measured_use needs the counterfactuals of words"),
         (Plausibility(column="evidense"), r"`evidense` along .*did you mean 'evidence'\?"),

@@ -10,7 +10,10 @@ from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import columns_of, output_of, random_output, require_loops
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient": "absolute"}, {"released": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gradient": "absolute"}, {"released": True}, {"target": "runner_up"}, {"target": 1}],
+)
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
 def test_equals_plain_loops(heads: int, classes: int, options: dict[str, Any]) -> None:
     found = require_loops(SingleErasure(seed=4, **options), random_output(heads, classes))

@@ -214,7 +214,9 @@ def erased_in_turn(test: DecisionFlip, sentence: Sentence, token: int) -> Found:
             columns |= {
                 f"removed_count_{name}": count,
                 f"removed_fraction_{name}": count / len(weights),
-                f"removed_mass_{name}": _mean([float(weights[erased].sum()) for _, erased in gone]),
+                f"removed_mass_{name}": _mean(
+                    [float(weights[erased].sum() / weights.sum()) for _, erased in gone]
+                ),
                 f"needs_all_{name}": _mean([not mass > 0 for mass in left]),
                 f"never_flips_{name}": _mean([n < 0 for n in flips[name]]),
             }
@@ -324,11 +326,15 @@ def renormalised(weights: Tensor, heads: slice, uniform: bool = False) -> Tensor
 
 
 def gradient(test: SingleErasure | DecisionFlip, sentence: Sentence, token: int) -> Tensor:
-    """Gradient (H, N) of the highest probability by the attention weights, or its size."""
+    """Gradient (H, N) of the target's probability by the attention weights, or its size."""
+    best = sorted(
+        range(len(sentence.output.logits[token])), key=lambda c: -sentence.output.logits[token, c]
+    )
+    chosen = {None: best[0], "runner_up": best[1]}.get(test.target, test.target)
     with torch.enable_grad():
         free = sentence.output.weights[token].detach().clone().requires_grad_()
-        highest = sentence.read(token, free).double().softmax(-1).max()
-        (slope,) = torch.autograd.grad(highest, free)
+        probabilities = sentence.read(token, free).double().softmax(-1)
+        (slope,) = torch.autograd.grad(probabilities[chosen], free)
     return slope.abs() if test.gradient == "absolute" else slope
 
 

@@ -88,8 +88,10 @@ def asked(both: Both, request: pytest.FixtureRequest) -> Both:
 def test_candidates_erasures_and_gradients(asked: Both) -> None:
     affine, opaque = asked
     agree(affine.candidates(attentions(affine)), opaque.candidates(attentions(affine)))
-    agree(affine.gradient(), opaque.gradient())
-    assert torch.equal(affine.rankings("signed"), opaque.rankings("signed"))
+    for target in (None, "runner_up", 1):
+        agree(affine.gradient(target), opaque.gradient(target))
+        rankings = (readout.rankings("signed", target) for readout in asked)
+        assert torch.equal(*rankings)
     mask = affine.output.mask
     agree(affine.erase()[mask], opaque.erase()[mask])
     orders = random_rankings(mask, affine.output.rows, 3, 0)

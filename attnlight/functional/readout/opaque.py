@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attnlight.functional.attribution.weight_gradient import Target, target_class
+
 ReadoutFunction = Callable[[Tensor], Tensor]
 
 # From rows (E,) long and their attentions (E, H, N) to logits (E, C).
@@ -112,8 +114,10 @@ def first_flip_opaque(
     return counts
 
 
-def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) -> Tensor:
-    """Gradient of the winning class's probability with respect to each attention weight.
+def readout_gradient(
+    readout: ReadoutFunction, weights: Tensor, mask: Tensor, target: Target = None
+) -> Tensor:
+    """Gradient of the probability of `target_class` with respect to each attention weight.
 
     The weights are free variables after the softmax, as defined by Serrano and Smith (2019).
     `readout` must not capture tensors created in inference mode, which autograd cannot use. The result
@@ -121,8 +125,9 @@ def readout_gradient(readout: ReadoutFunction, weights: Tensor, mask: Tensor) ->
     """
     with torch.enable_grad():
         free = weights.detach().clone().requires_grad_()
-        highest = readout(free.unsqueeze(2)).squeeze(1).double().softmax(-1).amax(-1)
-        (gradient,) = torch.autograd.grad(highest.sum(), free)
+        logits = readout(free.unsqueeze(2)).squeeze(1).double()
+        chosen = target_class(logits.detach(), target)[:, None]
+        (gradient,) = torch.autograd.grad(logits.softmax(-1).gather(-1, chosen).sum(), free)
     return gradient.double().masked_fill(~mask.unsqueeze(1), 0.0)
 
 

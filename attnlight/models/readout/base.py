@@ -30,6 +30,7 @@ from attnlight.functional import (
     worst_case_attention,
     worst_case_js,
 )
+from attnlight.functional.attribution.weight_gradient import Target
 from attnlight.functional.erasure.erase import keep_items, renormalize, weighted_items
 from attnlight.functional.ranking import ranking
 from attnlight.functional.readout.heads import flatten_heads, flatten_item_logits
@@ -150,15 +151,15 @@ class Readout:
             return None
         return minimal_flip_set(self.output.weights, self.items, self.empty, self.output.mask)
 
-    def gradient(self) -> Tensor:
-        """Gradient of the predicted class's probability by the weights, (R, H, N) float64."""
+    def gradient(self, target: Target = None) -> Tensor:
+        """Gradient of the probability of `target_class` by the weights, (R, H, N) float64."""
         output = self.output
         bias = empty_logits(self.model, output)
-        return weight_gradient(output.weights, self.items, bias, output.mask)
+        return weight_gradient(output.weights, self.items, bias, output.mask, target)
 
-    def rankings(self, gradient: Gradient) -> Tensor:
+    def rankings(self, gradient: Gradient, target: Target = None) -> Tensor:
         """Orders by each of `SCORES`, (R, 3, N); with several heads by the scores' means."""
-        gradients = self.gradient()
+        gradients = self.gradient(target)
         gradients = gradients.abs() if gradient == "absolute" else gradients
         product = (gradients * self.head_weights).mean(1)
         scores = torch.stack([self.weights, gradients.mean(1), product], dim=1)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.functional import opaque_adversary, permuted_weights
+from attnlight.functional.attribution.weight_gradient import Target
 from attnlight.functional.readout.heads import CandidateReadout, head_readout
 from attnlight.functional.readout.opaque import (
     erase_each_opaque,
@@ -28,7 +30,7 @@ class OpaqueReadout(Readout):
     # attentions (R, K, N) of these rows to logits (R, K, C).
     _all_heads: OpaqueReadout | None = None
     _read_head: Callable[[Tensor], Tensor] | None = None
-    _gradient: Tensor | None = None
+    _gradients: Mapping[Target, Tensor] = MappingProxyType({})
 
     @override
     def candidates(self, attentions: Tensor) -> Tensor:
@@ -69,17 +71,17 @@ class OpaqueReadout(Readout):
         )
 
     @override
-    def gradient(self) -> Tensor:
-        if self._gradient is None and self._all_heads is not None:
-            self._gradient = self._all_heads.gradient().flatten(0, 1).unsqueeze(1)
-        elif self._gradient is None:
+    def gradient(self, target: Target = None) -> Tensor:
+        if self._all_heads is not None:
+            return self._all_heads.gradient(target).flatten(0, 1).unsqueeze(1)
+        if target not in self._gradients:
             # As in `search`.
             with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
                 output = self.output.apply(torch.clone)
-                self._gradient = readout_gradient(
-                    partial(self.model.readout, output), output.weights, output.mask
-                )
-        return self._gradient
+                source = partial(self.model.readout, output)
+                found = readout_gradient(source, output.weights, output.mask, target)
+            self._gradients = {**self._gradients, target: found}
+        return self._gradients[target]
 
     @override
     def worst_case(
