@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,13 @@ def resampled_auroc(label: NDArray[np.int64], scores: Values) -> Resampled:
         label: 1 for a positive, (n,).
         scores: Scores of each run, (S, n).
     """
-    return _by_score(label, scores, _area)
+    areas = []
+    for positive, negative in _counts_by_score(label, scores):
+        below = negative.cumsum(axis=1) - negative / 2
+        pairs = positive.sum(axis=1) * negative.sum(axis=1)
+        areas.append((positive * below).sum(axis=1) / pairs)
+    observed, *resampled = np.stack(areas, axis=1)
+    return observed, np.array(resampled)
 
 
 def resampled_average_precision(label: NDArray[np.int64], scores: Values) -> Resampled:
@@ -34,38 +40,27 @@ def resampled_average_precision(label: NDArray[np.int64], scores: Values) -> Res
 
     Arguments are those of `resampled_auroc`.
     """
-    return _by_score(label, scores, _precision)
+    means = []
+    for positive, negative in _counts_by_score(label, scores):
+        gained = positive[:, ::-1] / positive.sum(axis=1, keepdims=True)
+        found, both = (x[:, ::-1].cumsum(axis=1) for x in (positive, positive + negative))
+        means.append((gained * found / np.maximum(both, 1)).sum(axis=1))
+    observed, *resampled = np.stack(means, axis=1)
+    return observed, np.array(resampled)
 
 
-def _by_score(
-    label: NDArray[np.int64], scores: Values, statistic: Callable[[Values, Values], Values]
-) -> Resampled:
-    """A statistic of the counts of positives and of negatives by ascending score, each (1 + B, T)."""
-    counts, found = _with_resamples(len(label)), []
+def _counts_by_score(label: NDArray[np.int64], scores: Values) -> Iterator[list[Values]]:
+    """Of each run the counts of positives and of negatives by ascending score, each (1 + B, T)."""
+    counts = _with_resamples(len(label))
     for score in scores:
         order = np.argsort(score)
         starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf) > 0)  # of each group of ties
-        each = (
+        yield [
             np.add.reduceat(
                 np.take(counts, order, axis=1) * members[order], starts, axis=1, dtype=np.int64
             )
             for members in (label == 1, label != 1)
-        )
-        found.append(statistic(*each))
-    observed, *resampled = np.stack(found, axis=1)
-    return observed, np.array(resampled)
-
-
-def _area(positive: Values, negative: Values) -> Values:
-    below = negative.cumsum(axis=1) - negative / 2
-    pairs = positive.sum(axis=1) * negative.sum(axis=1)
-    return np.asarray((positive * below).sum(axis=1) / pairs)
-
-
-def _precision(positive: Values, negative: Values) -> Values:
-    found, all_of = (x[:, ::-1].cumsum(axis=1) for x in (positive, positive + negative))
-    gained = positive[:, ::-1] / positive.sum(axis=1, keepdims=True)
-    return np.asarray((gained * found / np.maximum(all_of, 1)).sum(axis=1))
+        ]
 
 
 def resampled_quantile(values: Values, level: float | Values = 0.5) -> Resampled:

@@ -215,7 +215,9 @@ def replication_tables(archive: Archive, tables: Tables) -> dict[str, str]:
         runs = runs_of(figure, figure.known["run"], archive, tables)
         word = outcome(figure, runs, rule)
         shown = cause(figure, runs, rule, archive, tables) if word == DIFFERS and runs else ""
-        row: Row = {"figure": _words(figure), "paper": figure.known["paper"]}
+        places = ", ".join(str(x + 1) for x in figure.place if x >= 0)
+        name = f"`{figure.name}`" + f" ({places})" * bool(places)
+        row: Row = {"figure": name, "paper": figure.known["paper"]}
         row |= {"source": figure.known.get("source", "repository"), "published": figure.text}
         row |= {
             "here": DASH,
@@ -230,11 +232,6 @@ def replication_tables(archive: Archive, tables: Tables) -> dict[str, str]:
         rows.append(row)
     without = [{key: x for key, x in row.items() if key != "paper"} for row in rows]
     return {"replication": table(without, 3), "replication_counts": table(_counts(rows))}
-
-
-def _words(figure: Figure) -> str:
-    place = ", ".join(f"{x + 1}" for x in figure.place if x >= 0)
-    return f"`{figure.name}`" + (f" ({place})" if place else "")
 
 
 def _counts(rows: Sequence[Row]) -> Iterator[Row]:
@@ -254,7 +251,11 @@ def _counts(rows: Sequence[Row]) -> Iterator[Row]:
 def sentences(t: Tables) -> Sentences:
     """How many figures are met, by paper, and why others are not decided."""
     *papers, whole = t.rows("replication_counts")
-    each = (f"{x['paper']} {_met(x)} and {x[DIFFERS]} of {x['figures']}" for x in papers)
+    met = [int(x[AGREES]) + int(x[CAUSED]) for x in papers]
+    each = (
+        f"{x['paper']} {count} and {x[DIFFERS]} of {x['figures']}"
+        for x, count in zip(papers, met, strict=True)
+    )
     few = sum(
         x["outcome"] == UNDECIDED and Cell(x["seeds"]).value < _SEEDS for x in t.rows("replication")
     )
@@ -269,10 +270,6 @@ def sentences(t: Tables) -> Sentences:
         vary=int(whole[UNDECIDED]) - few,
         each=", ".join(each),
     )
-
-
-def _met(row: Mapping[str, str]) -> int:
-    return int(row[AGREES]) + int(row[CAUSED])
 
 
 PLACES: Places = (sentences,)

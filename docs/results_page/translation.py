@@ -61,15 +61,13 @@ def deception(archive: Archive) -> Iterator[Row]:
             row["accuracy"] = _mean(runs, test, right)
             row |= {x: _mean(runs, test, x) for x in ("mass", "chance")}
             row["largest seed"] = f"{defined_mean(found['mass']).max():.2g}"
-            row["BLEU"] = " / ".join(number(x, 1) for x in _bleu(runs)) if german else ""
+        if name in archive and german:
+            logged = (
+                map(pd.read_csv, folder.glob("logs/*/metrics.csv")) for folder in runs.folders
+            )
+            each = (pd.concat(files)["test/bleu"].dropna().iloc[-1] for files in logged)
+            row["BLEU"] = " / ".join(number(x, 1) for x in each)
         yield row
-
-
-def _bleu(runs: Experiment) -> Iterator[float]:
-    """BLEU of the test split of each run."""
-    for folder in runs.folders:
-        logged = pd.concat(map(pd.read_csv, folder.glob("logs/*/metrics.csv")))
-        yield float(logged["test/bleu"].dropna().iloc[-1])
 
 
 def errors(archive: Archive) -> Iterator[Row]:
