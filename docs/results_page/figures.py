@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +17,15 @@ _COMPARED = NAMES["figures"]
 
 def draw_tables(tables: Tables, folder: Path) -> None:
     """Write the figures of Jain & Wallace, Serrano & Smith, attribution methods, honest attention and ROAR."""
-    rows = tables.rows("tau")
-    tau = {series: _column(rows, column, 3) for column, series in _COMPARED["tau"].items()}
-    draw(tau, "Kendall's tau", folder / "jain_wallace.png")
-    rows = tables.rows("serrano_fraction", "left out")
-    removed = {series: _column(rows, series) for series in _COMPARED["removed"]}
-    words = "Mean share of items removed until the decision flips"
-    draw(removed, words, folder / "serrano_smith.png")
-    faithful = {
-        series: _column(tables.rows("saliency_faithfulness", series), "comprehensiveness")
-        for series in _COMPARED["methods"]
-    }
-    draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
+    for stem, given in _COMPARED["columns"].items():
+        series = {
+            name: {
+                ", ".join([*row.values()][: given["labels"]]): Cell(row[column])
+                for row in tables.rows(*of)
+            }
+            for name, (column, *of) in given["series"].items()
+        }
+        draw(series, given["words"], folder / f"{stem}.png")
     honest = {
         condition: {row["measure"]: Cell(row["difference"]) for row in rows}
         for condition in _COMPARED["honest"]
@@ -42,11 +39,6 @@ def draw_tables(tables: Tables, folder: Path) -> None:
         erased[method[1]] = erased.get(method[1], {}) | cells
     words = "Test accuracy of models trained without the words that a method ranks first"
     draw({x: cells for x, cells in erased.items() if cells}, words, folder / "roar.png")
-
-
-def _column(rows: Sequence[Mapping[str, str]], name: str, labels: int = 2) -> dict[str, Cell]:
-    """The cells of a column by the first cells of their rows."""
-    return {", ".join([*row.values()][:labels]): Cell(row[name]) for row in rows}
 
 
 def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> None:
