@@ -1,7 +1,6 @@
 """Build docs/results.md and the pages behind it from the records in docs/results.
 
-    python docs/build_results.py            write the tables into the pages, and draw figures of them
-                                            and of the records
+    python docs/build_results.py            write the tables into the pages, and draw figures
     python docs/build_results.py --check    fail where the pages and the records differ
     python docs/build_results.py --keep checkpoints
                                             archive the runs below checkpoints/ first, each in

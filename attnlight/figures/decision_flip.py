@@ -64,7 +64,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 
 def draw_boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
-    """Draw horizontal boxes of the defined values, from the bottom up."""
+    """Draw horizontal boxes of the defined values of each column (R,), from the bottom up."""
     for place, column in enumerate(columns):
         defined = column[~np.isnan(column)]
         if not len(defined):

@@ -24,17 +24,17 @@ from attnlight.report.study.figures import violin_rows
 from attnlight.report.study.frame import read_study
 from attnlight.report.study.groups import named_groups
 from results_page import NAMES, importance, pairs, serrano, studies
-from results_page.archive import Archive, Condition
+from results_page.archive import Archive
 from results_page.cells import columns
-from results_page.tables import Row
 
 FIGURES: dict[str, dict[str, Any]] = NAMES["distributions"]
-_PAGES: dict[str, Mapping[str, Row | Condition]] = {
+_PAGES: dict[str, Mapping[str, Any]] = {
     "jain_wallace": {**importance.MODELS, **pairs.TEXT_MODELS},
     "pairs": pairs.READ,
     "serrano_smith": serrano.MODELS,
 }
 _WIDTH, _COLUMNS, _DPI = 7.0, 3, 160
+_FEW_COLORS: Any = {"method": Image.Quantize.FASTOCTREE, "dither": Image.Dither.NONE}
 
 
 def draw_distributions(archive: Archive, folder: Path) -> None:
@@ -44,20 +44,18 @@ def draw_distributions(archive: Archive, folder: Path) -> None:
         figures[page, kind][title] = rows
     for (page, kind), panels in figures.items():
         content = figure_bytes(draw_panels(kind, panels), "png", _DPI)
-        image = Image.open(io.BytesIO(content)).convert("RGB")
-        image = image.quantize(method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        image = Image.open(io.BytesIO(content)).convert("RGB").quantize(**_FEW_COLORS)
         image.save(folder / f"{page}_{kind}.png", optimize=True)
 
 
 def panels_of_runs(archive: Archive) -> Iterator[tuple[str, str, str, Rows]]:
     """Page, figure, title and columns of each panel whose records have what the figure needs."""
-    drawn = {kind: given for kind, given in FIGURES.items() if "tests" in given}
     for page, models in _PAGES.items():
         words = {x: archive.words(x, model) for x, model in models.items() if x in archive}
         corpora = [x["corpus"] for x in words.values()]
         order = {x: (corpora.index(y["corpus"]), y.get("attention", "")) for x, y in words.items()}
-        for name, (kind, given) in product(sorted(order, key=order.__getitem__), drawn.items()):
-            rows, attention = read_rows(archive, name, given["tests"]), order[name][1]
+        for name, (kind, given) in product(sorted(order, key=order.__getitem__), FIGURES.items()):
+            rows, attention = read_rows(archive, name, given.get("tests", {})), order[name][1]
             if rows and given.get("attention", attention) == attention:
                 corpus, *others = (x for key, x in words[name].items() if key != "seeds")
                 yield page, kind, f"{corpus}\n{', '.join(others)}", rows
@@ -78,10 +76,10 @@ def read_rows(archive: Archive, name: str, tests: Mapping[str, str]) -> Rows:
 
 def panels_of_studies(archive: Archive) -> Iterator[tuple[str, str, str, Rows]]:
     """Those of every base of Wiegreffe & Pinter's studies: a text has its median over runs."""
-    kinds = {kind: given["group"] for kind, given in FIGURES.items() if "group" in given}
+    kinds = [(kind, given["group"]) for kind, given in FIGURES.items() if "group" in given]
     for name, words in NAMES["findings"]["studies"].items():
         study = read_study(archive.root / studies.FOLDER / name)
-        for base, (kind, group) in product(study.bases, kinds.items()):
+        for base, (kind, group) in product(study.bases, kinds):
             runs = named_groups(study, base)[group]
             if rows := violin_rows(study, base, runs):
                 yield "wiegreffe_pinter", kind, f"{words}\n{base}, runs: {len(runs)}", rows
@@ -91,13 +89,13 @@ def draw_panels(kind: str, panels: Mapping[str, Rows]) -> Figure:
     """A figure of panels by title, with one legend; more than three classes are pooled."""
     given, groups = FIGURES[kind]["axes"], {}
     for title, rows in panels.items():
+        found = predicted_groups(rows["prediction"], None)
         pooled = [Group("all predicted classes", POOLED, rows["prediction"] >= 0)]
-        few = rows["prediction"].max() < 3
-        groups[title] = predicted_groups(rows["prediction"], None) if few else pooled
-    legend = {x.color: x for of in groups.values() for x in of} if kind != "removed" else {}
+        groups[title] = found if rows["prediction"].max() < 3 else pooled
+    legend = {x.color: x for of in groups.values() for x in of if kind != "removed"}
+    ordered = sorted(legend.values(), key=lambda group: group.color == POOLED)
     shape = -(-len(panels) // _COLUMNS), min(_COLUMNS, len(panels))
-    pooled_last = sorted(legend.values(), key=lambda group: group.color == POOLED)
-    with canvas(0.8 + given["height"] * shape[0], pooled_last) as figure:
+    with canvas(0.8 + given["height"] * shape[0], ordered) as figure:
         figure.set_figwidth(_WIDTH)
         grid = figure.subplots(*shape, sharex=True, sharey="row", squeeze=False).ravel()
         for place, (axes, (title, rows)) in enumerate(zip(grid, panels.items(), strict=False)):
@@ -129,9 +127,8 @@ def draw_panel(axes: Axes, kind: str, rows: Rows, groups: Sequence[Group]) -> No
         case "divergences":
             draw_divergences(axes, rows, groups)
         case "removed":
-            counts = [erasure.steps(rows, ranking) for ranking in erasure.ALL[::-1]]
-            flipped = erasure.flipped_by_all(rows)
-            draw_boxes(axes, [np.where(flipped, x / rows["length"], np.nan) for x in counts])
+            shares = [erasure.steps(rows, x) / rows["length"] for x in erasure.ALL[::-1]]
+            draw_boxes(axes, [*np.where(erasure.flipped_by_all(rows), shares, np.nan)])
         case _:
             values = rows[FIGURES[kind]["measure"]]
             draw_bins(axes, values, rows["max_attention"], groups, links_of(rows))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import PALETTE, figure_bytes, styled
 from results_page import NAMES
@@ -43,8 +45,6 @@ def draw_tables(tables: Tables, folder: Path) -> None:
 
 def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> None:
     """Write a figure of cells by model and series, each with its interval."""
-    from matplotlib.figure import Figure
-
     labels = list(dict.fromkeys(label for cells in series.values() for label in cells))
     with styled():
         figure = Figure(figsize=(7.0, 1.0 + 0.24 * len(labels)), layout="constrained")
@@ -54,16 +54,8 @@ def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> No
             shift = 0.3 * (number - (len(series) - 1) / 2) / len(series)
             places = [-labels.index(label) - shift for label in cells]
             errors = np.nan_to_num([middle - low, high - middle]).clip(min=0)
-            axes.errorbar(
-                *(middle, places),
-                xerr=errors,
-                label=name,
-                elinewidth=1,
-                capsize=0,
-                fmt="osD^vP"[number],
-                color=PALETTE[number],
-                ms=4,
-            )
+            style: dict[str, Any] = {"fmt": "osD^vP"[number], "color": PALETTE[number], "ms": 4}
+            axes.errorbar(middle, places, xerr=errors, label=name, elinewidth=1, capsize=0, **style)
         axes.set_yticks([-place for place in range(len(labels))], labels)
         axes.set(xlabel=words, ylim=(0.6 - len(labels), 0.6))
         figure.legend(loc="outside upper center", ncols=3)
