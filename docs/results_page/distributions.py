@@ -49,29 +49,25 @@ def draw_distributions(archive: Archive, folder: Path) -> None:
 
 
 def panels_of_runs(archive: Archive) -> Iterator[tuple[str, str, str, Rows]]:
-    """Page, figure, title and columns of each panel whose records have what the figure needs."""
+    """Page, figure, title and columns of each panel whose records have what the figure needs.
+
+    Columns are (R,), of the texts of each seed in turn; tests of one figure are of the same texts.
+    """
     for page, models in _PAGES.items():
         words = {x: archive.words(x, model) for x, model in models.items() if x in archive}
         corpora = [x["corpus"] for x in words.values()]
         order = {x: (corpora.index(y["corpus"]), y.get("attention", "")) for x, y in words.items()}
         for name, (kind, given) in product(sorted(order, key=order.__getitem__), FIGURES.items()):
-            rows, attention = read_rows(archive, name, given.get("tests", {})), order[name][1]
-            if rows and given.get("attention", attention) == attention:
+            records = archive[name].folders[0] / "records/test"
+            tests, attention = given.get("tests", {}), order[name][1]
+            found = [
+                columns(archive[name], x) for x in tests if (records / f"{x}.parquet").exists()
+            ]
+            rows = {x: values.ravel() for of in found for x, values in of.items()}
+            lacking = not tests or {*tests.values()} - rows.keys()
+            if not lacking and given.get("attention", attention) == attention:
                 corpus, *others = (x for key, x in words[name].items() if key != "seeds")
                 yield page, kind, f"{corpus}\n{', '.join(others)}", rows
-
-
-def read_rows(archive: Archive, name: str, tests: Mapping[str, str]) -> Rows:
-    """The columns of some tests of the same texts, those of each seed in turn, (R,).
-
-    Empty if a record, or the column that is given of a test, is lacking.
-    """
-    rows: dict[str, Any] = {}
-    for test in tests:
-        if not (archive[name].folders[0] / f"records/test/{test}.parquet").exists():
-            return {}
-        rows |= {x: values.ravel() for x, values in columns(archive[name], test).items()}
-    return rows if rows.keys() >= {*tests.values()} else {}
 
 
 def panels_of_studies(archive: Archive) -> Iterator[tuple[str, str, str, Rows]]:
