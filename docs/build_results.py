@@ -1,6 +1,6 @@
 """Build docs/results.md and the pages behind it from the records in docs/results.
 
-    python docs/build_results.py            write the tables into the pages, and draw figures of them
+    python docs/build_results.py            write the tables into the pages, and draw figures
     python docs/build_results.py --check    fail where the pages and the records differ
     python docs/build_results.py --keep checkpoints
                                             archive the runs below checkpoints/ first, each in
@@ -52,6 +52,7 @@ from results_page import (
 )
 from results_page.archive import Archive
 from results_page.archive_runs import archive_runs
+from results_page.distributions import draw_distributions
 from results_page.figures import draw_tables
 from results_page.findings import Tables, findings, refused
 from results_page.packed import pack, unpack
@@ -187,8 +188,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if (figure := pruthi.draw(Archive(runs, {}))) is not None:
                 (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
         content = blocks(RECORDS, runs)
-    if not arguments.check:
-        draw_tables(Tables(content), HERE / "figures")
+        if not arguments.check:
+            draw_tables(Tables(content), HERE / "figures")
+            draw_distributions(Archive(runs, {}), HERE / "figures")
     return put(PAGES, content, arguments.check)
 
 

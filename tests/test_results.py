@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,8 +21,8 @@ from tests.kept import BLOCKS, DOCS, FRONT, PAGE, PAGES, PLACE, archived, page
 from tests.report.fake import write_record
 
 build_results = importlib.import_module("build_results")
-findings, papers, cards, figures, studies = map(
-    page, ("findings", "papers", "cards", "figures", "studies")
+findings, papers, cards, figures, studies, distributions = map(
+    page, ("findings", "papers", "cards", "figures", "studies", "distributions")
 )
 DASH, table = page("tables").DASH, page("tables").table
 TABLES = findings.Tables(BLOCKS)
@@ -83,6 +84,7 @@ class TestPages:
             "unpack": lambda records, root: None,
             "blocks": lambda records, runs: blocks,
             "draw_tables": lambda tables, folder: None,
+            "draw_distributions": lambda archive, folder: None,
             "PAGES": [Path(copy) for copy in copies],
         }.items():
             monkeypatch.setattr(build_results, name, given)
@@ -167,6 +169,29 @@ def test_figures_have_the_cells_of_their_tables(
         np.testing.assert_allclose(line.get_xdata(), [cell.value for cell in cells])
         words = [*TABLES.rows(series[0], *series[2:])[0].values()]
         assert labels[round(-line.get_ydata()[0])].get_text().startswith(", ".join(words[:2]))
+
+
+def test_every_figure_of_texts_is_on_its_page_and_as_its_words_say(archive: Any) -> None:
+    kinds, of_bilstms, shorter = set(), 0, 0
+    for name, kind, title, rows in distributions.panels_of_runs(archive):
+        kinds.add((name, kind))
+        if kind == "differences" and "BiLSTM" in title:  # its medians are right of 0
+            pooled = rows["prediction"].max() > 2
+            classes = np.zeros(len(rows["prediction"])) if pooled else rows["prediction"]
+            for other, label in product(("loo", "input_gradient"), np.unique(classes)):
+                less = rows["tau_input_gradient_loo"] - rows[f"tau_attention_{other}"]
+                assert np.nanmedian(less[classes == label]) > 0, title
+            of_bilstms += 1
+        if kind == "divergences":  # the search is further left
+            assert np.nanmedian(rows["search_js"]) < np.nanmedian(rows["worst_js"]), title
+            shorter += 1
+    assert (of_bilstms, shorter) == (9, 37)
+    kinds |= {("wiegreffe_pinter", kind) for kind in ("seeds", "adversaries")}
+    for name, kind in kinds:
+        path = DOCS / f"figures/{name}_{kind}.png"
+        assert path.stat().st_size < 150_000
+        text = (DOCS / f"results/{name}.md").read_text("utf-8")
+        assert len(re.findall(rf"^!\[.+\]\(\.\./figures/{path.name}\)$", text, re.MULTILINE)) == 1
 
 
 class TestSentences:

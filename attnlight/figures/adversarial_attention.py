@@ -30,11 +30,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         top, below, *last = figure.subplots(len(heights), 1, height_ratios=heights)
         for axes in (top, below):
             axes.set(xlim=(-0.05, 0.7), xlabel="Largest divergence of attention (nats)")
-        draw_histograms(top, columns["worst_js"], groups, _EDGES)
+        draw_divergences(top, columns, groups)
         if "search_js" in columns:
-            searched_js = columns["search_js"][~np.isnan(columns["search_js"])]
-            bars = np.histogram(searched_js, _EDGES)[0] / len(searched_js)
-            top.stairs(bars, _EDGES, color=MUTED, ls="--", label="found by search, all classes")
             top.legend(loc="upper left")
         top.set_title(f"mean share of the largest divergence possible: {number(share)}", fontsize=9)
         top.set_ylabel("Share of texts")
@@ -44,6 +41,21 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         for axes in last:
             _frontier(axes, columns)
     return figure
+
+
+def draw_divergences(axes: Axes, rows: Rows, groups: Sequence[Group]) -> None:
+    """Histograms of the worst-case divergence by group, and of the search's over all rows.
+
+    Args:
+        axes: The axes.
+        rows: Column `worst_js` and, where the search was asked for, `search_js`, in nats, (R,).
+        groups: The groups, each of some rows.
+    """
+    draw_histograms(axes, rows["worst_js"], groups, _EDGES)
+    if "search_js" in rows:
+        searched = rows["search_js"][~np.isnan(rows["search_js"])]
+        bars = np.histogram(searched, _EDGES)[0] / len(searched)
+        axes.stairs(bars, _EDGES, color=MUTED, ls="--", label="found by search, all classes")
 
 
 def _frontier(axes: Axes, rows: Rows) -> None:

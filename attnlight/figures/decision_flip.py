@@ -34,11 +34,11 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     with canvas(5.6, groups) as figure:
         (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
         for axes, measure, unit in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
-            _boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])
+            draw_boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])
             axes.set(xlim=(-0.03, 1.03), xlabel=f"{unit} removed (share)")
         excess.set_xlabel("items beyond the minimum")
         if "minimal" in names:
-            _boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
+            draw_boxes(excess, [erasure.beyond_minimum(rows, name) for name in names])
             excess.set_xscale("symlog", linthresh=1)
             excess.set_xlim(-0.1, max(excess.get_xlim()[1], 1.1))
             excess.xaxis.set_major_formatter("{x:,.0f}")
@@ -63,8 +63,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     return figure
 
 
-def _boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
-    """Draw horizontal boxes of the defined values, from the bottom up."""
+def draw_boxes(axes: Axes, columns: Sequence[NDArray[np.float64]]) -> None:
+    """Draw horizontal boxes of the defined values of each column (R,), from the bottom up."""
     for place, column in enumerate(columns):
         defined = column[~np.isnan(column)]
         if not len(defined):

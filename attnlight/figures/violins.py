@@ -179,4 +179,4 @@ def draw_taus(axes: Axes, tau: Floats, groups: Sequence[Group]) -> None:
         if not np.isnan(tau[group.members]).all():
             axes.axvline(float(np.nanmean(tau[group.members])), color=group.color, linewidth=1.4)
     axes.axvline(0, color=INK, linewidth=0.6, zorder=0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # of panels that share an axis the highest bar counts

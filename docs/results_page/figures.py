@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from attnlight.figures.style import PALETTE, figure_bytes, styled
 from results_page import NAMES
@@ -17,18 +19,15 @@ _COMPARED = NAMES["figures"]
 
 def draw_tables(tables: Tables, folder: Path) -> None:
     """Write the figures of Jain & Wallace, Serrano & Smith, attribution methods, honest attention and ROAR."""
-    rows = tables.rows("tau")
-    tau = {series: _column(rows, column, 3) for column, series in _COMPARED["tau"].items()}
-    draw(tau, "Kendall's tau", folder / "jain_wallace.png")
-    rows = tables.rows("serrano_fraction", "left out")
-    removed = {series: _column(rows, series) for series in _COMPARED["removed"]}
-    words = "Mean share of items removed until the decision flips"
-    draw(removed, words, folder / "serrano_smith.png")
-    faithful = {
-        series: _column(tables.rows("saliency_faithfulness", series), "comprehensiveness")
-        for series in _COMPARED["methods"]
-    }
-    draw(faithful, "Comprehensiveness above that of random orders", folder / "saliency.png")
+    for stem, given in _COMPARED["columns"].items():
+        series = {
+            name: {
+                ", ".join([*row.values()][: given["labels"]]): Cell(row[column])
+                for row in tables.rows(*of)
+            }
+            for name, (column, *of) in given["series"].items()
+        }
+        draw(series, given["words"], folder / f"{stem}.png")
     honest = {
         condition: {row["measure"]: Cell(row["difference"]) for row in rows}
         for condition in _COMPARED["honest"]
@@ -44,15 +43,8 @@ def draw_tables(tables: Tables, folder: Path) -> None:
     draw({x: cells for x, cells in erased.items() if cells}, words, folder / "roar.png")
 
 
-def _column(rows: Sequence[Mapping[str, str]], name: str, labels: int = 2) -> dict[str, Cell]:
-    """The cells of a column by the first cells of their rows."""
-    return {", ".join([*row.values()][:labels]): Cell(row[name]) for row in rows}
-
-
 def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> None:
     """Write a figure of cells by model and series, each with its interval."""
-    from matplotlib.figure import Figure
-
     labels = list(dict.fromkeys(label for cells in series.values() for label in cells))
     with styled():
         figure = Figure(figsize=(7.0, 1.0 + 0.24 * len(labels)), layout="constrained")
@@ -62,16 +54,8 @@ def draw(series: Mapping[str, Mapping[str, Cell]], words: str, path: Path) -> No
             shift = 0.3 * (number - (len(series) - 1) / 2) / len(series)
             places = [-labels.index(label) - shift for label in cells]
             errors = np.nan_to_num([middle - low, high - middle]).clip(min=0)
-            axes.errorbar(
-                *(middle, places),
-                xerr=errors,
-                label=name,
-                elinewidth=1,
-                capsize=0,
-                fmt="osD^vP"[number],
-                color=PALETTE[number],
-                ms=4,
-            )
+            style: dict[str, Any] = {"fmt": "osD^vP"[number], "color": PALETTE[number], "ms": 4}
+            axes.errorbar(middle, places, xerr=errors, label=name, elinewidth=1, capsize=0, **style)
         axes.set_yticks([-place for place in range(len(labels))], labels)
         axes.set(xlabel=words, ylim=(0.6 - len(labels), 0.6))
         figure.legend(loc="outside upper center", ncols=3)

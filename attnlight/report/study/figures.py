@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnlight.figures.methods import method_words
 from attnlight.figures.style import INK, MUTED, PALETTE, POOLED
-from attnlight.figures.tables import number
+from attnlight.figures.tables import Rows, number
 from attnlight.figures.violins import violins_by_max_attention
 from attnlight.report.study import changepoints, groups, series
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, TVD, Estimates
@@ -124,9 +124,19 @@ def _name_lambdas(axes: Axes, curve: series.Series, above: bool) -> None:
 
 def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
     """Each text's median divergence over variants of a base; None if it is undefined for all."""
+    rows = violin_rows(study, base, runs)
+    if not rows:
+        return None
+    figure = violins_by_max_attention(rows, JS, _JS_LABEL, (-0.05, 0.73), study.classes)
+    figure.axes[0].set_ylabel("Maximum attention weight of the base")
+    return figure
+
+
+def violin_rows(study: Study, base: str, runs: Runs) -> Rows:
+    """Columns of what `draw_violins` draws, each (R,); empty without a text that all runs measured."""
     base_runs = study.finished("base", base=base)
     if not (len(runs) and len(base_runs)):
-        return None
+        return {}
     measured = study.measures.loc[list(runs.index)].unstack("run")
     columns = {
         "prediction": study.measures.loc[base_runs.index[0], "prediction"],
@@ -134,12 +144,7 @@ def draw_violins(study: Study, base: str, runs: Runs) -> Figure | None:
         JS: measured[JS].median(axis=1, skipna=False),
     }
     texts = pd.DataFrame(columns).dropna().query("prediction >= 0")
-    if texts.empty:
-        return None
-    rows = {name: texts[name].to_numpy() for name in columns}
-    figure = violins_by_max_attention(rows, JS, _JS_LABEL, (-0.05, 0.73), study.classes)
-    figure.axes[0].set_ylabel("Maximum attention weight of the base")
-    return figure
+    return {name: texts[name].to_numpy() for name in columns if len(texts)}
 
 
 def draw_guides(estimates: Estimates) -> Figure | None:
