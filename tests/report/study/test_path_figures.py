@@ -166,7 +166,7 @@ def test_published_curves_are_laid_over_loss_against_kl(
     assert {name: [*map(tuple, found)] for name, found in drawn.items()} == curves
     assert [text.get_text() for text in beside.get_legend().get_texts()] == [*curves]
     assert draw_tradeoff(estimates, "base-s0").axes[2].get_legend() is None
-    unread = Estimates(replace(study, facts=study.facts | {"pos": False}))
+    unread = Estimates(replace(study, facts={**study.facts, "pos": False}))
     assert (
         draw_tradeoff(unread, "base-s0").axes[0].get_title("left") == "The tagger reads no POS tags"
     )
