@@ -37,8 +37,8 @@ class BaseDivergence(InterpretabilityTest):
     `attention_kl` is the KL divergence of the model's attention from the base's, likewise (nats;
     infinite where the base gives 0 to an item that the model weighs). `attention_kl_elements` is KL
     as Yang's (2020) released code averages it: over the elements of the row, which divides its sum by
-    the number of items, and over the heads in order, without matching them. There rows include
-    boundary tokens and padding.
+    the number of items, and over the heads in order, without matching them. That code also averages
+    over boundary tokens and padding.
 
     Heads have no order: in a model trained from scratch they are permuted arbitrarily. Each head of
     the base is therefore matched with one head of the model, such that the mean of `attention_js`
