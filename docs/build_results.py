@@ -5,7 +5,8 @@
     python docs/build_results.py --keep checkpoints
                                             archive the runs below checkpoints/ first, each in
                                             place of that of its name and seed, and draw
-                                            docs/figures/pruthi.png
+                                            docs/figures/pruthi.png and
+                                            docs/figures/chunking_conll2000_tradeoff.png
     python docs/build_results.py --unpack FOLDER
                                             write the archived folders of runs and studies below
                                             FOLDER, where `attnlight report` can read them
@@ -185,8 +186,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.keep is not None:
             print("".join(f"{line}\n" for line in archive_runs(arguments.keep, runs)), end="")
             pack(runs, RECORDS)
-            if (figure := pruthi.draw(Archive(runs, {}))) is not None:
-                (HERE / "figures/pruthi.png").write_bytes(figure_bytes(figure, "png"))
+            chunking = runs / studies.FOLDER / "chunking_conll2000", RECORDS / "published.yaml"
+            drawn = {"chunking_conll2000_tradeoff": studies.draw_chunking(*chunking)}
+            drawn |= {"pruthi": figure} if (figure := pruthi.draw(Archive(runs, {}))) else {}
+            for name, figure in drawn.items():
+                (HERE / f"figures/{name}.png").write_bytes(figure_bytes(figure, "png"))
         content = blocks(RECORDS, runs)
         if not arguments.check:
             draw_tables(Tables(content), HERE / "figures")

@@ -4,10 +4,13 @@ import re
 from collections import Counter
 from functools import reduce
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import yaml
 
 from tests.kept import BLOCKS, DOCS, page
+from tests.report.study.fake import whole_tagger
 
 PUBLISHED = yaml.safe_load((DOCS / "results/published.yaml").read_text(encoding="utf-8"))
 CELLS = PUBLISHED["cells"]
@@ -58,3 +61,14 @@ def test_runs_are_configured_and_readings_exist() -> None:
         if table.startswith("wiegreffe_pinter_ag_news"):
             continue  # not run yet
         assert not column or f"| {column}" in BLOCKS[table].splitlines()[0], (table, column)
+
+
+def test_yang_s_curve_is_laid_over_a_study_with_kl(tmp_path: Path) -> None:
+    tiny = whole_tagger(1, 1, kl=(0.0, 0.1), released=(), sentences=8)
+    figure = page("studies").draw_chunking(tiny.write(tmp_path), DOCS / "results/published.yaml")
+    (curve,) = (line for line in figure.axes[2].lines if line.get_marker() == "P")
+    kl = [0.188, 0.187, 0.248, 0.210, 0.273, 0.332, 0.324]  # by lambda: 0.2 to 0.6, 2.6 and 3.1
+    nll = [0.222, 0.222, 0.223, 0.219, 0.232, 0.26, 0.26]
+    assert np.array(curve.get_data()).tolist() == [kl, nll]
+    (said,) = figure.axes[2].get_legend().get_texts()
+    assert said.get_text() == "Yang (2020), λ = 0.2 to 3.1"

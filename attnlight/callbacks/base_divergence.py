@@ -13,7 +13,7 @@ from attnlight.callbacks.hooks.validate_output import broken_rows
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.samplers import OnceSampler
 from attnlight.errors import InputError
-from attnlight.functional import js_divergence, kendall_tau, total_variation
+from attnlight.functional import js_divergence, kendall_tau, kl_divergence, total_variation
 from attnlight.functional.divergence import normalized_js
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.heads import head_divergences
@@ -33,6 +33,12 @@ class BaseDivergence(InterpretabilityTest):
     variation distance of the two predictions (for two classes the absolute difference of
     probability); `base_max_attention` and `base_prediction` of the base. Their curves over
     validation epochs show how an adversary moves away from its base.
+
+    `attention_kl` is the KL divergence of the model's attention from the base's, likewise (nats;
+    infinite where the base gives 0 to an item that the model weighs). `attention_kl_elements` is KL
+    as Yang's (2020) released code averages it: over the elements of the row, which divides its sum by
+    the number of items, and over the heads in order, without matching them. That code also averages
+    over boundary tokens and padding.
 
     Heads have no order: in a model trained from scratch they are permuted arbitrarily. Each head of
     the base is therefore matched with one head of the model, such that the mean of `attention_js`
@@ -96,13 +102,16 @@ class BaseDivergence(InterpretabilityTest):
         assert self._outputs is not None
         base_weights = self._base_attention(self._outputs, output)
         base_logits = self._outputs.logits(output.rows, batch).double()
-        weights = output.weights.double()
-        weights = weights if self._heads is None else weights[:, self._heads]
+        in_order = output.weights.double()
+        weights = in_order if self._heads is None else in_order[:, self._heads]
         divergence = js_divergence(weights, base_weights)  # (R, H)
+        elements = kl_divergence(in_order, base_weights).mean(dim=-1) / output.mask.sum(dim=-1)
         probabilities = output.logits.double().softmax(dim=-1)
         columns = {
             "attention_js": divergence.mean(dim=-1),
             "attention_js_share": normalized_js(weights, base_weights, output.mask),
+            "attention_kl": kl_divergence(weights, base_weights).mean(dim=-1),
+            "attention_kl_elements": elements,
             "prediction_tvd": total_variation(probabilities, base_logits.softmax(dim=-1)),
             "base_max_attention": base_weights.amax(dim=-1).mean(dim=-1),
             "base_prediction": base_logits.argmax(dim=-1),

@@ -13,7 +13,7 @@ _BOUNDS = {
     **dict.fromkeys(("agreement_evidence", "agreement_resampled"), (-1.0, 1.0)),  # Somers' D
     "absolute": UNIT,
     "conicity": (-1.0, 1.0),
-    **dict.fromkeys(("nll", "cost"), (0.0, math.inf)),
+    **dict.fromkeys(("nll", "cost", "kl"), (0.0, math.inf)),
     "share": UNIT,
     "js": (0.0, math.log(2)),
     **dict.fromkeys(("accuracy", "agreement", "auprc", "auroc", "chance", "correct", "f1"), UNIT),

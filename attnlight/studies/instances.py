@@ -18,7 +18,8 @@ from attnlight.studies.state import StudyFolder
 Columns = dict[str, NDArray[Any]]
 _JS = ("attention_js", "attention_js_mean", "attention_js_share")
 COMPARED = (*_JS, "attention_tau", "prediction_tvd")
-MEANS = ("nll_gold", "nll_base", *COMPARED)  # columns averaged over the instances of a split
+KL = ("attention_kl", "attention_kl_elements")  # may be infinite
+MEANS = ("nll_gold", "nll_base", *COMPARED, *KL)  # columns averaged over the instances of a split
 HEADS = "attention_js_heads"
 WORST_CASE = ("worst_js", "search_js", "search_tvd")
 _COUNTED = ("gold", "found", "matched")
@@ -39,7 +40,7 @@ class Instances:
         values: Counts and measures of each, (R,) or (R, H), NaN where undefined: `tokens` (whether
             it was measured), `correct`, `nll_gold` in nats; if the problem counts chunks `gold`,
             `found`, `matched` (whether a chunk of the labels, of the predictions, of both starts
-            there); and of a variant `COMPARED`, `HEADS`, `agree`, `nll_base`, `choices` and
+            there); and of a variant `COMPARED`, `KL` if recorded, `HEADS`, `agree`, `nll_base`, `choices` and
             `tau_rows` (whether share and tau are defined).
         several_instances: Whether an instance is a part of a text, not a complete text.
         worst_case: The record of worst-case attention of a base on test texts, if there is one.
@@ -59,14 +60,15 @@ class Instances:
         Returns:
             For texts `accuracy`, `macro_f1`, `f1` (of the second of two classes, None for more),
             `attention_js` and `prediction_tvd`; for parts of texts `f1` (of chunks if the problem
-            counts them, else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED`
-            and `HEADS`, a list. None where no value is defined. An instance that was not measured
-            is an error; a class that is neither a label nor predicted has no F1.
+            counts them, else the mean over classes), `accuracy`, `nll_gold`, `nll_base`, `COMPARED`,
+            `KL` over the instances where it is finite, and `HEADS`, a list. None where no value is
+            defined. An instance that was not measured is an error; a class that is neither a label
+            nor predicted has no F1.
         """
         values, means = self.values, {}
         for name in (*MEANS, HEADS):
             columns = np.atleast_2d(values[name].T) if name in values else ()
-            defined = [column[~np.isnan(column)] for column in columns]
+            defined = [column[np.isfinite(column)] for column in columns]
             each = [float(column.mean(dtype=np.float64)) for column in defined if len(column)]
             means[name] = (each if name == HEADS else each[0]) if each else None
         measures: Measures = {"accuracy": float(values["correct"].mean())}
@@ -84,7 +86,8 @@ class Instances:
     def rows(self) -> Columns:
         """Columns of one row per text, (S,) or (S, H), without unknown ones.
 
-        They are sums of defined values over the instances of a text, or the values of its only one.
+        They are sums of defined values over the instances of a text, infinite if one of them is, or
+        the values of its only one.
         """
         import pandas as pd
 
@@ -145,6 +148,7 @@ def read_instances(folder: StudyFolder, run: PlannedRun, stage: Stage) -> Instan
     if divergence is not None:
         undefined = np.full(len(label), np.nan)
         values |= {name: columns.get(name, undefined) for name in COMPARED}
+        values |= {name: columns[name] for name in KL if name in columns}
         if HEADS not in columns:  # one head, or nothing was measured
             values["attention_js_mean"] = values["attention_js"]
         values[HEADS] = columns.get(HEADS, values["attention_js"][:, None])

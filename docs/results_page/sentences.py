@@ -149,6 +149,7 @@ def reasons(t: Tables) -> Sentences:
     yield c.say("which_base")
     yield c.say("not_seeds", c.beyond.above)
     yield c.say("imitation")
+    yield c.say("pos", c.bare.value < 0.9)
     yield c.say("kink")
     yield c.say("probes")
     yield c.say("factor", min(x.range[0] for x in c["products"]) > 0)

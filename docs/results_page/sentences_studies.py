@@ -59,14 +59,12 @@ def chunking(t: Tables) -> Sentences:
     term, few = best["term"].partition(";")[0], Cell(best["seeds"]).counts[-1] < 5
     js, f1 = (t.cell(*of, term) for of in ((DISTANCES, "JS"), (ADVERSARIES, "chunk F1")))
     yield c.say("best", few, term=term, js=js, f1=f1)
-    first, *rest = (
-        Cell(row["NLL, gold"]).value
-        for row in rows
-        if row["term"].startswith("KL (released scale)")
-    )
+    released = [row for row in rows if row["term"].startswith("KL (released scale)")]
+    first, *rest = (Cell(row["NLL, gold"]).value for row in released)
+    seeds = " or ".join(dict.fromkeys(row["seeds"] for row in released))
     holds = all(row["collapsed"].startswith("0 of") for row in rows)
     holds &= first < 0.3 and min(rest) > 0.45
-    yield c.say("collapse", holds, first=first, least=min(rest), most=max(rest))
+    yield c.say("collapse", holds, first=first, least=min(rest), most=max(rest), seeds=seeds)
     models = t.cells("chunking_conll2000_models", "chunk F1")
     guides = {"base": "of the base", "uniform": "uniform", "adversary": "of the adversary"}
     guides["shuffled"] = "of the base, shuffled within each sentence"

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
+from matplotlib.figure import Figure
 
 from attnlight.figures.tables import Table, markdown_table
 from attnlight.report.study import conditions
 from attnlight.report.study.estimates import Estimates
+from attnlight.report.study.figures import draw_tradeoff
 from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import study_tables
@@ -25,6 +28,21 @@ from results_page.tables import DASH, Row
 FOLDER = "studies"  # below docs/results
 _NAMES = NAMES["studies"]
 CURVES: list[str] = _NAMES["curves"]
+
+
+def draw_chunking(folder: Path, published: Path) -> Figure:
+    """The losses of chunking's adversaries by divergence; the published curve is laid over where KL is.
+
+    Args:
+        folder: The archived study.
+        published: docs/results/published.yaml, with KL per element and loss by lambda.
+    """
+    study = read_study(folder)
+    curve = yaml.safe_load(published.read_text(encoding="utf-8"))["chunk_curve"]
+    points = [(float(x["kl"]), float(x["nll"])) for x in curve.values()]
+    first, *_, last = (name.partition("_")[2] for name in curve)
+    published_curve = {f"Yang (2020), λ = {first} to {last}": points}
+    return draw_tradeoff(Estimates(study), study.bases[0], published_curve)
 
 
 def study_blocks(folder: Path, published: Mapping[str, Any]) -> dict[str, str]:

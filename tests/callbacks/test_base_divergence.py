@@ -11,6 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
+from scipy.special import rel_entr
+from scipy.stats import entropy
 from torch import Tensor
 
 from attnlight.callbacks import BaseDivergence
@@ -51,10 +53,10 @@ def base(data: ChunkingDataModule, tmp_path_factory: pytest.TempPathFactory) -> 
     return save_tagger(tmp_path_factory.mktemp("base") / "base.ckpt", data, heads=HEADS)
 
 
-def other(corpus: Planted) -> AttentionClassifier:
+def other(corpus: Planted, **options: Any) -> AttentionClassifier:
     torch.manual_seed(5)
     sharp: dict[str, Any] = {"encoder": "none", "attention": "dot", "embedding_scale": 3.0}
-    return classifier(corpus.spec, embedding_size=6, **sharp)
+    return classifier(corpus.spec, embedding_size=6, **sharp, **options)
 
 
 def record_of(
@@ -93,13 +95,18 @@ def compare_with_scipy(
             share = np.mean(each) / np.mean(far) if np.mean(far) > 0 else np.nan
             expected["attention_js"].append(np.mean(each))
             expected["attention_js_share"].append(share)
+            kl = [entropy(own[h], w) for h, w in zip(heads, of_base, strict=True)]
+            expected["attention_kl"].append(np.mean(kl))
+            # Of the released code: the mean of p log(p / q) over heads in order and items.
+            expected["attention_kl_elements"].append(rel_entr(own.numpy(), of_base.numpy()).mean())
             if len(heads) > 1:
                 expected["attention_js_heads"].append(each)
                 mean = jensenshannon(own.mean(0), of_base.mean(0)) ** 2
                 expected["attention_js_mean"].append(mean)
     for name, values in expected.items():
         atol = 1e-5 if name == "attention_js_share" else 1e-6
-        np.testing.assert_allclose(rows[name], values, rtol=0, atol=atol, err_msg=name)
+        rtol = 1e-6 * name.startswith("attention_kl")  # which has no largest value
+        np.testing.assert_allclose(rows[name], values, rtol=rtol, atol=atol, err_msg=name)
 
 
 def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> None:
@@ -113,6 +120,25 @@ def test_record_equals_a_loop_with_scipy(tmp_path: Path, corpus: Planted) -> Non
     compare_with_scipy(rows, task.model, frozen.model, texts, heads=[0])
     assert rows["attention_js"].mean() > 0.05
     assert list((tmp_path / "figures/test").glob("base_divergence.*"))
+
+
+@pytest.mark.parametrize("sparse", ["base", "model"])
+def test_kl_is_infinite_where_the_base_gives_0_to_a_weighed_item(
+    sparse: str, tmp_path: Path, corpus: Planted
+) -> None:
+    normalizer = {"base": "softmax", "model": "softmax"} | {sparse: "sparsemax"}
+    base = save_base(tmp_path / "base.ckpt", corpus, normalizer=normalizer["base"])
+    task = other(corpus, normalizer=normalizer["model"]).eval()
+    rows, _ = record_of(tmp_path, task, corpus, base)
+    pairs = [*of_both(task.model, read_base(base).model, corpus.dataset("test"))]
+    by_hand = [entropy(own[0].astype(float), of_base[0].astype(float)) for own, of_base in pairs]
+    zeros = [(pair[sparse == "base"][0] == 0).any() for pair in pairs]
+    assert any(zeros)
+    assert sparse == "model" or not all(zeros)
+    assert np.isinf(by_hand).tolist() == [zero and sparse == "base" for zero in zeros]
+    np.testing.assert_allclose(rows["attention_kl"], by_hand, rtol=0, atol=1e-6)
+    length = [own.shape[1] for own, _ in pairs]
+    np.testing.assert_allclose(rows["attention_kl_elements"] * length, rows["attention_kl"])
 
 
 def in_order(state: dict[str, Tensor], order: list[int]) -> dict[str, Tensor]:
@@ -140,9 +166,13 @@ def test_a_model_whose_heads_are_permuted_scores_0(
     for name in (*about["measures"], "attention_js_heads"):
         np.testing.assert_allclose(rows[name], 0, atol=2e-6)
     assert rows["attention_js_heads"].shape[1] == HEADS
+    np.testing.assert_allclose(rows["attention_kl"], 0, atol=1e-9)
     as_they_are, about = record_of(tmp_path, task, data, base, match_heads=False)
     assert as_they_are["attention_js"].mean() > 0.05
     assert "heads" not in about
+    # As released, heads are compared in order, and KL is divided by the items of the row.
+    items = np.repeat((lengths := data.dataset("test").lengths), lengths)
+    np.testing.assert_allclose(rows["attention_kl_elements"] * items, as_they_are["attention_kl"])
 
 
 def best_order(one: Any, two: Any, texts: Any) -> list[int]:

@@ -60,6 +60,8 @@ def write_records(
         "attention_js_share": np.where(alone, np.nan, random.uniform(size=len(rows))),
         "attention_tau": np.where(alone | (label == 2), np.nan, random.uniform(-1, 1, len(rows))),
         "prediction_tvd": random.uniform(size=len(rows)),
+        "attention_kl": np.where(alone, np.inf, 9 * each.mean(1)),
+        "attention_kl_elements": 0.3 * each.mean(1),
     }
     if heads > 1:
         columns |= {"attention_js_heads": each, "attention_js_mean": 0.9 * each.mean(1)}

@@ -12,7 +12,8 @@ from attnlight.records import read_record
 
 SUMS = ("attention_js", "attention_js_mean", "attention_js_share", "attention_tau")
 SUMS += ("prediction_tvd",)
-OF_VARIANTS = (*SUMS, "nll_base", "agree", "choices", "tau_rows", "attention_js_heads")
+KL = ("attention_kl", "attention_kl_elements")
+OF_VARIANTS = (*SUMS, *KL, "nll_base", "agree", "choices", "tau_rows", "attention_js_heads")
 
 
 def collected(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -63,7 +64,7 @@ def expected(
         found |= {"gold": len(gold), "found": len(own), "matched": len(gold & own)}
     if base:
         return found | dict.fromkeys(OF_VARIANTS)
-    for name in SUMS:
+    for name in (*SUMS, *KL):
         found[name] = sum(t[name] for t in measured if not math.isnan(t[name]))
     return found | {
         "agree": sum(token["prediction"] == token["base_prediction"] for token in measured),

@@ -21,7 +21,7 @@ from attnlight.studies.collect import collect
 from attnlight.studies.instances import Instances, read_instances
 from tests.studies.conftest import BROKEN, MINIMAL, TAGGER, Lab
 from tests.studies.fake_records import CLASSES, write_records
-from tests.studies.sentences import SUMS, collected, expected, loss, tokens
+from tests.studies.sentences import KL, SUMS, collected, expected, loss, tokens
 
 Done = Callable[[str], tuple[Lab, dict[str, Any]]]
 
@@ -112,6 +112,10 @@ def test_validation_is_of_all_tokens(done: Done) -> None:
         assert held["nll_base"] == pytest.approx(np.mean(against))
         for name in SUMS:
             assert held[name] == pytest.approx(np.nanmean([t[name] for t in measured]))
+        for name in KL:
+            finite = [t[name] for t in measured if math.isfinite(t[name])]
+            assert 0 < len(finite) <= len(measured)
+            assert held[name] == pytest.approx(np.mean(finite))
         heads = np.mean([t["attention_js_heads"] for t in measured], axis=0)
         assert held["attention_js_heads"] == pytest.approx(heads.tolist())
         assert run["heads"] == [2, 1, 0]
@@ -126,7 +130,7 @@ def test_a_run_that_cannot_be_measured(lab: Lab) -> None:
     assert held["selected"]["lambda"] == 0.05, "its lambda has no mean"
     own = next(run for run in held["runs"] if run["name"] == name)
     assert own["validation"] == {"f1": 0.0, "accuracy": 0.0} | dict.fromkeys(
-        ("nll_gold", "nll_base", *SUMS, "attention_js_heads")
+        ("nll_gold", "nll_base", *SUMS, *KL, "attention_js_heads")
     )
     rows = collected(lab.root / "tiny")
     gold = {row["index"]: row["gold"] for row in rows["base-s0"]}

@@ -15,9 +15,10 @@ from attnlight.statistics.seed_bootstrap import mean_of_models, seed_interval
 
 Floats = NDArray[np.float64]
 JS, TVD, TAU = "attention_js", "prediction_tvd", "attention_tau"
+KL_ROW, KL_ELEMENTS = "attention_kl", "attention_kl_elements"
 NLL_GOLD, NLL_BASE, SHARE, AGREEMENT = "nll_gold", "nll_base", "attention_js_share", "agreement"
 PREDICTION = (F1, ACCURACY, NLL_GOLD, NLL_BASE)
-DISTANCE = (JS, "attention_js_mean", SHARE, TVD, AGREEMENT, TAU)
+DISTANCE = (JS, KL_ROW, KL_ELEMENTS, "attention_js_mean", SHARE, TVD, AGREEMENT, TAU)
 _MEASURE = {"correct": ACCURACY, "agree": AGREEMENT}  # measures by column where the names differ
 _OVER = {SHARE: "choices", TAU: "tau_rows"}  # count of a mean that is not over all instances
 _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "prediction"}
@@ -56,7 +57,8 @@ class Estimates:
     """Estimates of one study, each computed once.
 
     The unit of a mean and of its interval is the trained model (`mean_of_models`). The value of a run
-    is a ratio of sums over its test clusters, which the bootstrap resamples.
+    is a ratio of sums over its test clusters, which the bootstrap resamples, without those of which it
+    is infinite.
 
     Measures are `f1` (of chunks, or by class: of the second of two, else the mean over classes),
     `accuracy`, `agreement` and the other columns of `study.parquet`.
@@ -65,14 +67,16 @@ class Estimates:
         study: The study.
         resamples: Number of resamples B.
         heads: For each head of the base, the column of its divergence from the matched head.
-        measures: The measures reported for every group.
+        measures: The measures reported for every group; KL if the study has it.
     """
 
     def __init__(self, study: Study) -> None:
         self.study, self.resamples = study, RESAMPLES
         self.heads = [str(name) for name in study.measures if str(name).startswith(f"{JS}_heads_")]
         names = (*PREDICTION, *DISTANCE, *self.heads) if study.losses else (F1, ACCURACY, TVD, JS)
-        self.measures = [name for name in names if name != F1 or study.quality == F1]
+        recorded = {study.quality, *study.measures.columns[study.measures.notna().any()]}
+        lacking = {F1, KL_ROW, KL_ELEMENTS} - recorded
+        self.measures = [name for name in names if name not in lacking]
         self._runs: dict[str, dict[str, tuple[Floats, Floats]]] = {}
         self._estimates: dict[tuple[object, ...], Estimate] = {}
 

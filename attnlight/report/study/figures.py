@@ -1,7 +1,8 @@
 """The figures of a study, each drawn if the study has the columns that it needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from attnlight.figures.style import INK, MUTED, PALETTE, POOLED
 from attnlight.figures.tables import Rows, number
 from attnlight.figures.violins import violins_by_max_attention
 from attnlight.report.study import changepoints, groups, series
-from attnlight.report.study.estimates import JS, NLL_BASE, TAU, TVD, Estimates
+from attnlight.report.study.estimates import (
+    JS,
+    KL_ELEMENTS,
+    NLL_BASE,
+    NLL_GOLD,
+    TAU,
+    TVD,
+    Estimates,
+)
 from attnlight.report.study.frame import ACCURACY, Runs, Study
 from attnlight.report.study.groups import BEST, CONTROL, SEEDS, TRAINED, UNIFORM
 from attnlight.report.study.texts import capital, text
@@ -25,6 +34,8 @@ _LIMIT = 0.7  # of both axes of figure 5 in the paper
 _CLOSE = (0.13, 0.06)  # names nearer than this, in shares of the axes, would overlap
 _JS_LABEL = "Jensen-Shannon divergence from the base's attention (nats)"
 _MEAN_JS = "Mean JS from the base's attention (nats)"
+_MEAN_KL = "KL from the base's attention, mean over elements (nats)"
+_POS = {True: "The tagger reads POS tags", False: "The tagger reads no POS tags"}
 _EACH = ("a run", "mean over seeds")
 _LINES = {"line": ":", "kink": "-", "jump": (0, (5, 2))}
 
@@ -51,7 +62,8 @@ def figures(estimates: Estimates) -> Iterator[tuple[str, Figure | None, Mapping[
             continue
         terms = groups.lambda_paths(study, base)
         if terms and {*changepoints.LOSSES} <= {*study.measures}:
-            yield "tradeoff", draw_tradeoff(estimates, base), fields
+            kl = f" {text('answers', 'kl_drawn')}" if KL_ELEMENTS in estimates.measures else ""
+            yield "tradeoff", draw_tradeoff(estimates, base), fields | {"kl": kl}
         for term in terms:
             changepoint = changepoints.find_changepoint(estimates, base, NLL_BASE, term)
             bend = text("answers", "bend_drawn", shape=changepoint.shape)
@@ -275,22 +287,46 @@ def draw_ranking(
     return figure
 
 
-def draw_tradeoff(estimates: Estimates, base: str) -> Figure:
-    """Both losses against JS with a fitted line, kink and jump, the one of least BIC in front."""
+def draw_tradeoff(
+    estimates: Estimates,
+    base: str,
+    published: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({}),
+) -> Figure:
+    """Both losses against JS with a fitted line, kink and jump, the one of least BIC in front.
+
+    The loss against gold labels is also drawn against KL per element, if the study has it.
+
+    Args:
+        estimates: Estimates of the study.
+        base: The base.
+        published: Curves to draw with the latter, by name: pairs of KL per element and loss.
+    """
     curves = series.series_of_base(estimates, base)
     sizes = {CONTROL: (5, 0), SEEDS: (0, 7), UNIFORM: (0, 7)}  # of runs and of their mean
-    with series.panels(6.0, 2, sharex=True) as (figure, panels):
-        for axes, (measure, name) in zip(panels, changepoints.LOSSES.items(), strict=True):
+    drawn = [(JS, loss) for loss in changepoints.LOSSES]
+    drawn += [(KL_ELEMENTS, NLL_GOLD)] * (KL_ELEMENTS in estimates.measures)
+    with series.panels(3.0 * len(drawn), len(drawn)) as (figure, panels):
+        for axes, (across, measure) in zip(panels, drawn, strict=True):
             for group, curve in curves.items():
                 above = [g for g, lam in zip(curve.groups, curve.lambdas, strict=False) if lam > 0]
                 run, mean = sizes.get(group, (3.6, 0))
                 visible = curve._replace(groups=above or curve.groups)
-                visible.draw(axes, JS, measure, run=run, mean=mean)
-            axes.set_ylabel(f"NLL of {name} (nats)")
+                visible.draw(axes, across, measure, run=run, mean=mean)
+            axes.set_ylabel(f"NLL of {changepoints.LOSSES[measure]} (nats)")
+            if across == KL_ELEMENTS:
+                axes.set_xlabel(_MEAN_KL)
+                style: dict[str, Any] = {"color": INK, "ms": 5, "lw": 0.8, "zorder": 6}
+                lines = [axes.plot(*np.transpose(p), "P-", **style)[0] for p in published.values()]
+                if published:
+                    axes.legend(lines, published, loc="upper left")
+                continue
             changepoint = changepoints.find_changepoint(estimates, base, measure)
             if changepoint.fits is not None:
                 _draw_fits(axes, changepoint.fits, *changepoint.runs["js"].agg(["min", "max"]))
-        panels[-1].set_xlabel(_MEAN_JS)
+        panels[0].sharex(panels[1])
+        panels[0].tick_params(labelbottom=False)
+        panels[0].set_title(_POS.get(estimates.study.facts["pos"], ""), loc="left")
+        panels[1].set_xlabel(_MEAN_JS)
     return figure
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from attnlight.figures.methods import method_words
 from attnlight.figures.tables import Table, number, to_csv
 from attnlight.report.study import groups
 from attnlight.report.study.changepoints import LOSSES, NO_CHANGEPOINT, find_changepoints
-from attnlight.report.study.estimates import DISTANCE, JS, TAU, Estimates
+from attnlight.report.study.estimates import DISTANCE, JS, KL_ELEMENTS, KL_ROW, TAU, Estimates
 from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR, Runs, Study
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
@@ -42,11 +44,11 @@ class Line(NamedTuple):
 def study_tables(estimates: Estimates) -> dict[str, Table]:
     """Every table of a study by the stem of its files.
 
-    A column of the base is included if the study has its measure.
+    A column of the base or of KL is included if the study has its measure.
     """
     study, fields = estimates.study, _notes(estimates)
     lines, measures = _lines(study) | _lines_by_base(estimates), {*estimates.measures}
-    measures |= {*study.measures}
+    measures |= {*study.measures} - {KL_ROW, KL_ELEMENTS}
     specs = {(s.group, s.against, s.subject, s.measure): s for s in groups.specs(study)}
     tables = {}
     kind = "taggers" if "nll_gold" in measures else "classifiers"
@@ -57,7 +59,8 @@ def study_tables(estimates: Estimates) -> dict[str, Table]:
         for name, heading in table["columns"].items():
             names = [name.replace("quality", study.quality)]
             for measure in estimates.heads if name == "heads" else names:
-                if not measure.startswith(_BASE) or measure.removeprefix(_BASE) in measures:
+                given = not measure.startswith((_BASE, KL_ROW))
+                if given or measure.removeprefix(_BASE) in measures:
                     default = texts()["headings"].get(measure, measure.replace(_HEAD, "head "))
                     columns.setdefault(measure, (heading or default).format(**fields))
         rows = [
@@ -189,6 +192,9 @@ def _notes(estimates: Estimates) -> dict[str, str]:
             gaps.append(text("answers", "gap", term=groups.term_name(term), low=low, high=high))
     fields |= {"collapses": " ".join(notes), "gaps": " ".join(gaps)}
     shown = {"search": "worst_js" in study.measures, "alone": "tokens" in groups.guides(study)}
+    shown["kl"] = KL_ELEMENTS in estimates.measures
+    infinite = np.isinf(study.measures.reindex(columns=[KL_ROW, KL_ELEMENTS])).any(axis=1)
+    fields["infinite"] = f"{infinite.sum():,}"
     for name, note in texts()["notes"].items():
         fields[name] = note.format(**fields) if shown.get(name, True) else ""
     return fields

@@ -35,9 +35,10 @@ FALLEN = {
     "kl": {0.2848: (1,), 0.5337: (0, 2), 1.0: (0, 1, 2)},
     "released": {2.1: (0, 1, 2), 2.6: (1,), 3.1: (0, 1)},
 }
+INFINITE = 0.3  # of a run of larger JS the third sentence has an infinite KL
 COUNTS = ("tokens", "correct", "agree", "gold", "found", "matched", "choices", "tau_rows")
 SUMS = ("nll_gold", "nll_base", "attention_js", "attention_js_mean", "attention_js_share")
-SUMS += ("attention_tau", "prediction_tvd")
+SUMS += ("attention_tau", "prediction_tvd", "attention_kl", "attention_kl_elements")
 
 
 class FakeStudy:
@@ -188,6 +189,11 @@ class FakeTagging(FakeStudy):
             heads = (tokens * random.gamma(40, 1 / 40, n))[:, None] * js * share
             rows["attention_js"] = heads.mean(axis=1)
             rows["attention_js_mean"] = 0.6 * rows["attention_js"]
+            rows["attention_kl"] = 7 * rows["attention_js"] * (1 + rows["attention_js"] / tokens)
+            rows["attention_kl_elements"] = 1.1 * rows["attention_kl"] / tokens
+            if js > INFINITE:
+                for name in ("attention_kl", "attention_kl_elements"):
+                    rows[name][2] = np.inf
             rows["choices"] = tokens * (self.gold > 1)
             rows["attention_js_share"] = rows["attention_js"] / 0.66 * (self.gold > 1)
             rows["tau_rows"] = rows["choices"] if tau is not None else np.zeros(n)

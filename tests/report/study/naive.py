@@ -17,19 +17,21 @@ PARTS = {
     "attention_js": ("attention_js", "tokens"),
     "attention_js_mean": ("attention_js_mean", "tokens"),
     "prediction_tvd": ("prediction_tvd", "tokens"),
+    "attention_kl": ("attention_kl", "tokens"),
+    "attention_kl_elements": ("attention_kl_elements", "tokens"),
     "attention_js_share": ("attention_js_share", "choices"),
     "attention_tau": ("attention_tau", "tau_rows"),
 }
 
 
 def measure(fake: FakeStudy, run: str, name: str, clusters: Sequence[int] | None = None) -> float:
-    """A measure of a run over some clusters, all of them by default."""
+    """A measure of a run over some clusters, all by default, without those where it is infinite."""
     rows = fake.rows[run]
     part = of_text if "label" in rows else of_sentence
     top = bottom = 0.0
     for k in range(len(fake.index)) if clusters is None else clusters:
         up, down = part(rows, k, name)
-        if not (math.isnan(up) or math.isnan(down)):
+        if math.isfinite(up) and math.isfinite(down):
             top, bottom = top + up, bottom + down
     return top / bottom if bottom > 0 else math.nan
 

@@ -27,13 +27,16 @@ def fake(request: pytest.FixtureRequest) -> FakeStudy:
 def test_each_run_is_a_ratio_of_sums(fake: FakeStudy, study: Study, estimates: Estimates) -> None:
     runs = study.finished("seed")
     assert len(runs) == 5
-    assert len(estimates.measures) == (4 if study.quality == "f1" and not study.losses else 14)
+    assert len(estimates.measures) == (4 if study.quality == "f1" and not study.losses else 16)
     for name in estimates.measures:
         expected = [measure(fake, run, name) for run in runs.index]
         assert estimates.per_seed(runs, name) == pytest.approx(expected, rel=1e-9), name
 
 
-@pytest.mark.parametrize("name", ["f1", TVD, "nll_base", "attention_js_share", "attention_tau"])
+MEANS = ("f1", TVD, "nll_base", "attention_js_share", "attention_tau", "attention_kl")
+
+
+@pytest.mark.parametrize("name", MEANS)
 def test_means_have_intervals_over_seeds_and_clusters(
     fake: FakeStudy, estimates: Estimates, name: str
 ) -> None:
@@ -138,7 +141,7 @@ BOUNDS = {
         0,
         1,
     ): "worst_share absolute_conicity attention_js_share agreement removed_fraction_attention flip_rate",
-    (0, math.inf): "nll_gold cost_gradient",
+    (0, math.inf): "nll_gold cost_gradient attention_kl attention_kl_elements",
     (-math.inf, math.inf): "excess_attention excess_comprehensiveness_gradient size_minimal",
 }
 

@@ -1,5 +1,6 @@
 """The figures of a tagger's study: what they draw is what its rows say."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def test_marks_of_the_tradeoff_are_runs_and_its_lines_are_fits(
     groups = ["adversary, KL", "adversary, KL (released scale)", "uniform attention"]
     groups += ["other seeds", "λ = 0", "collapsed run"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == groups
-    for axes, loss in zip(figure.axes, ("nll_base", "nll_gold"), strict=True):
+    for axes, loss in zip(figure.axes[:2], ("nll_base", "nll_gold"), strict=True):
         styles = (("o", 3.6), ("X", 5.5), ("D", 5))
         points = np.concatenate([part for style in styles for part in lines(axes, *style)])
         columns = (each(fake, "adversary", name) for name in ("attention_js", loss))
@@ -145,6 +146,30 @@ def test_marks_of_the_tradeoff_are_runs_and_its_lines_are_fits(
         jump = list(drawn.values())[2].get_ydata()
         assert np.isnan(jump[2])
         assert jump[3] - jump[1] == pytest.approx(fits.jump.change)
+
+
+def test_published_curves_are_laid_over_loss_against_kl(
+    fake: FakeTagging, study: Study, estimates: Estimates
+) -> None:
+    curves = {"Yang (2020)": [(0.188, 0.222), (0.332, 0.26), (0.324, 0.26)], "other": [(0.1, 0.3)]}
+    above, below, beside = draw_tradeoff(estimates, "base-s0", curves).axes
+    assert above.get_title("left") == "The tagger reads POS tags"
+    assert below.get_shared_x_axes().joined(above, below)
+    assert not below.get_shared_x_axes().joined(below, beside)
+    points = np.concatenate(
+        [p for s in (("o", 3.6), ("X", 5.5), ("D", 5)) for p in lines(beside, *s)]
+    )
+    columns = (each(fake, "adversary", name) for name in ("attention_kl_elements", "nll_gold"))
+    expected = np.array(list(zip(*columns, strict=True)))
+    np.testing.assert_allclose(sorted(points.tolist()), sorted(expected.tolist()))
+    drawn = dict(zip(curves, lines(beside, "P", 5), strict=True))
+    assert {name: [*map(tuple, found)] for name, found in drawn.items()} == curves
+    assert [text.get_text() for text in beside.get_legend().get_texts()] == [*curves]
+    assert draw_tradeoff(estimates, "base-s0").axes[2].get_legend() is None
+    unread = Estimates(replace(study, facts={**study.facts, "pos": False}))
+    assert (
+        draw_tradeoff(unread, "base-s0").axes[0].get_title("left") == "The tagger reads no POS tags"
+    )
 
 
 def test_rows_of_probes_are_guides_with_their_intervals(

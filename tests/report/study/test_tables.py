@@ -5,11 +5,14 @@ import io
 import math
 import re
 import statistics
+from itertools import product
 
+import numpy as np
 import pytest
 
 from attnlight.figures.tables import Table
 from attnlight.report.study.estimates import JS, Estimates
+from attnlight.report.study.figures import draw_tradeoff
 from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.verdict import selection
 from attnlight.statistics.changepoint import fit_segments
@@ -24,6 +27,8 @@ COLUMNS |= {"accuracy": "accuracy", "agreement": "agreement"}
 COLUMNS |= {"NLL, gold": "nll_gold", "NLL, base": "nll_base", "JS": "attention_js"}
 COLUMNS |= {"JS of head mean": "attention_js_mean", "share of largest": "attention_js_share"}
 COLUMNS |= {"TVD": "prediction_tvd", "tau": "attention_tau"}
+KL = {"KL": "attention_kl", "KL per element": "attention_kl_elements"}
+COLUMNS |= KL
 # Kind of study, table, the beginning of a row's name, and the runs that it is the mean of.
 MEANS = r"""
 texts|table2|uniform attention|uniform-s\d
@@ -75,7 +80,7 @@ def test_cells_are_means_over_seeds(fake: FakeStudy, grids: dict[str, Table]) ->
             cell, expected = found[name].split(" "), (mean(values), statistics.stdev(values))
             assert (float(cell[0]), float(cell[2])) == pytest.approx(expected, abs=5.1e-4)
             assert (cell[1], cell[3][0]) == ("±", "[")
-    assert compared == (15 if isinstance(fake, FakeTexts) else 44)
+    assert compared == (15 if isinstance(fake, FakeTexts) else 48)
 
 
 def test_full_numbers(fake: FakeStudy, estimates: Estimates) -> None:
@@ -146,6 +151,17 @@ class TestTaggers:
         chosen = [name for name in shares if name.endswith("chosen on validation")]
         assert chosen == ["KL, λ = 0.152; chosen on validation"]
 
+    def test_infinite_kl_is_counted_and_left_out(
+        self, fake: FakeTagging, grids: dict[str, Table]
+    ) -> None:
+        infinite = [
+            name for name, rows in fake.rows.items() if np.isinf(rows["attention_kl"]).any()
+        ]
+        assert len(infinite) > 1
+        for stem in ("distances", "adversary_distances"):
+            said = f"weighs: {len(infinite)} test sentences of single runs have such a token, and"
+            assert said in grids[stem].note
+
     def test_bics_of_three_shapes(self, estimates: Estimates, grids: dict[str, Table]) -> None:
         runs = estimates.study.finished("adversary")
         fits = fit_segments(*(estimates.per_seed(runs, m) for m in ("attention_js", "nll_gold")))
@@ -157,6 +173,20 @@ class TestTaggers:
         terms, marks = ("all terms", "KL", "KL (released scale)"), ("", ", without collapsed runs")
         points = [f"{term}{mark}" for term in terms for mark in marks]
         assert [row[0] for row in grids["segments"].rows] == 2 * points
+
+
+def test_a_study_without_kl_has_no_columns_of_it() -> None:
+    fake = whole_tagger(2, 2, kl=(0.0, 0.1), released=(), sentences=20)
+    for columns, shown in (((), True), (KL.values(), False)):
+        for rows, column in product(fake.rows.values(), columns):
+            rows[column][:] = math.nan  # as of records that lack it
+        estimates = Estimates(fake.read())
+        grids = study_tables(estimates)
+        assert [set(KL) <= set(grids["distances"].head), "KL:" in grids["distances"].note] == [
+            shown
+        ] * 2
+        assert set(KL.values()) & set(estimates.measures) == (set(KL.values()) if shown else set())
+        assert len(draw_tradeoff(estimates, "base-s0").axes) == 2 + shown
 
 
 def test_without_chunks_there_is_accuracy_once() -> None:
