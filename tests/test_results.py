@@ -240,7 +240,7 @@ class TestSentences:
         assert any(lost in sentence for sentence in refused)
         if place.endswith("s"):  # a wrapped list
             assert {line[:2] for line in text.splitlines()} == {"* ", "  "}
-        assert max(map(len, text.splitlines())) <= 105
+        assert max(map(len, text.splitlines())) <= 120
 
 
 class TestClaims:
