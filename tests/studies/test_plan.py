@@ -33,12 +33,10 @@ def test_every_file_plans(file: Path) -> None:
         runs = plan(study)
         names = [run.name for run in runs]
         assert len(set(names)) == len(names)
-        roles = {"base", "uniform", "seed", "guide", "adversary"}
-        of_condition = {"base", "adversary"} if study.adversaries.lambdas else {"base"}
-        of_condition |= {"roar"} if study.roar.seeds else set()
-        # The last layer of a transformer has adversaries alone.
-        few = study.condition or study.experiment.stem == "sst_minilm_last"
-        assert {run.role for run in runs} == (of_condition if few else roles)
+        asked = {"uniform": study.uniform.seeds, "seed": study.seeds.seeds, "roar": study.roar.seeds}
+        asked |= {"guide": study.guides.seeds, "adversary": study.adversaries.lambdas}
+        roles = {run.role for run in runs}
+        assert roles == {"base", *(role for role, given in asked.items() if given)}
         for place, run in enumerate(runs):
             assert set(run.needs) <= set(names[:place]), "after all that it needs"
             assert (run.base is None) == (run.role in ("base", "roar"))
