@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlight.figures.erasure import PAIRS, SCORES, WORDS
-from attnlight.figures.style import MUTED, canvas, link_points, predicted_groups
+from attnlight.figures.style import MUTED, Group, canvas, link_points, predicted_groups
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent, probability
 from attnlight.figures.violins import links_of
 from attnlight.statistics.paired import holm, mcnemar
@@ -33,15 +34,8 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     with canvas(6.6, groups) as figure:
         panels = figure.subplots(len(SCORES), 2, sharex=True, width_ratios=(1.6, 1))
         for (left, right), x, y, score in zip(panels, weights, js, SCORES, strict=True):
-            chosen = sample(x)
-            for group in groups:
-                shown = chosen[group.members[chosen]]
-                left.plot(x[shown], y[shown], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
+            draw_differences(left, x, y, groups)
             link_points(left, x, y, links)
-            left.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
-            summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
-            summary += f"n = {len(y):,}"
-            left.text(0.03, 0.95, summary, transform=left.transAxes, va="top", fontsize=8)
             # Most differences are far smaller than the largest.
             left.set_yscale("symlog", linthresh=linear, linscale=0.5)
             # A margin of a linear axis is too narrow on a logarithmic one.
@@ -61,6 +55,18 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         panels[-1, 1].set_xlabel("Δ attention, Δ JS < 0")
         panels[-1, 1].locator_params(axis="x", nbins=4)  # shared by both columns
     return figure
+
+
+def draw_differences(axes: Axes, x: Values, y: Values, groups: Sequence[Group]) -> None:
+    """Draw a sample of differences of attention (n,) and of JS (n,), with the share of JS below 0."""
+    chosen = sample(x)
+    for group in groups:
+        shown = chosen[group.members[chosen]]
+        axes.plot(x[shown], y[shown], "o", ms=2.2, mew=0, alpha=0.6, color=group.color)
+    axes.axhline(0, color=MUTED, linewidth=0.8, zorder=0)
+    summary = f"{100 * np.mean(y < 0):.1f} % below 0\n" if len(y) else ""
+    summary += f"n = {len(y):,}"
+    axes.text(0.03, 0.95, summary, transform=axes.transAxes, va="top", fontsize=8)
 
 
 def _ends(values: Values, least: float) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from PIL import Image
 from attnlight.figures import erasure
 from attnlight.figures.adversarial_attention import draw_divergences
 from attnlight.figures.decision_flip import draw_boxes
+from attnlight.figures.single_erasure import draw_differences
 from attnlight.figures.style import POOLED, Group, canvas, figure_bytes, predicted_groups
 from attnlight.figures.tables import Rows
 from attnlight.figures.violins import draw_bins, draw_taus, draw_violins, links_of
@@ -125,6 +126,15 @@ def draw_panel(axes: Axes, kind: str, rows: Rows, groups: Sequence[Group]) -> No
         case "removed":
             shares = [erasure.steps(rows, x) / rows["length"] for x in erasure.ALL[::-1]]
             draw_boxes(axes, [*np.where(erasure.flipped_by_all(rows), shares, np.nan)])
+        case "erasure":
+            names = (f"delta_{x}_drawn_attention" for x in ("weight", "js"))
+            x, y = (rows[name].astype(np.float64) for name in names)
+            defined = ~np.isnan(x)
+            shown = [Group(g.name, g.color, g.members[defined]) for g in groups]
+            draw_differences(axes, x[defined], y[defined], shown)
+            axes.set_yscale("symlog", linthresh=1e-3, linscale=0.5)
+            axes.set_yticks([-0.1, 0, 0.1], ["-0.1", "0", "0.1"])
+            axes.minorticks_off()
         case _:
             values = rows[FIGURES[kind]["measure"]]
             draw_bins(axes, values, rows["max_attention"], groups, links_of(rows))

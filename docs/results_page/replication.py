@@ -99,11 +99,11 @@ def runs_of(figure: Figure, run: str, archive: Archive, tables: Tables) -> Runs 
     """Our side of a figure by another run or its own; None if not run, or not archived."""
     reading = figure.known["reading"].replace(figure.known["run"] or " ", run)
     name, _, column = reading.partition(": ")
-    if column:
-        return _of_table(tables, name, column, figure.known["row"]) if name in tables else None
+    if name in tables:
+        return _of_table(tables, name, column, figure.known["row"])
     if not (reading and run) or run not in archive:
         return None
-    test, _, column = reading.partition("/")
+    test, _, column = ("predictions/prediction" if column else reading).partition("/")
     try:
         values, variances = _by_seed(archive[run], figure, test, column)
     except (InputError, KeyError):  # other records or columns are archived
@@ -201,7 +201,9 @@ def cause(
 ) -> str:
     """The words of the first other run that halves the distance of a figure; empty without one."""
     own = distance(figure, runs.mean)
-    for other, words in rule["causes"].get(figure.known["run"], {}).items():
+    run, causes = figure.known["run"], rule["causes"]
+    others = causes.get(run, {}) | causes.get(f"{run}.{figure.known.get('model')}", {})
+    for other, words in others.items():
         found = runs_of(figure, other.format(**figure.known), archive, tables)
         if found is not None and distance(figure, found.mean) <= own / 2:
             return f"{words}: {number(found.mean)}"

@@ -1,4 +1,4 @@
-"""Serrano & Smith's six architectures on three corpora, and the erasures of each ranking."""
+"""Serrano & Smith's six architectures on four corpora, and the erasures of each ranking."""
 
 from __future__ import annotations
 
