@@ -36,7 +36,8 @@ def archive(tmp_path: Path) -> Any:
         del records["attention_permutation"]["max_attention"]
         records["importance_correlation"]["tau_attention_input_gradient"][:] = 0.3
         write_kept(tmp_path, "sst_cnn", records, seed=seed)
-    write_kept(tmp_path, "yelp_han_rnn", {"decision_flip": rows_of("decision_flip", n=90)})
+    erasures = {test: rows_of(test, n=90) for test in ("decision_flip", "single_erasure")}
+    write_kept(tmp_path, "yelp_han_rnn", erasures)
     return page("archive").Archive(tmp_path, {})
 
 
@@ -96,6 +97,20 @@ def test_violins_have_the_medians_of_each_bin_and_class(
     medians = sorted(median(values) for values in binned.values())
     np.testing.assert_allclose(lines_at(axes, "-"), medians, rtol=1e-6)
     assert counts(axes) == sorted(f"n = {len(values)}" for values in binned.values())
+
+
+def test_points_are_the_drawn_differences_of_few_texts(archive: Any) -> None:
+    names = [f"delta_{x}_drawn_attention" for x in ("weight", "js")]
+    rows = rows_in(archive, "yelp_han_rnn", "single_erasure")
+    expected = [(row[names[0]], row[names[1]]) for row in rows if not isnan(row[names[0]])]
+    figure = distributions.draw_panels("erasure", panels(archive)["serrano_smith", "erasure"])
+    (axes,) = figure.axes
+    points = [line.get_xydata() for line in axes.lines if line.get_marker() == "o"]
+    drawn = np.concatenate([np.asarray(x) for x in points])
+    assert {*map(tuple, drawn.round(6))} <= {*map(tuple, np.round(expected, 6))}
+    assert len(drawn) > 10
+    below = 100 * sum(js < 0 for _, js in expected) / len(expected)
+    assert counts(axes) == [f"{below:.1f} % below 0\nn = {len(expected)}"]
 
 
 def test_differences_are_of_each_text_with_all_taus(archive: Any) -> None:

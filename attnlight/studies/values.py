@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 from argparse import ArgumentError
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -102,7 +101,5 @@ def _options(content: Mapping[str, Any], prefix: str) -> Iterator[str]:
     for key, value in content.items():
         if isinstance(value, dict) and value:
             yield from _options(value, f"{prefix}{key}.")
-        elif isinstance(value, str) and re.fullmatch(r"[A-Za-z_./][\w./-]*", value):
-            yield f"{prefix}{key}={value}"
-        else:
-            yield f"{prefix}{key}={json.dumps(value)}"
+        else:  # quotes around a string would become a part of it
+            yield f"{prefix}{key}={value if isinstance(value, str) else json.dumps(value)}"

@@ -33,7 +33,11 @@ def test_every_file_plans(file: Path) -> None:
         runs = plan(study)
         names = [run.name for run in runs]
         assert len(set(names)) == len(names)
-        asked = {"uniform": study.uniform.seeds, "seed": study.seeds.seeds, "roar": study.roar.seeds}
+        asked = {
+            "uniform": study.uniform.seeds,
+            "seed": study.seeds.seeds,
+            "roar": study.roar.seeds,
+        }
         asked |= {"guide": study.guides.seeds, "adversary": study.adversaries.lambdas}
         roles = {run.role for run in runs}
         assert roles == {"base", *(role for role, given in asked.items() if given)}

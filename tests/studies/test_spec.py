@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonargparse import ArgumentParser
 
+from attnlight.data.sources import Source
 from attnlight.errors import InputError
 from attnlight.studies.plan import plan
 from attnlight.studies.spec import read_experiment, read_studies
@@ -148,10 +150,19 @@ def test_options_become_those_of_fit() -> None:
         "--trainer.logger=false",
         '--trainer.callbacks+=[{"class_path": "a.B"}]',
         "--data.init_args.name=x.y",
-        '--data.init_args.text="a b"',
+        "--data.init_args.text=a b",
         "--data.init_args.nothing=null",
         "--data.init_args.extra={}",
     )
+
+
+@pytest.mark.parametrize("text", ["train+test", "train[:10%]", "a b", "2021", "a: b", "é", "x"])
+@pytest.mark.parametrize("kind", [str, str | None, str | Source | None])
+def test_a_string_reaches_the_run_as_it_is(text: str, kind: Any) -> None:
+    parser = ArgumentParser()
+    parser.add_argument("--data.train", type=kind)
+    (given,) = read_value(Options, {"data": {"train": text}}, "f", Path())
+    assert parser.parse_args([given])["data.train"] == text
 
 
 def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
