@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torchmetrics.functional.classification import binary_auroc
+from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 
 from attnlight.statistics.bootstrap import MeanInterval
 from tests.kept import page, write_kept
@@ -25,15 +25,19 @@ def resampled_rows(n: int) -> list[NDArray[np.intp]]:
 
 
 class TestMeasures:
-    def test_auroc_as_it_is_and_resampled(self) -> None:
+    @pytest.mark.parametrize(
+        ("name", "theirs_of"),
+        [("auroc", binary_auroc), ("average_precision", binary_average_precision)],
+    )
+    def test_scores_as_they_are_and_resampled(self, name: str, theirs_of: Any) -> None:
         random = np.random.default_rng(0)
         label, scores = random.integers(0, 2, 60), random.integers(0, 20, (2, 60)) / 20
-        values, drawn = measures.resampled_auroc(label, scores)
+        values, drawn = getattr(measures, f"resampled_{name}")(label, scores)
         targets = torch.tensor(label)
-        theirs = [float(binary_auroc(torch.tensor(score), targets)) for score in scores]
+        theirs = [float(theirs_of(torch.tensor(score), targets)) for score in scores]
         assert values == pytest.approx(theirs, abs=1e-6)
         for resample, rows in zip(drawn[:20], resampled_rows(60), strict=False):
-            theirs = [float(binary_auroc(torch.tensor(s[rows]), targets[rows])) for s in scores]
+            theirs = [float(theirs_of(torch.tensor(s[rows]), targets[rows])) for s in scores]
             assert resample == pytest.approx(theirs, abs=1e-6)
 
     @pytest.mark.parametrize("level", [0.25, 0.5, 0.75])

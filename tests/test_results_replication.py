@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import t
-from torchmetrics.functional.classification import binary_average_precision
 
 from tests.kept import archived, page, write_kept
 from tests.test_results_published import PUBLISHED
 
-archive, findings, measures = map(page, ("archive", "findings", "measures"))
+archive, findings = map(page, ("archive", "findings"))
 replication, tables = map(page, ("replication", "tables"))
 RULE = PUBLISHED["agreement"]
 
@@ -127,15 +125,3 @@ def test_a_cause_halves_the_distance(tmp_path: Path, other: float, shown: bool) 
     runs = replication.Runs(0.75, 0.01, 5, 0.0)  # a distance of 0.25
     given = archive.Archive(tmp_path, PUBLISHED), findings.Tables()
     assert bool(replication.cause(of, runs, rule, *given)) is shown
-
-
-def test_average_precision_as_torchmetrics() -> None:
-    random = np.random.default_rng(0)
-    label, scores = random.integers(0, 2, 60), random.integers(0, 20, (2, 60)) / 20
-    values, drawn = measures.resampled_average_precision(label, scores)
-    targets = torch.tensor(label)
-    theirs = [float(binary_average_precision(torch.tensor(score), targets)) for score in scores]
-    assert values == pytest.approx(theirs, abs=1e-6)
-    rows = np.random.default_rng(0).integers(0, 60, size=60)
-    first = [float(binary_average_precision(torch.tensor(s[rows]), targets[rows])) for s in scores]
-    assert drawn[0] == pytest.approx(first, abs=1e-6)
