@@ -87,7 +87,8 @@ def given_to(name: str) -> tuple[Any, Any, Any]:
         model["init_args"]["net"]["embedding_scale"] = 0.3
     if name in serrano.MODELS:
         model["init_args"]["optimizer"]["learning_rate"] = LEARNING_RATE
-        epochs = OTHER_EPOCHS.get(name, EPOCHS[name.rpartition("_")[2]])
+        of_corpus = 15 if name.startswith("yahoo_2topics") else EPOCHS[name.rpartition("_")[2]]
+        epochs = OTHER_EPOCHS.get(name, of_corpus)
         given["trainer"]["max_epochs"] = epochs
     if name in pairs.MODELS:
         model["init_args"]["net"] |= options.get("model", {}).get("net", {})
@@ -154,8 +155,9 @@ def means() -> Iterator[tuple[str, Mapping[str, tuple[str, ...]], str, dict[str,
     worst = {"worst JS": "worst_js", "JS of the search": "search_js"}
     models = {name: (*words, "all") for name, words in models.items()}
     yield "adversary", models, "adversarial_attention", worst
-    models = {name: (*map(str, model.words.values()),) for name, model in pairs.MODELS.items()}
-    babi = {name: (*models[name], "all") for name in pairs.BABI}
+    held = {name: x for name, x in pairs.MODELS.items() if (archived() / name).is_dir()}
+    models = {name: (*map(str, model.words.values()),) for name, model in held.items()}
+    babi = {name: (*models[name], "all") for name in pairs.BABI if name in held}
     yield "pairs_evidence", babi, "evidence_mass", {"AUPRC": "auprc"}
     for name in (*pairs.RESIZED, *(name for name in models if name.startswith(AS_RELEASED))):
         models.pop(name)

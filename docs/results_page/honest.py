@@ -159,11 +159,14 @@ def sentences(t: Tables) -> Sentences:
     for key, word in {"survive": AGREES, "fail": DIFFERS, "open": NOT_SHOWN}.items():
         each = [row["claim"] for row in claims if row["outcome"] == word]
         yield c.say(key, each="; ".join(each) or "none", count=len(each), claims=len(claims))
-    known = {x["condition"]: Cell(x["published 2"]) for x in t.rows("honest_states")}
-    found = {x: t.cell("honest_states", "conicity", x) for x, of in known.items() if of.value > 0}
-    near = sum(abs(x.value - known[name].value) <= _NEAR for name, x in found.items())
-    figures = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
-    yield c.say("conicity", near=near, count=len(found), each=figures)
+    for place in ("honest", "honest_newsgroups"):
+        table = f"{place}_states"
+        known = {x["condition"]: Cell(x["published 2"]) for x in t.rows(table)}
+        found = {x: t.cell(table, "conicity", x) for x, of in known.items() if of.value > 0}
+        near = sum(abs(x.value - known[name].value) <= _NEAR for name, x in found.items())
+        figures = ", ".join(f"{name} {x} ({known[name].number})" for name, x in found.items())
+        c = Cells(t, f"{place}_findings")
+        yield c.say("conicity", near=near, count=len(found), each=figures)
     shown = [x for x in t.rows("honest_planted") if x[BETTER] == HOLDS]
     raised = {
         words: ", ".join(x["condition"] for x in shown if x["measure"] == f"use of {words}")

@@ -21,6 +21,7 @@ REFUSED = {
     "base_divergence": "compares with a base model, and the tested model is no variant of one: give",
     "context": "answer_attention reads models that answer, such as AnswerModel",
     "counterfactual_use": "needs a corpus of texts and edits of them",
+    "erasure_words": "has no attention over words inside sentences: leave level out",
     "evidence_swap": "takes the names of classes from a corpus",
     "known_answers": "only PlantedEvidence without sentences has",
     "measured_use": "only PlantedEvidence without sentences has",
