@@ -51,7 +51,7 @@ class Figure(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Our side of a figure: the value of each seed, and the variance by the sampling of texts."""
+    """Our side of a figure: mean and deviation over seeds, and the variance by the sampling of texts."""
 
     mean: float
     deviation: float

@@ -61,12 +61,10 @@ def deception(archive: Archive) -> Iterator[Row]:
             row["accuracy"] = _mean(runs, test, right)
             row |= {x: _mean(runs, test, x) for x in ("mass", "chance")}
             row["largest seed"] = f"{defined_mean(found['mass']).max():.2g}"
-        if name in archive and german:
-            logged = (
-                map(pd.read_csv, folder.glob("logs/*/metrics.csv")) for folder in runs.folders
-            )
-            each = (pd.concat(files)["test/bleu"].dropna().iloc[-1] for files in logged)
-            row["BLEU"] = " / ".join(number(x, 1) for x in each)
+            if german:
+                files = (folder.glob("logs/*/metrics.csv") for folder in runs.folders)
+                logged = (pd.concat(map(pd.read_csv, paths))["test/bleu"] for paths in files)
+                row["BLEU"] = " / ".join(number(x.dropna().iloc[-1], 1) for x in logged)
         yield row
 
 
