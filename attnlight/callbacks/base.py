@@ -9,7 +9,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from math import isnan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -354,8 +353,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
             metric.update(value)
             key = f"{stage}/{self.name}/{name}"
-            logger = False if isnan(value) else None  # it would show an empty panel
-            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key, logger=logger)
+            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, stage, self.name, path, self.figure)
 

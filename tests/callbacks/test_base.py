@@ -1,6 +1,7 @@
 """What all tests share, run on a model and a task from outside the package."""
 
 import ast
+import csv
 import hashlib
 import math
 from pathlib import Path
@@ -26,6 +27,7 @@ from attnlight.callbacks import (
     base,
 )
 from attnlight.callbacks.hooks import shared_readout
+from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
@@ -243,26 +245,37 @@ class Gradient(InterpretabilityTest):
 
 
 class Undefined(Predictions):
-    """Predictions, and a measure that is defined for no text."""
+    """Predictions, and a measure that is defined for no text before some epoch."""
 
-    measures = ("max_attention", "nowhere")
+    measures = ("max_attention", "later")
+
+    def __init__(self, defined_from: float) -> None:
+        super().__init__()
+        self.defined_from = defined_from
+
+    def begin(self, around: Surroundings) -> None:
+        super().begin(around)
+        self.defined = (around.epoch or 0) >= self.defined_from
 
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> dict[str, Tensor]:
         columns = dict(super().measure(batch, output, readout))
-        return columns | {"nowhere": torch.full_like(columns["attention_entropy"], torch.nan)}
+        later = torch.full_like(columns["attention_entropy"], 1.0 if self.defined else torch.nan)
+        return columns | {"later": later}
 
 
-def test_what_is_undefined_is_a_metric_and_is_not_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("defined_from", [1, 3])
+def test_a_measure_may_be_undefined_at_first(tmp_path: Path, defined_from: int) -> None:
     logger = CSVLogger(tmp_path)
-    started = run_test(tmp_path, Undefined(), logger=logger)
-    name = "test/undefined"
-    assert started.callback_metrics[f"{name}/nowhere"].isnan()
+    started = trainer(tmp_path, Undefined(defined_from), max_epochs=2, logger=logger)
+    started.fit(OutsideTask(), loader(Texts()), loader(Texts()))
+    value = 1.0 if defined_from == 1 else math.nan
+    name = "val/undefined/later"
+    assert float(started.callback_metrics[name]) == pytest.approx(value, nan_ok=True)
     (path,) = tmp_path.rglob("metrics.csv")
-    logged = {x for x in path.read_text().split("\n")[0].split(",") if x.startswith(name)}
-    ends = {f"{name}/max_attention{end}" for end in ("", "_low", "_high")}
-    assert logged == {*ends, f"{name}/non_finite"}
+    logged = [float(x[name]) for x in csv.DictReader(path.open()) if x[name]]
+    assert logged == pytest.approx([math.nan, value], nan_ok=True)
 
 
 class Tolerant(Gradient):
