@@ -84,7 +84,10 @@ def describe(test: str) -> Description:
     name, _, label = test.partition("-")
     found = descriptions().get(name) or Description(name.replace("_", " ").capitalize())
     said, asked = label.replace("_", " "), found.question
-    titles = {"title": f"{found.title}: {said}", "question": asked and f"{asked} ({said})"}
+    titles: dict[str, Any] = {
+        "title": f"{found.title}: {said}",
+        "question": asked and f"{asked} ({said})",
+    }
     return replace(found, **titles) if label else found
 
 
