@@ -110,6 +110,18 @@ def test_a_bar_replaces_ours() -> None:
     assert [callback.class_path for callback in options.callbacks] == paths[1:]
 
 
+def test_the_last_test_of_each_class_and_label_stays() -> None:
+    given: list[tuple[dict[str, str | None], int]]
+    given = [({}, 0), ({"label": "words"}, 1), ({"label": None}, 2), ({"label": "words"}, 3)]
+    named = [
+        Namespace(class_path="attnlight.callbacks.SingleErasure", init_args=Namespace(**x, seed=n))  # type: ignore[no-untyped-call]
+        for x, n in given
+    ]
+    options = Namespace(callbacks=named, enable_progress_bar=None, fast_dev_run=False)  # type: ignore[no-untyped-call]
+    resolve_callbacks(options)
+    assert [callback.init_args.seed for callback in options.callbacks] == [2, 3]
+
+
 @pytest.mark.slow
 def test_an_lstm_in_half_precision_where_torch_has_none(tmp_path: Path) -> None:
     avx2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}

@@ -42,8 +42,10 @@ from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
 from attnlight.errors import InputError, did_you_mean, require_at_least
+from attnlight.functional.attribution.weight_gradient import Target
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
+from attnlight.reference.rows import class_reader
 from attnlight.report import draw
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
 
     from attnlight.attribution import Attribution
 
-_SHARED = ("every_n_epochs", "max_instances", "seed", "figures", "budget")  # arguments of all tests
-_UNRECORDED = ("every_n_epochs", "figures", "budget")  # those that change no row of a record
+_UNRECORDED = ("every_n_epochs", "figures", "budget", "label")  # arguments that change no row
+_SHARED = ("max_instances", "seed", *_UNRECORDED)  # arguments of all tests
 Level = Literal["words"] | None  # of items: words inside sentences, or those of the last attention
 PAIRS = 1 << 19  # of tokens of the texts whose attention of all layers is held at once, at most
 _LOGGER = logging.getLogger(__name__)
@@ -81,14 +83,17 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             loggers that take figures.
         budget: Tokens computed at once by tests that ask the model again; null: chosen by device. It
             changes no result.
+        label: Name of these options, such as `words`, where a run holds the test with others too: it
+            follows the test's name in records, curves and pages. Null: the usual ones, under the test's
+            name, which a verdict card reads.
 
     Attributes:
         methods: Attribution methods that a subclass compares, by label.
         word_sampler: The words that `replacement: resample` draws, of a test that has it.
     """
 
-    # Name of the test's records and curves: the class name in snake case.
-    name: ClassVar[str]
+    # Name of the test's records and curves: the class name in snake case, of an instance with its label.
+    name: str
     # The averaged columns; the first represents the test where only one is shown.
     measures: tuple[str, ...] = ()
     needs_gradients: ClassVar[bool] = False
@@ -101,6 +106,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     shows_table: ClassVar[bool] = False
     replacement: str = ""  # of words, of a test that replaces some
     level: Level = None  # of the items that `measure` is given, of a test that has this option
+    target: int | str | None = None  # class that gradients are of, of a test that has this option
     # Plain values that a reader of the record's columns needs, such as a tolerance.
     metadata: Mapping[str, Any] = MappingProxyType({})
 
@@ -111,6 +117,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         seed: int = 0,
         figures: bool = True,
         budget: int | None = None,
+        label: str | None = None,
     ) -> None:
         counts = {"every_n_epochs": every_n_epochs, "max_instances": max_instances}
         self._require_at_least(1, **counts, budget=budget)
@@ -119,6 +126,12 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self.seed = seed
         self.figures = figures
         self.budget = budget
+        self.label = label
+        if label is not None and not label.isidentifier():
+            raise InputError(
+                f"label of {self.name} is {label!r}; expected letters, digits and _, a letter first."
+            )
+        self.name = record_name(self.name, {"label": label})
         self.methods: dict[str, Attribution] = {}
         self.word_sampler: WordSampler | None = None
         self._classes: list[str] = []
@@ -223,6 +236,23 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 f"level of {self.name} is words, but {type(around.model).__name__} has no attention over "
                 "words inside sentences: leave level out, or train a model with `hierarchical: true`."
             )
+        self._classes = around.classes
+        if self._classes:
+            self._target_class()
+
+    def _target_class(self, count: int = 0) -> Target:
+        """The option `target`, a class as its number.
+
+        Args:
+            count: Number of classes, where their names are not known.
+
+        Raises:
+            InputError: There is no such class.
+        """
+        if self.target == "runner_up":
+            return "runner_up"
+        names, has = self._classes or [*map(str, range(count))], f"target of {self.name} names"
+        return None if self.target is None else class_reader(names)(self.target, has)
 
     def begin(self, around: Surroundings) -> None:
         """Begin the record of an epoch; collective over ranks.
@@ -230,7 +260,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         Raises:
             InputError: JSON cannot represent `metadata`.
         """
-        self._unmeasured, self._classes = "", around.classes
+        self._unmeasured = ""
         self._held = HeldReadouts()
         try:
             metadata = json.loads(json.dumps(dict(self.metadata)))
@@ -406,14 +436,18 @@ def require_distinct(tests: Sequence[InterpretabilityTest]) -> None:
     names = [test.name for test in tests]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"{name} is attached twice; both would write the same record.")
+            raise InputError(
+                f"{name} is attached twice, and both would write the same record: give one a `label`."
+            )
 
 
-def record_name(class_name: str) -> str:
-    """The name of a test's records and curves: its class name in snake case.
+def record_name(class_path: str, init_args: Mapping[str, Any] | None = None) -> str:
+    """The name of a test's records and curves: its class name in snake case, and its `label`.
 
     Example:
-        >>> record_name("DecisionFlip")
-        'decision_flip'
+        >>> record_name("attnlight.callbacks.DecisionFlip", {"label": "words"})
+        'decision_flip-words'
     """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", class_path.rpartition(".")[2]).lower()
+    label = (init_args or {}).get("label")
+    return f"{name}-{label}" if label else name

@@ -10,8 +10,6 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, Level, fill_undefined
-from attnlight.callbacks.surroundings import Surroundings
-from attnlight.callbacks.target import class_of_target
 from attnlight.errors import InputError
 from attnlight.functional.ranking import TIE, random_rankings
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -92,12 +90,6 @@ class DecisionFlip(InterpretabilityTest):
         }
 
     @override
-    def prepare(self, around: Surroundings) -> None:
-        super().prepare(around)
-        if around.classes:
-            class_of_target(self.name, self.target, around.classes)
-
-    @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
@@ -118,8 +110,7 @@ class DecisionFlip(InterpretabilityTest):
     def _columns(self, readout: Readout, draws: int) -> dict[str, Tensor]:
         output = readout.output
         random = random_rankings(output.mask, output.rows, draws, self.seed)
-        classes = self._classes, output.logits.shape[-1]
-        target = class_of_target(self.name, self.target, *classes)
+        target = self._target_class(output.logits.shape[-1])
         rankings = readout.rankings(self.gradient, target)
         orders = torch.cat([rankings, random], dim=1)  # (R, 3 + D, N)
         counts = readout.first_flips(orders)

@@ -9,8 +9,6 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, Level
-from attnlight.callbacks.surroundings import Surroundings
-from attnlight.callbacks.target import class_of_target
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -77,12 +75,6 @@ class SingleErasure(InterpretabilityTest):
         self.metadata = {"gradient": gradient, "gradient_of": target, "level": level, "tie": TIE}
 
     @override
-    def prepare(self, around: Surroundings) -> None:
-        super().prepare(around)
-        if around.classes:
-            class_of_target(self.name, self.target, around.classes)
-
-    @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Tensor]:
@@ -90,8 +82,7 @@ class SingleErasure(InterpretabilityTest):
 
     def _columns(self, readout: Readout) -> dict[str, Tensor]:
         output, weights = readout.output, readout.weights
-        classes = self._classes, output.logits.shape[-1]
-        target = class_of_target(self.name, self.target, *classes)
+        target = self._target_class(output.logits.shape[-1])
         tops = readout.rankings(self.gradient, target)[..., 0]  # (R, 3)
         js, flips = _effects(readout)
         lower, tied = lower_and_tied(js, output.mask)

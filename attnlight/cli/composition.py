@@ -8,7 +8,8 @@ all other options last.
   changes single options. The file may be a table or a folder of them, the `path` of a
   `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
   `ChunkingDataModule`. A `Translator` reads it by `TranslationDataModule`, a model of `pairs` by
-  `PairDataModule`, and so does any other where `--data.passage` or `--data.query` is given.
+  `PairDataModule`, and so does any other where `--data.passage` or `--data.query` is given; a variant
+  reads it as its base, and a hierarchical model has its texts split into sentences.
 * `model`: the same, but a section with the previous class, and not from a separate file, changes
   single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
 * `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
@@ -37,9 +38,8 @@ from attnlight.storage.migration import require_migrated
 from attnlight.storage.run_folder import is_run
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.tasks.attention import AttentionTask
+from attnlight.tasks.from_base import FromBase
 from attnlight.tasks.options import GROUPS
-from attnlight.tasks.tagging import ChunkTagger
-from attnlight.tasks.translation import Translator
 
 Config = dict[str, Any]
 DEFAULT_TRAINER = CONFIGS / "trainer.yaml"  # overridden by all others
@@ -50,12 +50,20 @@ DEFAULTS = {
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
-_OF_TEXTS, _OF_TAGS, _OF_PAIRS, _OF_TRANSLATIONS = (
-    f"attnlight.datamodules.{n}DataModule" for n in ("Text", "Chunking", "Pair", "Translation")
-)
-_PAIR_OPTIONS = tuple(
-    f"--data.{group}{n}" for group in ("", "init_args.") for n in ("passage", "query")
-)
+_OF_TEXTS = "attnlight.datamodules.TextDataModule"
+_OF_PROBLEM = {
+    problem: f"attnlight.datamodules.{name}DataModule"
+    for problem, name in (
+        ("tagging", "Chunking"),
+        ("pairs", "Pair"),
+        ("translation", "Translation"),
+    )
+}
+_IN_GROUPS = ("", "init_args.")
+_PAIR_OPTIONS = tuple(f"--data.{group}{n}" for group in _IN_GROUPS for n in ("passage", "query"))
+_NETWORK_OPTIONS = {
+    f"--model.{group}{n}": n for group in _IN_GROUPS for n in ("base", "inherited", "problem")
+}
 _CALLBACKS = "--trainer.callbacks"
 _PLAIN = (*(f"--{name}" for name in _SECTIONS), "--model.class_path", "--data.class_path")
 # Keys that identify a configuration of `fit`: it has all of the first and none of the second.
@@ -127,21 +135,8 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
     config["model"], options = _set_nested(config.get("model", {}), options)
     data = config.get("data")
     corpus = data.stem if isinstance(data, _FileSection) else None
-    task = class_of(config["model"].get("class_path", DEFAULTS["model"]), AttentionTask, "model")
     if isinstance(data, _FileSection) and data.is_corpus:
-        if issubclass(task, ChunkTagger):
-            data["class_path"] = _OF_TAGS
-        elif data["class_path"] == _OF_TAGS:
-            raise InputError(
-                f"{data['init_args']['path']} has a tag for each token, which a tagger learns, such as "
-                "`--model tagger_bilstm`"
-            )
-        elif issubclass(task, Translator):
-            data["class_path"] = _OF_TRANSLATIONS
-        elif (config["model"].get("init_args") or {}).get("problem") == "pairs" or any(
-            option.startswith(_PAIR_OPTIONS) for option in options
-        ):
-            data["class_path"] = _OF_PAIRS
+        _read_corpus(data, config["model"], options)
     for name, path in DEFAULTS.items():
         config[name] = {"class_path": path} | config.get(name, {})
     callbacks = _as_list(config["trainer"].get("callbacks"))
@@ -149,6 +144,28 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
         callbacks += _as_list(_load(value))
     tests = [_is_test(callback, _CALLBACKS) for callback in callbacks]  # checks every class
     return Composition(config, files, options, any(tests), corpus)
+
+
+def _read_corpus(data: Config, model: Config, options: Sequence[str]) -> None:
+    """Read a table or a file of tags as the model needs it: its datamodule, and sentences of texts.
+
+    Raises:
+        InputError: The file has tags, and the model learns none; or a variant's base cannot be read.
+    """
+    task: Any = class_of(model.get("class_path", DEFAULTS["model"]), AttentionTask, "model")
+    named = {_NETWORK_OPTIONS[name]: x for name, x in _extract(options, _NETWORK_OPTIONS)[0]}
+    problem, net = task.network_of({**(model.get("init_args") or {}), **named})
+    tags, path = data["class_path"] == _OF_PROBLEM["tagging"], data["init_args"]["path"]
+    if tags and problem != "tagging":
+        tagger = "--model.base RUN" if issubclass(task, FromBase) else "--model tagger_bilstm"
+        raise InputError(
+            f"{path} has a tag for each token, which a tagger learns, such as `{tagger}`"
+        )
+    if problem not in _OF_PROBLEM and any(option.startswith(_PAIR_OPTIONS) for option in options):
+        problem = "pairs"
+    data["class_path"] = _OF_PROBLEM.get(str(problem), _OF_TEXTS)
+    if data["class_path"] == _OF_TEXTS and net.get("hierarchical"):
+        data["init_args"] |= {"sentences": "nested", "boundary_tokens": False}
 
 
 def _set_nested(model: Config, options: Sequence[str]) -> tuple[Config, list[str]]:
@@ -249,7 +266,7 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         is_corpus = table or (name == "data" and file.is_dir())
         if is_corpus:
-            kind = _OF_TAGS if file.suffix in SUFFIXES else _OF_TEXTS
+            kind = _OF_PROBLEM["tagging"] if file.suffix in SUFFIXES else _OF_TEXTS
             value = {"class_path": kind, "init_args": {"path": str(file)}}
         else:
             value, file = (_read(file), file) if named else ({"class_path": value}, None)

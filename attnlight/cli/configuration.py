@@ -35,12 +35,12 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 def resolve_callbacks(trainer: Namespace) -> None:
-    """Keep the last test or EarlyStopping of each class and the last progress bar; drop disabled callbacks.
+    """Keep the last EarlyStopping, progress bar and test of each class and label; drop disabled callbacks.
 
     `enable_progress_bar: false` disables progress bars. `fast_dev_run` disables checkpoints: with
     it, Lightning 2.6 does not save the best epochs, but still saves the last one at the end.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, str | None]] = set()
     remaining = []
     for callback in reversed(trainer.callbacks or ()):
         path = callback["class_path"]
@@ -49,10 +49,10 @@ def resolve_callbacks(trainer: Namespace) -> None:
         disabled |= bool(trainer.fast_dev_run) and issubclass(cls, Checkpoint)
         path = "ProgressBar" if issubclass(cls, ProgressBar) else path  # Lightning takes one
         single = InterpretabilityTest | EarlyStopping | ProgressBar
-        repeated = path in seen and issubclass(cls, single)
-        if not (disabled or repeated):
+        key = path, callback.get("init_args", {}).get("label")
+        if not disabled and (key not in seen or not issubclass(cls, single)):
             remaining.append(callback)
-        seen.add(path)
+        seen.add(key)
     trainer.callbacks = remaining[::-1]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -80,8 +80,15 @@ def descriptions() -> dict[str, Description]:
 
 
 def describe(test: str) -> Description:
-    """The description of a test; for an unknown test only its title."""
-    return descriptions().get(test) or Description(test.replace("_", " ").capitalize())
+    """The description of a test, of an unknown one its title; title and question have its label."""
+    name, _, label = test.partition("-")
+    found = descriptions().get(name) or Description(name.replace("_", " ").capitalize())
+    said, asked = label.replace("_", " "), found.question
+    titles: dict[str, Any] = {
+        "title": f"{found.title}: {said}",
+        "question": asked and f"{asked} ({said})",
+    }
+    return replace(found, **titles) if label else found
 
 
 def draw(
@@ -101,7 +108,7 @@ def draw(
     Returns:
         The figure without axes that would be empty; None if the test has none, or nothing is defined.
     """
-    description = describe(test)
+    description, test = describe(test), test.partition("-")[0]
     measured = [x for name, x in rows.items() if x.dtype.kind == "f" and description.words(name)]
     if test not in descriptions() or not len(rows["index"]):
         return None
@@ -129,7 +136,7 @@ def tables(
     description, formatted = describe(test), []
     layouts, taken = description.tables, {name: metadata.get(name) for name in description.metadata}
     if layouts and len(rows["index"]):
-        module = import_module(f"{__name__}.{test}")
+        module = import_module(f"{__name__}.{test.partition('-')[0]}")
         for name, lines, fields in module.tables(rows, classes, **taken):
             title, note = (layouts[name][part].format(**fields) for part in ("title", "note"))
             formatted.append(Table(title, fields.get("head") or layouts[name]["head"], lines, note))

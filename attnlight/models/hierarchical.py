@@ -44,8 +44,8 @@ class HierarchicalClassifier(AffineClassifier):
         # Only valid sentences are encoded.
         if batch.tokens.ndim != 3:
             raise InputError(
-                "the model reads sentences, but the corpus gives flat texts: set `sentences: true` "
-                "in `data` (TextDataModule has it), or `hierarchical: false` in `model`."
+                "the model reads sentences, but the corpus gives flat texts: set `sentences: nested` and "
+                "`boundary_tokens: false` in `data`, or `hierarchical: false` in `model`."
             )
         texts, sentences, size = batch.tokens.shape
         valid = batch.attendable().any(-1)

@@ -78,8 +78,8 @@ class StudyFolder:
         for stage, tests in splits.items():
             for path in tests:
                 for callback in read_yaml(path).get("trainer", {}).get("callbacks+", []):
-                    kind = str(callback["class_path"]).rpartition(".")[2]
-                    paths.append(self.record(run.name, stage, record_name(kind)))
+                    name = record_name(callback["class_path"], callback.get("init_args"))
+                    paths.append(self.record(run.name, stage, name))
         return paths
 
     def record(self, run: str, stage: Stage, name: str) -> Path:

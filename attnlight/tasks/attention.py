@@ -93,6 +93,11 @@ class AttentionTask(pl.LightningModule):
         self._assemble(problem, spec, plain_net(problem, net), **groups)
 
     @classmethod
+    def network_of(cls, arguments: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+        """The problem and the options of the network, by the constructor's arguments, as far as given."""
+        return cls.problem_name or arguments.get("problem"), arguments.get("net") or {}
+
+    @classmethod
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         """The value that selects the best epoch, and `max` or `min`, by the constructor's arguments.
 

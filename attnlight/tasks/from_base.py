@@ -87,12 +87,18 @@ class FromBase(AttentionTask):
 
     @classmethod
     @override
+    def network_of(cls, arguments: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+        known = "inherited" in arguments or "base" in arguments
+        options = _base_options(arguments) if known else {}
+        return options.get("problem"), options.get("net", {})
+
+    @classmethod
+    @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        inherited = _roles(arguments.get("inherited")).get("base")
-        identity = BaseSpec(**inherited) if inherited else FrozenBase(arguments["base"]).identity
-        objective = identity.options.get("objective", {}) if cls.has_objective else {}
+        base = _base_options(arguments)
+        objective = base.get("objective", {}) if cls.has_objective else {}
         options = {"objective": objective | (arguments.get("objective") or {})}
-        return AttentionTask.monitor({"problem": identity.options["problem"], **options})
+        return AttentionTask.monitor({"problem": base["problem"], **options})
 
     @override
     def setup(self, stage: str) -> None:
@@ -159,6 +165,12 @@ class FromBase(AttentionTask):
             split or running_split(self.trainer),
             self.device,
         )
+
+
+def _base_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyperparameters of the base that a variant's arguments name."""
+    inherited = _roles(arguments.get("inherited")).get("base")
+    return (BaseSpec(**inherited) if inherited else FrozenBase(arguments["base"]).identity).options
 
 
 def _roles(inherited: str | dict[str, Any] | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -156,6 +157,32 @@ def test_records_and_pages_say_what_was_erased(tmp_path: Path) -> None:
     assert "Items are the words inside sentences." in page
     assert "Gradients are of the probability of the runner-up." in page
     assert "Gradients are of the probability of the class 2." in page
+
+
+def test_a_run_holds_a_test_with_several_options(tmp_path: Path) -> None:
+    network, batch = network_of(), collate(TEXTS)
+    tests = {
+        "single_erasure": SingleErasure(),
+        "single_erasure-words": SingleErasure(level="words", label="words"),
+        "single_erasure-runner_up": SingleErasure(target="runner_up", label="runner_up"),
+    }
+    results = attnlight.run(network, [batch], list(tests.values()))
+    assert {path.stem for path in (results.folder / "records/test").iterdir()} == tests.keys()
+    columns = {}
+    for name, test in tests.items():
+        columns[name] = read_record(results.folder / f"records/test/{name}.parquet").columns
+        alone = attnlight.run(network, [batch], [type(test)(level=test.level, target=test.target)])
+        expected = read_record(alone.folder / "records/test/single_erasure.parquet").columns
+        for column, values in expected.items():
+            np.testing.assert_array_equal(columns[name][column], values)
+    ranked = [found["delta_js_expected_gradient"].tolist() for found in columns.values()]
+    assert ranked[0] != ranked[1] != ranked[2] != ranked[0]
+    page = results.report(tmp_path).read_text(encoding="utf-8")
+    for title in ("Single erasure", "Single erasure: words", "Single erasure: runner up"):
+        assert f">{title}</a>" in page
+    assert "matter more than another? (words)</h3>" in page
+    with pytest.raises(InputError, match="would write the same record: give one a `label`"):
+        attnlight.run(network, [batch], [SingleErasure(), SingleErasure(level="words")])
 
 
 def test_what_is_refused() -> None:

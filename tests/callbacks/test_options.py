@@ -114,6 +114,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         ({"methods": ["attention", {"name": "occlusion", "replacment": "pad"}]}, "replacement"),
     ],
+    "SingleErasure": [
+        ({"label": label}, rf"label of single_erasure is '{label}'; expected letters, digits and _")
+        for label in ("", "2", "of words", "a/b")
+    ],
     "StateTokenAgreement": [
         ({"probes": 1}, "probes of state_token_agreement is 1; it must be at least 2")
     ],

@@ -100,6 +100,10 @@ class TestData:
         assert found.config["data"] == {"class_path": kind, "init_args": {"path": file}}
         assert found.corpus == "tags"
 
+    def test_has_sentences_for_a_hierarchical_model(self) -> None:
+        found = composed("--data=texts.csv", "--model=han_rnn")["data"]["init_args"]
+        assert found == {"path": "texts.csv", "sentences": "nested", "boundary_tokens": False}
+
     def test_without_a_class_changes_single_options(self, tmp_path: Path) -> None:
         more = written(tmp_path, {"data": {"init_args": {"digits": "0"}}})
         config = composed("-c", written(tmp_path, FIT_YAML, "fit.yaml"), "-c", more)

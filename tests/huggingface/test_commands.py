@@ -195,7 +195,7 @@ def test_weights_that_have_changed(place: Path, last: str, refused: Refused) -> 
 VARIANTS = [*product(("uniform", "seed", "adversarial"), ("last", "pooled"))]
 
 
-@pytest.mark.parametrize(("variant", "kind"), [*VARIANTS, ("guided_mlp", "pooled")])
+@pytest.mark.parametrize(("variant", "kind"), [*VARIANTS, ("guided", "pooled")])
 @pytest.mark.slow
 def test_variants(place: Path, variant: str, kind: str) -> None:
     model = f"huggingface_{kind}"

@@ -97,7 +97,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: plain_net("classification", PairNet()), "of PairNet, which classification does not"),
     # Batches of another kind of corpus.
     (lambda: flat.model()(IN_SENTENCES), "set `sentences: false` in `data`"),
-    (lambda: hierarchical.model()(TEXTS), "set `sentences: true` in `data`"),
+    (
+        lambda: hierarchical.model()(TEXTS),
+        "set `sentences: nested` and `boundary_tokens: false` in `data`",
+    ),
     (lambda: tagger()(IN_SENTENCES), "reads single sentences"),
     (
         lambda: TokenFeatures({"tag": 3}, 3)(sentences()),

@@ -11,13 +11,17 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
+from attnlight.cli.composition import compose
+from attnlight.cli.shorthand import expand
 from attnlight.datamodules import PlantedEvidence
+from attnlight.errors import InputError
 from attnlight.records import read_metadata, read_record
 from attnlight.reference import frozen_base, read_base
-from tests.bases import save_base
+from attnlight.storage.checkpoint_file import read_checkpoint
+from tests.bases import InSentences, save_base
 from tests.commands import CONFIGS, CPU, QUIET, attnlight_on, experiment
 from tests.tasks.conftest import TOKENS, Scene
-from tests.tasks.tagged import arguments
+from tests.tasks.tagged import arguments, written
 
 SIZES = {"train_size": 60, "validation_size": 30, "test_size": 31}
 
@@ -67,6 +71,61 @@ class TestCommands:
         assert kind == "texts" or len(record["attention_js_heads"][0]) == 2
         for epoch in range(2):
             assert (run / f"records/val/base_divergence-{epoch}.parquet").exists()
+
+    @pytest.mark.parametrize(
+        ("scene", "file", "kind"),
+        [
+            ("two", "texts.csv", "Text"),
+            ("sentences", "texts.csv", "Text"),
+            ("pairs", "texts.csv", "Pair"),
+            ("symbols", "texts.csv", "Translation"),
+            ("tokens", "texts.csv", "Chunking"),
+            ("tokens", "tags.conll", "Chunking"),
+        ],
+        indirect=["scene"],
+    )
+    def test_a_file_is_read_as_the_base_reads_it(
+        self, scene: Scene, file: str, kind: str, tmp_path: Path
+    ) -> None:
+        base, read = scene.base(tmp_path), {"path": file}
+        if isinstance(scene.corpus.dataset("train"), InSentences):
+            read |= {"sentences": "nested", "boundary_tokens": False}
+        for model in ("uniform", "seed", "guided", "adversarial"):
+            words = expand(["fit", "--data", file, "--model.base", str(base), "--model", model])
+            found = compose("fit", words[1:], ()).config["data"]
+            assert found == {
+                "class_path": f"attnlight.datamodules.{kind}DataModule",
+                "init_args": read,
+            }
+        if kind != "Chunking":
+            with pytest.raises(
+                InputError, match=r"tags\.conll has a tag for each .*`--model\.base RUN`"
+            ):
+                compose("fit", [*words[2:], "--data=tags.conll"], ())
+
+    def test_a_file_of_tags(self, here: Path) -> None:
+        """A tagger and its variants, by their short names."""
+        (here / "tags.conll").write_text((written(here / "chunks") / "train.txt").read_text())
+        short = [
+            "--data=tags.conll",
+            "--trainer.max_epochs=1",
+            "--trainer.logger=false",
+            *CPU,
+            *QUIET,
+        ]
+        net = ["--model.net.hidden_size=8", "--model.net.embedding_size=8"]
+        assert main(["fit", "--model=tagger_bilstm", *net, *short, "--run=base"]) == 0
+        base = "--model.base=checkpoints/tags/base"
+        for name, option in (
+            ("seed", "--seed_everything=1"),
+            ("adversarial", "--model.released=true"),
+        ):
+            assert main(["fit", f"--model={name}", base, option, *short, f"--run={name}"]) == 0
+            options = read_checkpoint(Path(f"checkpoints/tags/{name}/best.ckpt"))[
+                "hyper_parameters"
+            ]
+            assert options["problem"] == "tagging"
+        assert options["prediction_term"] == "nll"
 
     @pytest.mark.parametrize(
         ("name", "monitor"), [("adversarial", "val/loss"), ("uniform", "val/accuracy")]

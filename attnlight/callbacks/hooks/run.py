@@ -90,7 +90,7 @@ class RunConfig(SaveConfigCallback):
             records = path.parent / "records" / (around.stage + suffix)
             try:
                 earlier = read_yaml(path)["trainer"]["callbacks"] or []
-                names = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in earlier]
+                names = [record_name(c["class_path"], c.get("init_args")) for c in earlier]
             except (InputError, LookupError, TypeError):
                 earlier, names = [], []  # no such file yet, or a damaged one
             config.trainer.callbacks += [
@@ -167,7 +167,7 @@ def _require_same(path: Path, name: str, recorded: object, value: object) -> Non
             _require_same(path, key, recorded.get(key), value.get(key))
     elif recorded != value:
         callbacks = read_yaml(CONFIGS / "tests/card.yaml")["trainer"]["callbacks+"]
-        card = [record_name(str(c["class_path"]).rpartition(".")[2]) for c in callbacks]
+        card = [record_name(c["class_path"]) for c in callbacks]
         last = ", and --tests card --overwrite goes last, since the verdict card reads its settings"
         raise InputError(
             f"{path} was measured with other settings ({name} {recorded}, now {value}); "
