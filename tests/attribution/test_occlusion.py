@@ -17,9 +17,11 @@ from tests.data.test_word_sampler import word_sampler
 def odds(model: Any, batch: TextBatch, targets: Tensor, embeddings: Tensor) -> Tensor:
     """Log odds of a class in each row of one text, from the exponents of the others."""
     logits = model(batch, embeddings=embeddings).logits.detach()
-    others = [[x for c, x in enumerate(row) if c != t] for row, t in zip(logits.tolist(), targets)]
-    total = torch.tensor(others, dtype=torch.float64).exp().sum(-1)
-    return logits.gather(1, targets[:, None]).squeeze(1) - total.log()
+    found = []
+    for row, target in zip(logits.double(), targets.tolist(), strict=True):
+        others = [value for c, value in enumerate(row) if c != target]
+        found.append(row[target] - torch.stack(others).exp().sum().log())
+    return torch.stack(found)
 
 
 KINDS = ("zero", "pad", "unk", "resample")
