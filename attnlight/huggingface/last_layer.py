@@ -95,9 +95,12 @@ class LastLayer:
         # The layer's input, weights and values are given: nothing need compute them.
         self._blanks: dict[str, Blank] = {}
         short, weights = self._shortened(model), last.weights[:, :, :1]
-        self._blanks = blanks_for_unused(
-            short, lambda: self._candidates(short, states[:, 0], weights, last.values)
-        )
+
+        def run(rows: int) -> Tensor:
+            each = weights.expand(-1, -1, rows, -1)
+            return self._candidates(short, states[:, 0], each, last.values)[0]
+
+        self._blanks = blanks_for_unused(short, run)
 
     def read(
         self,

@@ -28,32 +28,40 @@ class Blank(nn.Module):
 
 
 @torch.no_grad()
-def blanks_for_unused(model: nn.Module, run: Callable[[], Tensor]) -> dict[str, Blank]:
-    """A `Blank` for each module that computes states of tokens which `run`'s outcome does not depend on.
+def blanks_for_unused(model: nn.Module, run: Callable[[int], Tensor]) -> dict[str, Blank]:
+    """A `Blank` for each module that computes states of tokens which the outcome does not depend on.
 
-    NaN in place of a module's output says whether it does, also where its effect is 0 for now.
+    NaN in place of a module's output says whether it does, also where its effect is 0 for now: each
+    module's in a row of its own, so that one pass asks for all of them.
+
+    Args:
+        model: The network.
+        run: Gives the outcomes (K, C) of a pass over so many equal rows, K.
     """
     sizes: dict[str, int] = {}
+    shared: list[str] = []  # of which all rows read one output, such as that of their positions
 
     def note(name: str, _: nn.Module, args: Any, options: Any, output: Any) -> None:  # noqa: ANN401
         states = isinstance(output, Tensor) and output.is_floating_point()
         if states and output.shape[:-1] == _read(args, options)[1]:
             sizes[name] = output.shape[-1]
+            if len(output) != 2:
+                shared.append(name)
 
     modules = {name: module for name, module in model.named_modules() if name}
     with ExitStack() as hooks:
         for name, module in modules.items():
             noting = partial(note, name)
             hooks.enter_context(module.register_forward_hook(noting, with_kwargs=True))
-        run()
-    blanks = {}
-    for name, size in sizes.items():
-        with modules[name].register_forward_hook(
-            lambda *call: torch.full_like(call[-1], torch.nan)
-        ):
-            if run().isfinite().all():
-                blanks[name] = Blank(size)
-    return blanks
+        run(2)
+    unused = set[str]()
+    for names in ([name for name in sizes if name not in shared], *([name] for name in shared)):
+        with ExitStack() as hooks:
+            for row, name in enumerate(names):
+                hooks.enter_context(modules[name].register_forward_hook(partial(_spoil, row)))
+            finite = run(len(names)).isfinite().all(-1)
+        unused |= {name for name, known in zip(names, finite.tolist(), strict=True) if known}
+    return {name: Blank(size) for name, size in sizes.items() if name in unused}
 
 
 def replace_modules(model: Any, changes: Mapping[str, nn.Module]) -> Any:  # noqa: ANN401
@@ -68,6 +76,11 @@ def replace_modules(model: Any, changes: Mapping[str, nn.Module]) -> Any:  # noq
         else:
             made._modules[child] = replace_modules(model._modules[child], below)
     return made
+
+
+def _spoil(row: int, _: nn.Module, args: Any, output: Tensor) -> Tensor:  # noqa: ANN401
+    """A module's output with NaN in one row."""
+    return output.index_fill(0, torch.tensor([row], device=output.device), torch.nan)
 
 
 def _read(args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Tensor, torch.Size]:

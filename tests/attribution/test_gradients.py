@@ -66,14 +66,21 @@ def integrated(baseline: Any, steps: int) -> tuple[Attribution, Explain, float]:
 CASES: dict[str, tuple[Attribution, Explain, float]] = {
     "gradient": (Gradient(), gradient, 1e-9),
     "input_gradient": (InputGradient(), input_gradient, 1e-9),
-    "zero": integrated("zero", 6),
+    "zero": integrated("zero", 4),
     "unk": integrated("unk", 3),
-    "pad": integrated("pad", 4),
+    "pad": integrated("pad", 2),
 }
 
 
-@pytest.mark.parametrize("name", SCENES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        (case, name)
+        for place, name in enumerate(SCENES)
+        for case in CASES
+        if case != ("pad", "unk")[place % 2 or name == "pair"]  # which differ in a token alone
+    ],
+)
 def test_equals_captum(case: str, name: str) -> None:
     """For targets that are not all predicted; of boundary tokens and rows without a choice 0."""
     method, explain, tolerance = CASES[case]
@@ -99,7 +106,7 @@ def test_the_sums_of_integrated_gradients(name: str) -> None:
     """Each row sums to its difference within the tolerance, halved where it is furthest off, or is flagged."""
     model, batch, output, choice = evaluated(name)
     target = output.logits.argmax(-1)
-    method = IntegratedGradients(tolerance=1e-6, steps=4, max_steps=32)
+    method = IntegratedGradients(tolerance=1e-6, steps=4, max_steps=16)
     found, columns = method.explain(model, batch, output, target)
     start = model.embed(batch).detach().masked_fill(words(batch).unsqueeze(-1), 0.0)
     odds = [log_odds(model(batch, embeddings=x).logits, target) for x in (None, start)]
@@ -109,7 +116,7 @@ def test_the_sums_of_integrated_gradients(name: str) -> None:
     assert columns["completeness_error"][~choice].isnan().all()
     flagged = columns["incomplete"] == 1
     assert ((error <= 1e-6) | flagged)[choice].all()
-    assert (columns["steps"][flagged] == 32).all()
+    assert (columns["steps"][flagged] == 16).all()
     for row in {0, len(found) // 2, len(found) - 1} & set(choice.nonzero().flatten().tolist()):
         text, number = rows(batch, output)[row]
         own, part = output.rows[:, 0] == output.rows[row, 0], one_text(batch, text)
@@ -140,10 +147,10 @@ def by_halving(
 
     parts = {(0.0, 1.0): part(0.0, 1.0)}
     scale = max(float((odds(start + way) - odds(start)).abs()), 0.1)
-    while abs(sum(off for _, off in parts.values())) > 1e-6 * scale and 4 * len(parts) < 32:
+    while abs(sum(off for _, off in parts.values())) > 1e-6 * scale and 4 * len(parts) < 16:
         off = {ends: abs(error) for ends, (_, error) in parts.items()}
         worst = sorted((ends for ends in off if off[ends] >= 1e-6 * scale / len(off)), key=off.get)
-        for low, high in worst[::-1][: 8 - len(off)]:
+        for low, high in worst[::-1][: 4 - len(off)]:
             del parts[low, high]
             middle = (low + high) / 2
             parts |= {(low, middle): part(low, middle), (middle, high): part(middle, high)}

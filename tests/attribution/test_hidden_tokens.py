@@ -16,6 +16,7 @@ from tests.attribution.scenes import scene
 from tests.bases import one_text
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
+from tests.models import test_pair as pair
 from tests.models.taggers import sentences, tagger
 from tests.probing.oracles import Hiding
 
@@ -41,12 +42,14 @@ def of_text(model: AttentionModel, batch: TextBatch, row: int) -> Tensor:
 def case(name: str) -> Case:
     """A model with a batch of texts of unequal length, with padding."""
     if name in ENCODERS:
-        return flat.model(name), flat.collate(SHORT, padding=2)
+        return flat.model(name, hidden_size=8), flat.collate(SHORT, padding=2)
     if name.startswith("han"):
         texts = [[[*words[:2], EOS] for words in text] for text in hierarchical.corpus()[:5]]
-        model = hierarchical.model(name.removeprefix("han_"))
+        model = hierarchical.model(name.removeprefix("han_"), hidden_size=8)
         return model, hierarchical.collate(texts, sentences=1, words=2)
-    if name in ("pair", "opaque heads"):
+    if name == "pair":
+        return pair.model(hidden_size=8), pair.collate(pair.corpus()[:4], (0, 0))
+    if name == "opaque heads":
         return scene(name)
     _, encoder, layers = name.split("_")
     model = tagger("study", encoder=encoder, layers=int(layers))

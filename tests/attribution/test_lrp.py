@@ -22,6 +22,7 @@ from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pairs
 from tests.models.oracles import parameters
 from tests.models.taggers import READOUTS, sentences, tagger
+from tests.turns import by_turns
 
 EPSILONS = [0.0, 1e-2]
 KINDS = [name for name in ENCODERS if name != "orthogonal_lstm"]  # whose projection has no rule
@@ -75,13 +76,18 @@ def decoded(tape: Tape, values: Parameters, context: Node) -> Node:
     return tape.affine(context, values["decoder.weight"], values["decoder.bias"])
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize(
-    ("kind", "attention"),
-    [*itertools.product(KINDS, ["additive"]), ("bilstm", "dot"), ("cnn", "scaled_dot")],
-)
-def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: float) -> None:
+FLAT = [*itertools.product(KINDS, ["additive"]), ("bilstm", "dot"), ("cnn", "scaled_dot")]
+NESTED = [*itertools.product(["bigru", "bilstm", "cnn", "average"], ["softmax"])]
+NESTED += [("cnn", "sparsemax")]
+
+
+def with_epsilons(cases: list[tuple[str, ...]], *classes: int) -> list[tuple[Any, ...]]:
+    """Each case without and with a stabiliser, and by turns with the numbers of classes."""
+    return by_turns([(*case, epsilon) for case in cases for epsilon in EPSILONS], classes)
+
+
+@pytest.mark.parametrize(("kind", "attention", "epsilon", "classes"), with_epsilons(FLAT, 2, 4))
+def test_flat_classifiers(kind: str, attention: str, epsilon: float, classes: int) -> None:
     model, texts = flat.model(kind, attention, classes=classes), flat.corpus()[:6]
     values = parameters(model)
 
@@ -94,13 +100,8 @@ def test_flat_classifiers(kind: str, attention: str, classes: int, epsilon: floa
     check(model, flat.collate(texts, padding=2), epsilon, recursion)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize(
-    ("kind", "normalizer"),
-    [*itertools.product(["bigru", "bilstm", "cnn", "average"], ["softmax"]), ("cnn", "sparsemax")],
-)
-def test_hierarchical_classifiers(kind: str, normalizer: str, classes: int, epsilon: float) -> None:
+@pytest.mark.parametrize(("kind", "normalizer", "epsilon", "classes"), with_epsilons(NESTED, 2, 3))
+def test_hierarchical_classifiers(kind: str, normalizer: str, epsilon: float, classes: int) -> None:
     model = hierarchical.model(kind, classes=classes, normalizer=normalizer)
     texts = hierarchical.corpus()[:5]
     values = parameters(model)
@@ -123,11 +124,19 @@ def test_hierarchical_classifiers(kind: str, normalizer: str, classes: int, epsi
     check(model, hierarchical.collate(texts, sentences=1, words=2), epsilon, recursion)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("classes", [2, pairs.CLASSES])
-@pytest.mark.parametrize("decoder", pairs.DECODERS)
-@pytest.mark.parametrize(("kind", "attention"), [("bilstm", "additive"), ("cnn", "dot")])
-def test_pairs(kind: str, attention: str, decoder: str, classes: int, epsilon: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "attention", "decoder", "epsilon", "classes"),
+    with_epsilons(
+        [
+            (*names, decoder)
+            for names in (("bilstm", "additive"), ("cnn", "dot"))
+            for decoder in pairs.DECODERS
+        ],
+        2,
+        pairs.CLASSES,
+    ),
+)
+def test_pairs(kind: str, attention: str, decoder: str, epsilon: float, classes: int) -> None:
     model = pairs.model(kind, attention, decoder, classes=classes)
     corpus, values = pairs.corpus(classes=classes), parameters(model)
 
@@ -169,10 +178,13 @@ def test_a_transformer(epsilon: float) -> None:
     check(model, batch, epsilon, recursion)
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("encoding", ["transformer", "bilstm", "tokens"])
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("normalizer", ["softmax", "entmax15"])
+@pytest.mark.parametrize(
+    ("readout", "encoding", "layers", "normalizer"),
+    by_turns(
+        itertools.product(READOUTS, ["transformer", "bilstm", "tokens"], [1, 3]),
+        ["softmax", "entmax15"],
+    ),
+)
 def test_taggers_conserve_relevance(
     readout: str, encoding: str, layers: int, normalizer: str
 ) -> None:

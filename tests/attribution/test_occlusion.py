@@ -10,14 +10,18 @@ from torch import Tensor
 from attnlight.attribution import Occlusion
 from attnlight.batch import PAD, UNK, TextBatch
 from attnlight.probing.leave_one_out import left_out_logits
-from tests.attribution.scenes import SCENES, evaluated, one_text, rows, targets, words
+from tests.attribution.scenes import SCENES, evaluated, one_text, targets, words
 from tests.data.test_word_sampler import word_sampler
 
 
-def odds(model: Any, batch: TextBatch, target: int, row: int, embeddings: Tensor) -> float:
-    logits = model(batch, embeddings=embeddings).logits[row].detach()
-    others = [value for c, value in enumerate(logits.tolist()) if c != target]
-    return float(logits[target] - torch.tensor(others, dtype=torch.float64).exp().sum().log())
+def odds(model: Any, batch: TextBatch, targets: Tensor, embeddings: Tensor) -> Tensor:
+    """Log odds of a class in each row of one text, from the exponents of the others."""
+    logits = model(batch, embeddings=embeddings).logits.detach()
+    found = []
+    for row, target in zip(logits.double(), targets.tolist(), strict=True):
+        others = [value for c, value in enumerate(row) if c != target]
+        found.append(row[target] - torch.stack(others).exp().sum().log())
+    return torch.stack(found)
 
 
 KINDS = ("zero", "pad", "unk", "resample")
@@ -39,13 +43,11 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
     expected = torch.zeros(output.mask.shape, dtype=torch.float64)
     tokens_of: dict[str, Any] = {"zero": [None], "pad": [PAD], "unk": [UNK]}
     sampler = word_sampler()
-    for row, (text, number) in enumerate(rows(batch, output)):
-        if not choice[row]:
-            continue
-        part = one_text(batch, text)
+    for text, index in enumerate(batch.index):
+        of_text, part = output.rows[:, 0] == index, one_text(batch, text)
         embeddings = model.embed(part).detach()
-        before = odds(model, part, int(target[row]), number, embeddings)
-        for item in output.mask[row].nonzero().flatten().tolist():
+        before = odds(model, part, target[of_text], embeddings)
+        for item in output.mask[of_text].any(0).nonzero().flatten().tolist():
             item_words = torch.zeros_like(part.mask)
             item_words[0, item] = words(part)[0, item]
             after = []
@@ -57,8 +59,10 @@ def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:
                     tokens = torch.where(item_words, token, part.tokens)
                     extras = {name: x.masked_fill(item_words, 0) for name, x in part.extras.items()}
                     changed = model.embed(replace(part, tokens=tokens, extras=extras)).detach()
-                after.append(odds(model, part, int(target[row]), number, changed))
-            expected[row, item] = before - sum(after) / len(after)
+                after.append(odds(model, part, target[of_text], changed))
+            expected[of_text, item] = before - sum(after) / len(after)
+    expected[~choice] = 0
+    expected[~output.mask] = 0
     for budget in (None, 1, 50):
         method = Occlusion(replacement=kind, budget=budget, resamples=2, seed=5)
         method.word_sampler = sampler if kind == "resample" else None

@@ -24,13 +24,13 @@ FEW_STEPS = GradientSearch(steps=40, learning_rate=0.1)
 
 @pytest.mark.parametrize(("heads", "classes"), [(1, 2), (3, 3)])
 def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
-    output = random_output(heads, classes, rows=20)
+    output = random_output(heads, classes, rows=12)
     test = AdversarialAttention(search=FEW_STEPS, seed=3, frontier=True)
     found = columns_of(test, output)
     arguments = (output.weights, output.item_logits, output.mask, 0.01)
     searched = search_adversary(*arguments, output.rows, seed=3, steps=40, learning_rate=0.1)
     adversary, js, upper = worst_case_attention(*arguments, searched[0])
-    assert js.shape == (20, heads)
+    assert js.shape == (12, heads)
     share = js / max_js(output.weights, output.mask)
     terms = ("worst_js", "upper_js", "search_js", "worst_share")
     for name, expected in zip(terms, (js, upper, searched[1], share), strict=True):
@@ -59,7 +59,7 @@ def test_columns_are_those_of_the_functions(heads: int, classes: int) -> None:
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_wider_tolerances_are_those_of_tests_of_their_own(affine: bool) -> None:
-    output = random_output(2, 3, rows=8, zeros=0.0)
+    output = random_output(2, 3, rows=5, zeros=0.0)
     narrow, wide = AdversarialAttention(wider_epsilons=[0.05, 0.2]), AdversarialAttention(0.05)
     model = Hidden(output)
     with torch.no_grad():

@@ -155,7 +155,7 @@ def test_several_heads_are_measured_without_the_other_classes(
 ) -> None:
     if getattr(test, "emptied", "") == "uniform":  # for one head
         return
-    output = random_output(3, CLASSES, rows=TEXTS)
+    output = random_output(3, CLASSES, rows=len(SETS))
 
     def columns(of: AttentionOutput) -> dict[str, list[Any]]:
         given = of if affine else replace(of, item_logits=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,17 @@ def test_equals_a_loop_over_texts_and_draws(kind: str, replacement: Any) -> None
     found, number, changed, own = columns_of(test, model, batch), 0, 0, kind in TOKENS
     for place in range(len(batch)):
         single = one_text(batch, place)
-        with torch.no_grad():
-            output = model(single)
+        tokens: Any = [None]
+        if replacement == "resample":
+            tokens = word_sampler().draw(single, 3, seed=6)
+
+        @cache
+        @torch.no_grad()
+        def without(gone: tuple[int, ...]) -> list[Any]:
+            each = (reduced(single, gone, replacement, drawn) for drawn in tokens)  # noqa: B023
+            return [model(text) for text in each]
+
+        output = without(())[0]
         for row, (_, position) in enumerate(output.rows.tolist()):
             assert single.labels is not None
             label = int(single.labels[0, position] if own else single.labels[0])
@@ -58,13 +68,9 @@ def test_equals_a_loop_over_texts_and_draws(kind: str, replacement: Any) -> None
             for percent in (0, *PERCENTS):
                 right = []
                 for order in orders:
-                    gone = order[: max(0, min(size - 1, size * percent // 100))].tolist()
-                    tokens: Any = [None]
-                    if replacement == "resample":
-                        tokens = word_sampler().draw(single, 3, seed=6)
-                    for drawn in tokens:
-                        with torch.no_grad():
-                            again = model(reduced(single, gone, replacement, drawn))
+                    count = max(0, min(size - 1, size * percent // 100))
+                    gone = tuple(sorted(order[:count].tolist()))
+                    for again in without(gone):
                         before = sum(item < position for item in gone) * (replacement == "delete")
                         (same,) = (again.rows[:, 1] == position - before).nonzero()
                         right.append(float(again.logits[same[0]].argmax() == label))

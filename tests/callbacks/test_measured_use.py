@@ -22,7 +22,7 @@ from tests.bases import classifier
 from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import levels, tau
 
-TEXTS = 8
+TEXTS = 5
 SETTINGS = {
     "two classes": ({"redundancy": 2}, {"encoder": "none"}),
     "four classes": ({"num_classes": 4}, {"encoder": "bilstm"}),

@@ -70,7 +70,7 @@ def made(kind: str, folder: Path, seed: int = 3, texts: int = 12, **options: Any
     sizes = SIZES | {"test_size": texts}
     data: Any
     if kind == "tagger":
-        data = tagged.corpus(tagged.written(folder / "chunks", 12, 4))
+        data = tagged.corpus(tagged.written(folder / "chunks", 12, 3))
         task: Any = tagged.task_of(data, layers=2, readout="study")
     elif kind == "pairs":
         data = PlantedPairs(**sizes)
@@ -120,8 +120,8 @@ def randomised(model: Any, prefixes: tuple[str, ...], values: dict[str, Tensor])
 
 @pytest.mark.parametrize("kind", CASCADES)
 def test_equals_a_cascade_by_hand(kind: str, tmp_path: Path) -> None:
-    task, data = made(kind, tmp_path, texts=5)
-    second, _ = made(kind, tmp_path, seed=4, texts=5)
+    task, data = made(kind, tmp_path, texts=3)
+    second, _ = made(kind, tmp_path, seed=4, texts=3)
     against = save(second, tmp_path / "best.ckpt")
     parameters = dict(task.model.named_parameters())
     before = {name: values.clone() for name, values in task.model.state_dict().items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def sampler_of(words: list[str], counts: list[int]) -> WordSampler:
     return WordSampler(tokenizer.to_str(), Counted(given))
 
 
+@cache
 def word_sampler(words: int = 16) -> WordSampler:
     """A sampler of words with ids below 20, for texts with more."""
     names = [f"{'wW'[number % 2]}{number}" for number in range(100)]

@@ -1,5 +1,6 @@
 """Whatever befalls a prepared corpus, word vectors or outputs of a base, results stay the same."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,20 @@ def read(cache: Path) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A cache with a prepared corpus, and all that is read of it."""
+    cache = tmp_path_factory.mktemp("prepared")
+    return cache, read(cache)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_corpus_is_prepared_again(
-    tmp_path: Path, name: str, damage: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, name: str, damage: str, prepared: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = read(tmp_path)
+    complete, before = prepared
+    shutil.copytree(complete, tmp_path, dirs_exist_ok=True)
     folder = Planted(cache_dir=str(tmp_path)).prepare()
     capsys.readouterr()
     DAMAGES[damage](folder / name)
@@ -60,8 +69,8 @@ class TestOutputs:
     """What a base says of its corpus's texts, kept beside the corpus."""
 
     @pytest.fixture
-    def corpus(self, tmp_path: Path) -> Planted:
-        return Planted(cache_dir=str(tmp_path / "cache"))
+    def corpus(self, tmp_path: Path, prepared: Any) -> Planted:
+        return Planted(cache_dir=str(shutil.copytree(prepared[0], tmp_path / "cache")))
 
     def outputs(self, path: Path, corpus: Planted) -> tuple[Path, list[bytes]]:
         store = FrozenBase(path).outputs(corpus, "test")

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,19 @@ from attnlight.tasks.objectives import MARKED
 from attnlight.tasks.options import Objective
 from tests.bases import spec
 from tests.commands import CPU, QUIET, experiment, without_figures
-from tests.huggingface.models import DECODERS, HEADS, assert_near, assert_same
+from tests.huggingface.models import DECODERS, HEADS, MODELS, assert_near, assert_same
 from tests.huggingface.test_classifier import built, classifier, texts
 from tests.huggingface.test_words import words
+from tests.turns import by_turns
 
 CONFIG = {"model_type": "bert", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
 CONFIG |= {"num_attention_heads": 2}
 
 
-@pytest.mark.parametrize("items", ["pieces", "words"])
+@pytest.mark.parametrize(
+    ("name", "items", "special_tokens"),
+    by_turns(product(MODELS, ["pieces", "words"]), ["fixed", "attended"]),
+)
 def test_their_softmax_is_the_attention(name: str, special_tokens: Any, items: str) -> None:
     batch = texts() if items == "pieces" else words()
     model = classifier(name, special_tokens=special_tokens, items=items)
@@ -63,7 +68,9 @@ def eager_penalty(kind: str, eager: Any, batch: TextBatch, mask: Tensor, decoder
     return total
 
 
-@pytest.mark.parametrize("kind", MARKED)
+@pytest.mark.parametrize(
+    ("name", "kind", "special_tokens"), by_turns(product(MODELS, MARKED), ["fixed", "attended"])
+)
 def test_penalties_and_their_gradients_are_those_of_eager_attention(
     name: str, special_tokens: Any, kind: str
 ) -> None:

@@ -15,9 +15,11 @@ from attnlight.data.collate import collate_ids
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import empty_logits
 from attnlight.probing.flat_texts import FlatTexts
-from tests.huggingface.models import HEADS, assert_near
+from tests.huggingface.models import HEADS, MODELS, assert_near
 from tests.huggingface.test_classifier import classifier, full_pass, random_weights, texts
+from tests.turns import by_turns
 
+SPECIAL = ("fixed", "attended")
 # Pieces of each word of each text, special tokens included.
 SIZES = ((1, 3, 1, 2, 1), (1, 2, 1), (1, 1, 4, 1), (1, 1, 1), (1, 2, 2, 1, 1, 1))
 
@@ -40,6 +42,7 @@ def by_loop(values: Tensor, sizes: Any = SIZES) -> list[Tensor]:
 
 
 class TestLastLayer:
+    @pytest.mark.parametrize(("name", "special_tokens"), by_turns(zip(MODELS), SPECIAL))
     def test_weights_are_sums_over_pieces(self, name: str, special_tokens: Any) -> None:
         model = classifier(name, special_tokens=special_tokens, items="words")
         pieces = classifier(name, special_tokens=special_tokens)
@@ -81,7 +84,10 @@ class TestLastLayer:
         own = model.substituted(output, output.weights)
         torch.testing.assert_close(own, row, atol=1e-6, rtol=0)
 
-    @pytest.mark.parametrize("items", ["words", "pieces"])
+    @pytest.mark.parametrize(
+        ("name", "items", "special_tokens"),
+        by_turns(product(MODELS, ["words", "pieces"]), SPECIAL),
+    )
     def test_keeps_all_promises(self, name: str, special_tokens: Any, items: Any) -> None:
         model = classifier(name, special_tokens=special_tokens, items=items)
         assert attnlight.check(model, words() if items == "words" else texts()) == []
@@ -93,6 +99,14 @@ class TestLastLayer:
         weights = torch.tensor([[[0.0, 0.0, 0.0, 0.0, 0.3, 0.1, 0.0]]])
         expected = [[[0, 0.5, 0.5, 0, 0.75, 0.25, 0]]]
         torch.testing.assert_close(flat.shares(weights, reached), torch.tensor(expected))
+
+
+SUMMED: list[str | dict[str, Any]] = [
+    *("attention", "attention_value_norm", "rollout"),
+    *("alti", "attention_flow", "gradient_rollout", "value_zeroing"),
+    {"name": "rollout", "of": "value_norm"},
+    {"name": "integrated_gradients", "max_steps": 512},
+]
 
 
 class TestExplanations:
@@ -114,15 +128,7 @@ class TestExplanations:
                 change = full[target] - full[torch.arange(3) != target].logsumexp(0) - odds
                 assert_near(found[text, word], change)
 
-    @pytest.mark.parametrize(
-        "method",
-        [
-            *("attention", "attention_value_norm", "rollout"),
-            *("alti", "attention_flow", "gradient_rollout", "value_zeroing"),
-            {"name": "rollout", "of": "value_norm"},
-            {"name": "integrated_gradients", "max_steps": 512},
-        ],
-    )
+    @pytest.mark.parametrize(("method", "special_tokens"), by_turns(zip(SUMMED), SPECIAL))
     def test_scores_are_sums_over_pieces(self, special_tokens: Any, method: Any) -> None:
         model = classifier("bert", items="words", special_tokens=special_tokens)
         pieces, batch = classifier("bert", special_tokens=special_tokens), words()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from tests.models import test_hierarchical as hierarchical
 from tests.models import test_pair as pair
 from tests.models.oracles import close, compare
 from tests.models.precision import require_bfloat16
+from tests.turns import by_turns
 
 DTYPES = [torch.float32, torch.float64]
 
@@ -82,9 +83,13 @@ encoded = pytest.mark.parametrize(
 )
 
 
-def combined(*kinds: str) -> Any:
-    every = [(kind, *names) for kind in kinds for names in KINDS[kind].combinations]
-    return pytest.mark.parametrize(("kind", "encoder", "attention"), every, indirect=["kind"])
+def combined(*kinds: str, **further: Sequence[Any]) -> Any:
+    """Each combination of each kind, with one of the values of further arguments by turns."""
+    every: list[Any] = [(kind, *names) for kind in kinds for names in KINDS[kind].combinations]
+    for values in further.values():
+        every = by_turns(every, values)
+    names = ("kind", "encoder", "attention", *further)
+    return pytest.mark.parametrize(names, every, indirect=["kind"])
 
 
 @pytest.fixture
@@ -93,11 +98,12 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 LOOPS: list[tuple[str, dict[str, Any]]] = [
-    (name, {"encoder": encoder, "attention": attention, "classes": classes} | shared)
+    (name, {"encoder": encoder, "attention": attention, "classes": 2 + 2 * (place % 2)} | shared)
     for name, kind in KINDS.items()
-    for encoder, attention in kind.combinations
-    for classes in (2, 4)
-    for shared in ([{}] if name in SINGLE else [{"share": False}, {"share": True}])
+    for turn, (encoder, attention) in enumerate(kind.combinations)
+    for place, shared in enumerate(
+        [{}] if name in SINGLE else [{"share": False}, {"share": True}], turn
+    )
 ]
 JOINED = {"attend_to": "states_and_embeddings", "classes": 2}
 LOOPS += [(name, {"encoder": x} | JOINED) for name in KINDS for x in ("lstm", "cnn", "none")]
@@ -128,8 +134,7 @@ def test_equals_a_loop_over_texts(kind: Kind, options: dict[str, Any]) -> None:
     assert output.logits[output.logits != NOT_ALLOWED].std() > 0.05
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@combined(*KINDS)
+@combined(*KINDS, dtype=DTYPES)
 @torch.no_grad()
 def test_padding_batch_size_and_order_change_nothing(
     kind: Kind, encoder: str, attention: str, dtype: torch.dtype
@@ -144,9 +149,7 @@ def test_padding_batch_size_and_order_change_nothing(
         compare(alone, shuffled, place, slice(place, place + 1))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("classes", [2, 3])
-@combined(*AFFINE)
+@combined(*AFFINE, classes=(2, 3), dtype=(*DTYPES, *DTYPES[::-1]))
 @torch.no_grad()
 def test_logits_are_weights_times_item_logits(
     kind: Kind, encoder: str, attention: str, classes: int, dtype: torch.dtype

@@ -133,7 +133,8 @@ def test_permutations_and_searches(both: Both) -> None:
 
 def test_worst_cases(both: Both) -> None:
     """The search of one is bounded by the answer of the other, and both keep the prediction."""
-    affine, opaque = (one.select(torch.arange(len(one.logits)) % 3 == 0) for one in both)
+    places = torch.arange(len(both[0].logits))
+    affine, opaque = (one.select((places % 3 == 0) & (places < 24)) for one in both)
     exact, known = affine.worst_case(0.05), opaque.worst_case(0.05)
     assert (known[1] <= exact[2] + 1e-6).all()
     assert known[1].mean() > 0.7 * exact[1].mean()

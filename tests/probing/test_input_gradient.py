@@ -1,6 +1,7 @@
 """Gradient times embedding, against derivatives of probabilities and finite differences."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from attnlight.probing.input_gradient import input_gradient
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical
 from tests.models.taggers import sentences, tagger
+from tests.turns import by_turns
 
 
 def published(
@@ -38,9 +40,9 @@ def published(
     return (effects.abs().sum(1) / rest).detach().masked_fill(~output.mask, 0.0)
 
 
-@pytest.mark.parametrize("detached", [True, False])
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(
+    ("encoder", "classes", "detached"), by_turns(product(ENCODERS, (2, 4)), (True, False))
+)
 def test_equals_the_derivatives_of_probabilities(
     encoder: str, classes: int, detached: bool
 ) -> None:
@@ -171,12 +173,12 @@ def test_blocks_of_tokens_see_all_of_their_query_and_their_classes() -> None:
             return replace(output, logits=output.logits.masked_fill(off, NOT_ALLOWED))
 
     batch = replace(
-        sentences((6, 1, 4, 600)), query=queries, query_mask=queries >= 0, allowed_classes=allowed
+        sentences((6, 1, 4, 300)), query=queries, query_mask=queries >= 0, allowed_classes=allowed
     )
     model = Asked()
     output = model(batch)
     found = input_gradient(model, batch, output)
-    assert {length for *_, length in seen} == {6, 600}
+    assert {length for *_, length in seen} == {6, 300}
     for index, query, _ in seen:
         assert torch.equal(query, queries[index - 10])
     only = output.rows[:, 0] == 10

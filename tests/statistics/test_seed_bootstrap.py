@@ -155,7 +155,7 @@ class TestTwoGroups:
 @pytest.mark.parametrize(
     ("sd", "sizes"),
     [
-        *((sd, (seeds,)) for sd in (0.03, 0.15) for seeds in (3, 5, 10)),
+        *((0.03, (3,)), (0.03, (10,)), (0.15, (5,))),
         *((0.03, (3, 5)), (0.15, (5, 5)), (0.15, (10, 3))),
     ],
 )
@@ -167,7 +167,7 @@ def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
         texts = 0.2 + random.normal(0, 0.1, 80)
         effects = (random.normal(0, sd, (seeds, 1)) for seeds in sizes)
         groups = [effect + texts + random.normal(0, 0.2, (len(effect), 80)) for effect in effects]
-        found = measure(*groups, resamples=100)
+        found = measure(*groups, resamples=50)
         held += found.low <= 0.2 * (len(sizes) == 1) <= found.high
     assert 0.93 <= held / STUDIES <= 0.97
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attnlight.tasks import AdversarialVariant
 from attnlight.tasks.adversarial import attention_term
 from tests.bases import attach_stub_trainer, batch_of, one_text, trainer
 from tests.tasks.conftest import BOTH, TOKENS, TWO, Scene
+from tests.turns import by_turns
 
 
 def adversary(scene: Scene, base: Path, lambda_: float = 0.1, **options: Any) -> AdversarialVariant:
@@ -87,9 +89,14 @@ def by_loop(task: AdversarialVariant, base: Any, batch: TextBatch, strength: flo
     return found
 
 
-@pytest.mark.parametrize("attention", ["kl", "js", "tvd"])
-@pytest.mark.parametrize("prediction", ["nll", "tvd"])
-@pytest.mark.parametrize("scene", ["two", "three", "sentences", "tokens", "symbols"], indirect=True)
+@pytest.mark.parametrize(
+    ("scene", "attention", "prediction"),
+    by_turns(
+        product(["two", "three", "sentences", "tokens", "symbols"], ["kl", "js", "tvd"]),
+        ["nll", "tvd"],
+    ),
+    indirect=["scene"],
+)
 def test_objective_equals_a_loop(scene: Scene, prediction: Any, attention: Any, base: Path) -> None:
     terms = {"prediction_term": prediction, "attention_term": attention}
     task = adversary(scene, base, 0.7, **terms)

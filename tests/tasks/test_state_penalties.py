@@ -111,8 +111,8 @@ def test_terms_equal_loops_and_depend_on_nothing_else_of_a_batch(kind: str, name
 
 @pytest.mark.parametrize("name", ["diversity", "signed", "tying", "masked_words"])
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
-    model, batch = MODELS["flat"](1)
-    batch = batch.select(torch.tensor([0, 1, 4, 5]))
+    model, texts = flat.model(**SIZE), flat.corpus()
+    batch = flat.collate([texts[0], texts[1], texts[3], texts[5]], padding=1)
     penalty, output = term(name, model), model(batch)
     states = output.states.detach().requires_grad_()
 

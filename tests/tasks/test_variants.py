@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +60,9 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 EVERY = [
     (kind, name)
-    for name, (scene, _) in ARCHITECTURES.items()
+    for place, (name, (scene, _)) in enumerate(ARCHITECTURES.items())
     for kind in (*KINDS, *(OF_TAGGERS if scene == "tokens" else ()))
+    if kind != ("guided", "shuffled")[place % 2]  # which differ in the order of a base's weights
 ]
 BOTH = pytest.mark.parametrize("scene", ["three", "tokens"], indirect=True)
 THREE = pytest.mark.parametrize("scene", ["three"], indirect=True)
@@ -73,6 +76,18 @@ def make(kind: str, scene: Scene, base: Path, **options: Any) -> Any:
 
 def shapes(task: Any) -> dict[str, torch.Size]:
     return {name: parameter.shape for name, parameter in task.model.named_parameters()}
+
+
+@pytest.fixture(scope="module")
+def untrained(scenes: dict[str, Scene], tmp_path_factory: Any) -> Callable[[str], Path]:
+    """The checkpoint of a base of an architecture, written once."""
+
+    @cache
+    def written(architecture: str) -> Path:
+        name, options = ARCHITECTURES[architecture]
+        return scenes[name].base(tmp_path_factory.mktemp("bases"), **options)
+
+    return written
 
 
 class Gradients(pl.Callback):
@@ -91,12 +106,15 @@ class Gradients(pl.Callback):
 
 @pytest.mark.parametrize(("kind", "architecture"), EVERY)
 def test_fit_and_test_reach_every_parameter(
-    kind: str, architecture: str, scenes: dict[str, Scene], tmp_path: Path
+    kind: str,
+    architecture: str,
+    scenes: dict[str, Scene],
+    untrained: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
     """Plain ddp stops where a parameter is left out."""
-    name, options = ARCHITECTURES[architecture]
-    scene = scenes[name]
-    task = make(kind, scene, scene.base(tmp_path, **options))
+    scene = scenes[ARCHITECTURES[architecture][0]]
+    task = make(kind, scene, untrained(architecture))
     watch = Gradients()
     started = trainer(tmp_path, watch, max_epochs=1, limit_train_batches=2, limit_val_batches=2)
     started.fit(task, datamodule=scene.corpus)

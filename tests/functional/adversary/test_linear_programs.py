@@ -52,7 +52,7 @@ def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> fl
 
 def test_comes_near_the_best_of_many_searches() -> None:
     """6 items, 4 classes: at most .005 nats below on average, and the bound holds for both."""
-    weights, logits, mask = readouts(50, 6, 4)
+    weights, logits, mask = readouts(24, 6, 4)
     adversary, js, upper = worst_case_attention(weights, logits, mask, 0.01)
     best = np.array(
         [

@@ -91,7 +91,7 @@ def test_two_classes_equal_the_best_of_all_vertices(
 def test_no_random_attention_is_further_than_the_bound(
     kind: str, classes: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights, logits, mask = case(kind, rows=16, items=8, classes=classes, seed=1)
+    weights, logits, mask = case(kind, rows=8, items=8, classes=classes, seed=1)
     found = worst_case_attention(weights, logits, mask, epsilon)
     check_attained(found, weights, logits, mask, epsilon)
     others = on_the_boundary(weights, logits, mask, epsilon, count=300, seed=2)
