@@ -74,7 +74,9 @@ class Study:
     bases: Sequence[str]
     runs: Runs
     measures: pd.DataFrame
-    _selections: dict[tuple[object, ...], Runs] = field(default_factory=dict, init=False, repr=False)
+    _selections: dict[tuple[object, ...], Runs] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def losses(self) -> bool:
