@@ -54,7 +54,7 @@ def logged_by_test(run: Path) -> dict[str, float]:
     logged: dict[str, float] = {}
     for path in sorted(run.glob("logs/version_*/metrics.csv")):
         for row in csv.DictReader(path.read_text().splitlines()):
-            found = {name: float(value) for name, value in row.items() if value}
+            found = {name: float(x) for name, x in row.items() if x not in ("", "nan")}
             logged |= found if "test/accuracy" in found else {}
     return logged
 
