@@ -31,7 +31,6 @@ from importlib import import_module
 from operator import eq
 from pathlib import Path
 
-import yaml
 from results_page import (
     answers,
     cards,
@@ -61,7 +60,7 @@ from results_page.tables import table
 
 from attnlight.errors import InputError
 from attnlight.figures.style import figure_bytes
-from attnlight.storage.files import write_text
+from attnlight.storage.files import read_yaml, write_text
 
 HERE = Path(__file__).parent
 RECORDS = HERE / "results"
@@ -102,8 +101,7 @@ def blocks(records: Path, runs: Path) -> dict[str, str]:
     Raises:
         InputError: Records are missing or inconsistent.
     """
-    published = yaml.safe_load((records / "published.yaml").read_text(encoding="utf-8"))
-    archive = Archive(runs, published)
+    archive = Archive(runs, published := read_yaml(records / "published.yaml"))
     content = {name: build_table(archive, name) for name in TABLES}
     content |= claims.serrano_tables(serrano.read_models(archive), published)
     content |= studies.study_blocks(runs / studies.FOLDER, published)

@@ -17,6 +17,7 @@ import yaml
 
 from attnlight.errors import InputError
 from attnlight.report.study import read_study
+from attnlight.storage.files import read_yaml
 from tests.kept import BLOCKS, DOCS, FRONT, PAGE, PAGES, PLACE, archived, page
 from tests.report.fake import write_record
 
@@ -38,8 +39,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def archive() -> Any:
     """The archived runs."""
-    published = yaml.safe_load((DOCS / "results/published.yaml").read_text("utf-8"))
-    return page("archive").Archive(archived(), published)
+    return page("archive").Archive(archived(), read_yaml(DOCS / "results/published.yaml"))
 
 
 def of_tables(archive: Any, names: Iterable[str]) -> dict[str, str]:

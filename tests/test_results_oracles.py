@@ -1,5 +1,6 @@
 """Figures of the pages, recomputed from the archived records by loops, scipy, seqeval and torchmetrics."""
 
+import csv
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
@@ -10,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import yaml
 from numpy.typing import NDArray
 from scipy.stats import binomtest, kendalltau, rankdata, spearmanr, t
 from seqeval.metrics import f1_score
@@ -18,6 +18,7 @@ from torchmetrics.functional.classification import binary_auroc, binary_average_
 
 from attnlight.data.planted import PlantedSpec
 from attnlight.records import read_metadata, read_record
+from attnlight.storage.files import read_yaml
 from tests.kept import BLOCKS, DOCS, archived, page
 
 modules = ("archive_runs", "findings", "importance", "pairs", "planted", "predictions")
@@ -52,8 +53,8 @@ def logged_by_test(run: Path) -> dict[str, float]:
     """What `attnlight test` logged, of all times that it was called."""
     logged: dict[str, float] = {}
     for path in sorted(run.glob("logs/version_*/metrics.csv")):
-        for _, row in pd.read_csv(path).iterrows():
-            found = row.dropna().to_dict()
+        for row in csv.DictReader(path.read_text().splitlines()):
+            found = {name: float(x) for name, x in row.items() if x not in ("", "nan")}
             logged |= found if "test/accuracy" in found else {}
     return logged
 
@@ -75,14 +76,12 @@ def given_to(name: str) -> tuple[Any, Any, Any]:
     options: dict[str, Any] = {}
     path = CONFIGS / f"experiments/{SCALED.get(name, name)}.yaml"
     if name in pairs.MODELS:
-        plan = yaml.safe_load((CONFIGS / f"studies/{pairs.STUDY}.yaml").read_text())
+        plan = read_yaml(CONFIGS / f"studies/{pairs.STUDY}.yaml")
         condition = plan["conditions"][name.partition("-")[2]]
         path = CONFIGS / "studies" / condition.get("experiment", plan["experiment"])
         options = condition.get("options", {})
-    given = yaml.safe_load(path.read_text())
-    model, data = (
-        yaml.safe_load((path.parent / given[part]).read_text()) for part in ("model", "data")
-    )
+    given = read_yaml(path)
+    model, data = (read_yaml(path.parent / given[part]) for part in ("model", "data"))
     if name in SCALED:
         model["init_args"]["net"]["embedding_scale"] = 0.3
     if name in serrano.MODELS:
@@ -126,7 +125,7 @@ class TestRuns:
                 of_study and run.parent.name not in pairs.MODELS
             ):
                 continue
-            saved = yaml.safe_load((run / "fit.yaml").read_text())
+            saved = read_yaml(run / "fit.yaml")
             model, data, trainer = given_to(run.parent.name)
             assert holds(saved["model"], model), run
             assert holds(saved["data"], data), run
@@ -136,7 +135,7 @@ class TestRuns:
     def test_planted_texts_are_those_of_the_configuration(self) -> None:
         for name in planted.MODELS:
             run = runs(name)[0]
-            data = yaml.safe_load((run / "fit.yaml").read_text())["data"]["init_args"]
+            data = read_yaml(run / "fit.yaml")["data"]["init_args"]
             fields = PlantedSpec.__dataclass_fields__
             spec = PlantedSpec(**{x: value for x, value in data.items() if x in fields})
             (texts,) = spec.draw(2, data["test_size"])
@@ -201,10 +200,8 @@ def test_cells_are_means_over_texts_and_seeds() -> None:
 
 def test_kinds_of_translated_words_are_means_of_loops() -> None:
     """The kind of each word by its label; means over its linked and over its tested words."""
-    text = (DOCS / "results_page/german_words.yaml").read_text(encoding="utf-8")
-    kinds = {
-        label: kind for kind, words in yaml.safe_load(text).items() for label in words.values()
-    }
+    words_by_kind = read_yaml(DOCS / "results_page/german_words.yaml").items()
+    kinds = {label: kind for kind, words in words_by_kind for label in words.values()}
     named = translation._NAMES["errors"]
     for row in TABLES.rows("translation_classes"):
         found: dict[str, list[float]] = {"first is aligned": [], "comprehensiveness": []}

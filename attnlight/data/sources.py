@@ -6,7 +6,7 @@ import errno
 import glob
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -136,7 +136,9 @@ class Source(Corpus):
             raise InputError(f"there is no corpus folder {folder}{reason}")
         return folder
 
-    def identity(self, column_file: bool = False) -> dict[str, Any]:
+    def identity(
+        self, column_file: bool = False, hashed: dict[object, object] | None = None
+    ) -> dict[str, Any]:
         """The parts of the source that determine the split's content, as plain JSON.
 
         A local folder is identified by its metadata and the names and hashes of the data files that
@@ -144,6 +146,7 @@ class Source(Corpus):
 
         Args:
             column_file: The split is a column file in the folder; no other file is read.
+            hashed: Hashes of files by folder and name of the corpus, which other splits have, too.
 
         Raises:
             InputError: The folder is missing, or `datasets` cannot read its files.
@@ -158,15 +161,17 @@ class Source(Corpus):
         if column_file:
             file = folder / str(self.split)
             return content | {"files": digests(folder, [file] if file.is_file() else [])}
-        import datasets
+        hashed = {} if hashed is None else hashed
+        if (key := (folder, content["name"])) not in hashed:
+            import datasets
 
-        with tempfile.TemporaryDirectory() as scratch, self._input_errors():
-            # The library decides which files it reads for any split.
-            arguments = self._arguments(Path(scratch))
-            splits = datasets.load_dataset_builder(**arguments).config.data_files or {}
-            files = [Path(file) for split in splits.values() for file in split]
-            content["files"] = digests(Path(arguments["path"]), files)
-        return content | description(folder)
+            with tempfile.TemporaryDirectory() as scratch, self._input_errors():
+                # The library decides which files it reads for any split.
+                arguments = self._arguments(Path(scratch))
+                splits = datasets.load_dataset_builder(**arguments).config.data_files or {}
+                files = [Path(file) for split in splits.values() for file in split]
+                hashed[key] = digests(Path(arguments["path"]), files)
+        return content | {"files": hashed[key]} | description(folder)
 
     def splits(self) -> list[str]:
         """Names of the corpus's splits.
@@ -256,6 +261,15 @@ class Source(Corpus):
             elif isinstance(error, datasets.exceptions.DatasetNotFoundError):
                 reason = f"{corpus} is not a local folder or file, and on the hub: {message}"
             raise InputError(reason) from raised
+
+
+def identities(sources: Mapping[str, Source], column_file: bool = False) -> dict[str, Any]:
+    """The identity of the source of each split; the files of one corpus are looked for once.
+
+    Other arguments and errors are those of `Source.identity`.
+    """
+    hashed: dict[object, object] = {}
+    return {split: source.identity(column_file, hashed) for split, source in sources.items()}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from attnlight.data.parts import open_sentences, select_splits
 from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
-from attnlight.data.sources import Corpus, Source
+from attnlight.data.sources import Corpus, Source, identities
 from attnlight.data.splits import Splits, named_sources, with_options
 from attnlight.data.tagged import TaggedColumns, corpus_tags
 from attnlight.data.targets import Target
@@ -201,10 +201,8 @@ class ChunkingDataModule(CorpusDataModule):
 
     @override
     def recipe(self) -> dict[str, Any]:
-        sources = self.sources
-        in_files = isinstance(self.columns[0], int)
         recipe: dict[str, Any] = {
-            "sources": {split: source.identity(in_files) for split, source in sources.items()},
+            "sources": identities(self.sources, isinstance(self.columns[0], int)),
             "columns": self.columns,
             "selection": self.selection.identity(),
             "tags": [self.chunks, self.strict],

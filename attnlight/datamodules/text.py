@@ -26,7 +26,7 @@ from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceOptions, SentenceRules
-from attnlight.data.sources import Classes, Source, TextCorpus
+from attnlight.data.sources import Classes, Source, TextCorpus, identities
 from attnlight.data.splits import MISSING_SPLIT_ADVICE, Splits, named_sources, with_options
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import VocabularyLimits, learn_vocabulary
@@ -192,9 +192,7 @@ class TextDataModule(CorpusDataModule):
     @override
     def recipe(self) -> dict[str, Any]:
         recipe: dict[str, Any] = {
-            "sources": {
-                split: source.identity() for split, source in self._prepared_sources.items()
-            },
+            "sources": identities(self._prepared_sources),
             "extras": self.extras,
             "selection": self.selection.identity(),
             "vocabulary": list(vars(self.vocabulary).values()),

@@ -18,7 +18,7 @@ from attnlight.data.dataset import split_writer
 from attnlight.data.documents import DocumentReader
 from attnlight.data.parts import Part, select_splits
 from attnlight.data.selection import Selection
-from attnlight.data.sources import Corpus, Source
+from attnlight.data.sources import Corpus, Source, identities
 from attnlight.data.splits import MISSING_SPLIT_ADVICE, Splits, named_sources
 from attnlight.data.tokenization import Splitting, TextRules, encode_texts, make_tokenizer
 from attnlight.data.vocabulary import VocabularyLimits, learn_vocabulary
@@ -107,7 +107,7 @@ class TranslationDataModule(CorpusDataModule):
     @override
     def recipe(self) -> dict[str, Any]:
         return {
-            "sources": {split: source.identity() for split, source in self.sources.items()},
+            "sources": identities(self.sources),
             "columns": [self.corpus.source, self.corpus.target, self.corpus.alignment],
             "selection": self.selection.identity(),
             "vocabulary": list(vars(self.vocabulary).values()),

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from attnlight.errors import InputError, did_you_mean, one_line
 # Glob, by file name, of the temporary files that a killed process leaves.
 LEFTOVER_GLOB = ".{}.????????"
 _MAX_DEPTH, _MAX_VALUES = 100, 1_000_000  # of a configuration
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader  # a tenth of the time
 _MAX_JSON = 1 << 28  # bytes; the tokenizers of large vocabularies have 30 MB
 _POINTER = b"version https://git-lfs"  # how a pointer begins that stands for a large file
 
@@ -116,14 +118,16 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
 
 
 def parse_yaml(text: str, place: object, load: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401
-    """The plain values that YAML holds, by the parser `load` (None: `yaml.safe_load`).
+    """The plain values that YAML holds, by the parser `load` (None: PyYAML's safe one).
 
     Raises:
         InputError: It is not YAML, nested too deeply, or expands to too many values by its aliases.
     """
     try:
         nodes = _count_nodes(text)
-        content = (load or yaml.safe_load)(text) if nodes <= _MAX_VALUES else None
+        content = (
+            (load or partial(yaml.load, Loader=_LOADER))(text) if nodes <= _MAX_VALUES else None
+        )
     except RecursionError:
         raise InputError(f"{place} is not readable YAML: it is nested too deeply.") from None
     except Exception as error:  # nearly any, depending on the tag: a date such as 2024-99-99
@@ -176,8 +180,7 @@ def _count_nodes(text: str) -> int:
     """
     anchored: dict[str, tuple[int, int]] = {}  # number of nodes, and depth of nesting
     parents: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # the same for open collections
-    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-    for event in yaml.parse(text, Loader=loader):
+    for event in yaml.parse(text, Loader=_LOADER):
         if len(parents) + parents[-1][2] > _MAX_DEPTH:
             raise RecursionError
         anchor = event.anchor if isinstance(event, yaml.NodeEvent) else None

@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
+from attnlight.storage.files import read_yaml
 
 
 def read_data(name: str) -> dict[str, Any]:
     """The content of a YAML file of this folder."""
-    text = Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))
+    return read_yaml(Path(__file__).with_name(f"{name}.yaml"))
 
 
 NAMES = read_data("names")  # by module

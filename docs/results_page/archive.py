@@ -17,19 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 from numpy.typing import NDArray
 
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.records.parquet import read_table
+from attnlight.storage.files import parse_yaml, read_yaml
 from results_page.tables import Row
 
 FIT, TEST = "fit.yaml", "test.yaml"
 PLANS = Path(__file__).parents[2] / "configs/studies"
 _SEED = re.compile(r"^seed_everything: (\d+)$", re.MULTILINE)
 _OF_RUN = re.compile(r"^(?:seed_everything|run): .*\n", re.MULTILINE)  # differs between runs
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # SafeLoader takes ten times as long
 
 
 def config_of(run: Path) -> Path:
@@ -63,7 +62,7 @@ def conditions(study: str, pattern: str, names: Mapping[str, str]) -> dict[str, 
         pattern: What these names match; its groups are columns of their words.
         names: Words on the page; of others themselves.
     """
-    content = yaml.safe_load((PLANS / f"{study}.yaml").read_text(encoding="utf-8"))
+    content = read_yaml(PLANS / f"{study}.yaml")
     found = {}
     for cell in product(*(axis.items() for axis in content.get("grid") or [content["conditions"]])):
         keys, parts = zip(*cell, strict=True)
@@ -119,7 +118,7 @@ class Experiment:
         texts = [config_of(run).read_text(encoding="utf-8") for run in folders]
         configs = [_OF_RUN.sub("", text) for text in texts]
         if len(set(configs)) > 1:  # parsing takes most of the time
-            configs = [str(_given(yaml.load(text, _Loader))) for text in configs]
+            configs = [str(_given(parse_yaml(text, name))) for text in configs]
         seeds, logged = [], {}
         for folder, text, config in zip(folders, texts, configs, strict=True):
             seed = int(_SEED.findall(text)[0])

@@ -77,7 +77,7 @@ def significant(p: NDArray[np.float64]) -> str | None:
 def searched(model: Experiment, test: str, column: str) -> NDArray[Any]:
     """A column (S, n) of a test; NaN on texts that it left out, or without the published search."""
     found = columns(model, test)
-    texts = model.test("predictions")["index"]
+    texts = columns(model, "predictions")["index"]
     whole = np.full((len(found[column]), len(texts)), np.nan)
     without = np.isnan(found.get("search_js", 0.0))
     whole[:, np.searchsorted(texts, found["index"])] = np.where(without, np.nan, found[column])

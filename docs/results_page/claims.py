@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from attnlight.figures.erasure import ALL, ORDERS, SCORES, WORDS
 from attnlight.figures.tables import percent, probability
 from attnlight.statistics.bootstrap import MeanInterval
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon
+from attnlight.storage.files import read_yaml
 from results_page import read_data
 from results_page.measures import median_interval
 from results_page.serrano import NEVER, Case, cases
@@ -44,7 +44,7 @@ def read_claims(path: Path = PUBLISHED) -> dict[str, dict[str, Any]]:
         of `cases`), the `claimed` range and the `published` number of models.
     """
     claims: dict[str, dict[str, Any]] = {}
-    for claim in yaml.safe_load(path.read_text(encoding="utf-8"))["serrano_claims"]:
+    for claim in read_yaml(path)["serrano_claims"]:
         claim["claimed"] = claimed_range(claim)
         policies = NEVER if "never" in claim else [""]
         for name, never in product(claim.get("rankings", [""]), policies):

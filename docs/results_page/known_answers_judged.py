@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,13 @@ def fitted(rows: pd.DataFrame, column: str, truth: str) -> pd.Series:
     return pd.Series(np.select([margin >= 0, margin < 0], ["yes", "no"], ""), rows.index)
 
 
-def judgement(rows: pd.DataFrame, truth: str) -> dict[str, Found]:
-    """What is judged on the kinds that are set aside, by what answers.
+def judgement(rows: pd.DataFrame, truth: str, numbers: Iterable[str] = FITTED) -> dict[str, Found]:
+    """What is judged on the kinds that are set aside, by what answers: answers, rules and `numbers`.
 
     A number counts and of how many: `followers` and `others` of all, the shares of `counts`.
     """
     answers = {name: rows[name] for name in (*ANSWERS, *CONSTANT)}
-    answers |= {name: fitted(rows, name, truth) for name in FITTED}
+    answers |= {name: fitted(rows, name, truth) for name in numbers}
     found = {}
     for name, answer in answers.items():
         marks = flags(rows[truth], answer)[rows["aside"]]
@@ -121,7 +121,7 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
         rows, sizes = judgeable(cards, model), []
         judged: dict[str, dict[str, list[Any]]] = {}
         for truth in TRUTHS:
-            marks, of_truth = flags(rows[truth], rows[NO]), judgement(rows, truth)
+            marks, of_truth = flags(rows[truth], rows[NO]), judgement(rows, truth, ())
             kinds = [rows["kind"][marks[flag]] for flag in FLAGS[:2]]
             sizes.append([*map(len, kinds), *(x.nunique() for x in kinds)])
             judged[truth] = {"missed": ["all"]}

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
-import yaml
 from scipy.stats import kendalltau
 
 from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import resampled_means, seed_interval
+from attnlight.storage.files import read_json
 from results_page import NAMES
 from results_page.archive import Archive, Condition, conditions
 from results_page.cells import measured, searched
@@ -54,7 +54,7 @@ def spent(archive: Archive, models: Mapping[str, Condition], **words: str) -> It
     """
     for name, model in models.items():
         runs = archive[name].folders if name in archive else []
-        ends = [yaml.safe_load((run / "status.json").read_text("utf-8")) for run in runs]
+        ends = [read_json(run / "status.json") for run in runs]
         chosen = archive[name].chosen if runs else ()
         of_runs = {
             "epochs": (str(end["epochs"]) for end in ends),

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from attnlight.report.study.verdict import MIN_MODELS
 from attnlight.statistics.bootstrap import MeanInterval
+from attnlight.storage.files import read_yaml
 from results_page.claims import FAILS, HOLDS, OPEN, claimed_range, verdict
 from results_page.findings import Cell, Tables
 from results_page.sentences import reasons
@@ -47,7 +47,7 @@ def claim_tables(tables: Tables, path: Path = CLAIMS) -> dict[str, str]:
     Raises:
         InputError: A claim names rows that a table does not have.
     """
-    papers = yaml.safe_load(path.read_text(encoding="utf-8"))
+    papers = read_yaml(path)
     known = any("reason" in claim for claims in papers.values() for claim in claims)
     said = {x.key: x.text for x in reasons(tables)} if known else {}
     found = {}

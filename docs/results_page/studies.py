@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 
 from attnlight.figures.tables import Table, markdown_table
@@ -22,6 +21,7 @@ from attnlight.report.study.frame import Study, read_study
 from attnlight.report.study.groups import guides
 from attnlight.report.study.tables import study_tables
 from attnlight.report.study.verdict import verdicts
+from attnlight.storage.files import read_yaml
 from results_page import NAMES
 from results_page.tables import DASH, Row
 
@@ -38,7 +38,7 @@ def draw_chunking(folder: Path, published: Path) -> Figure:
         published: docs/results/published.yaml, with KL per element and loss by lambda.
     """
     study = read_study(folder)
-    curve = yaml.safe_load(published.read_text(encoding="utf-8"))["chunk_curve"]
+    curve = read_yaml(published)["chunk_curve"]
     points = [(float(x["kl"]), float(x["nll"])) for x in curve.values()]
     first, *_, last = (name.partition("_")[2] for name in curve)
     published_curve = {f"Yang (2020), λ = {first} to {last}": points}

@@ -95,7 +95,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     every: dict[str, dict[str, Any]] = {
         "attributions": {"repetitions": 2, "lengths": (3, 5)} | explained,
         "permutation": {"repetitions": 2, "corpus": planted},
-        "joined_batches": {"repetitions": 2, "batches": 2, "texts": 3, "tokens": (200, 20)},
+        "joined_batches": {"repetitions": 2, "batches": 2, "texts": 1, "tokens": (200, 20)},
         "adversary": sizes | {"steps": 20},
         "several_classes": {"repetitions": 2, "rows": 2, "most": (2, 9, 5)},
         "opaque_readouts": {"rows": 1, "cells": ((4, 2, 4), (5, 3, 4)), "texts": 1},
@@ -142,6 +142,7 @@ def test_a_group_measures_its_benchmarks(
     monkeypatch.setattr("attnlight.figures.style.figure_bytes", lambda *_: b"")  # most of the time
     if group in ("huggingface", "opaque_readouts", "peers"):
         pytest.importorskip("transformers")
+    monkeypatch.setattr("tests.benchmarks.opaque_readouts.STRONG", 8)
     function = resolve_name(f"tests.benchmarks.{GROUPS[group]['run']}")
     threads = torch.get_num_threads()
     found = function(**small(group, tmp_path))

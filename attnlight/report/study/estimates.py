@@ -132,7 +132,10 @@ class Estimates:
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:
     """Numerator and denominator of each measure by cluster, (n,) each, NaN where undefined."""
-    columns = {str(n): rows[n].where(np.isfinite(rows[n])).to_numpy(float) for n in rows}
+    values = rows.to_numpy(np.float64)
+    columns = dict(
+        zip(map(str, rows), np.where(np.isfinite(values), values, np.nan).T, strict=True)
+    )
     if "prediction" in columns and "correct" not in columns:
         right = columns["prediction"] == columns["label"]
         columns["correct"] = np.where(columns["label"] >= 0, right, np.nan)

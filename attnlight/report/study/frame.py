@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -74,6 +74,9 @@ class Study:
     bases: Sequence[str]
     runs: Runs
     measures: pd.DataFrame
+    _selections: dict[tuple[object, ...], Runs] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def losses(self) -> bool:
@@ -81,12 +84,18 @@ class Study:
         return "nll_gold" in self.measures
 
     def planned(self, *roles: str, **which: object) -> Runs:
-        """The planned runs of some roles whose columns equal `which`; None selects null."""
-        mask = self.runs["role"].isin(roles)
-        for column, value in which.items():
-            values = self.runs[column]
-            mask &= values.isna() if value is None else values == value
-        return self.runs[mask]
+        """The planned runs of some roles whose columns equal `which`; None selects null.
+
+        Frames that are asked for again are shared: they must not be changed in place.
+        """
+        key = roles, *sorted(which.items())
+        if key not in self._selections:
+            mask = self.runs["role"].isin(roles)
+            for column, value in which.items():
+                values = self.runs[column]
+                mask &= values.isna() if value is None else values == value
+            self._selections[key] = self.runs[mask]
+        return self._selections[key]
 
     def finished(self, *roles: str, **which: object) -> Runs:
         """The finished runs among `planned`."""
@@ -212,10 +221,11 @@ def _read_measures(path: Path, finished: Sequence[str]) -> pd.DataFrame:
     if not frame.index.is_unique:
         name = frame.index[frame.index.duplicated()][0][0]
         raise InputError(f"{path} holds a text of {name} twice.")
-    clusters = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
+    kept = frame.reset_index("index")[["index", *({"label"} & set(frame))]]
+    clusters = {name: rows.to_numpy() for name, rows in kept.groupby(level="run")}
     for name in finished:
-        if name not in clusters.index:
+        if name not in clusters:
             raise InputError(f"{path} holds no rows of {name}, a finished run: collect it again.")
-        if not np.array_equal(clusters.loc[[name]], clusters.loc[[finished[0]]]):
+        if not np.array_equal(clusters[name], clusters[finished[0]]):
             raise InputError(f"{path} holds other texts of {name} than of {finished[0]}.")
     return frame

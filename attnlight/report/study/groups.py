@@ -181,8 +181,11 @@ def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
 
     Lambda 0 comes first, then KL before other terms, with ascending lambdas.
     """
-    planned = study.planned("adversary", base=base).groupby(["term", "lam"])
-    planned_cells = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
+    planned = study.planned("adversary", base=base).groupby(["term", "lam"]).groups
+    planned_cells = [
+        (term, lam, study.finished("adversary", base=base, term=term, lam=lam))
+        for term, lam in planned
+    ]
     return sorted(planned_cells, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
@@ -194,8 +197,10 @@ def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
     by_term: dict[str, dict[float, Runs]] = {}
     for term, lam, runs in cells(study, base):
         if lam > 0 and len(runs):
-            start = study.controls(base, term)
-            by_term.setdefault(term, {0.0: start} if len(start) else {})[lam] = runs
+            if term not in by_term:
+                start = study.controls(base, term)
+                by_term[term] = {0.0: start} if len(start) else {}
+            by_term[term][lam] = runs
     return by_term
 
 
