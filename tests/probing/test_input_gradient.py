@@ -173,12 +173,12 @@ def test_blocks_of_tokens_see_all_of_their_query_and_their_classes() -> None:
             return replace(output, logits=output.logits.masked_fill(off, NOT_ALLOWED))
 
     batch = replace(
-        sentences((6, 1, 4, 300)), query=queries, query_mask=queries >= 0, allowed_classes=allowed
+        sentences((6, 1, 4, 600)), query=queries, query_mask=queries >= 0, allowed_classes=allowed
     )
     model = Asked()
     output = model(batch)
     found = input_gradient(model, batch, output)
-    assert {length for *_, length in seen} == {6, 300}
+    assert {length for *_, length in seen} == {6, 600}
     for index, query, _ in seen:
         assert torch.equal(query, queries[index - 10])
     only = output.rows[:, 0] == 10
