@@ -448,11 +448,14 @@ def test_the_archive_has_the_card_as_if_licensed(
     monkeypatch.setattr(kinds, "verdict_of", lambda run: Card(lines=(line,)))
     monkeypatch.setattr(kinds, "unsigned", lambda run: (0.5, 0.4, 0.6))
     target = tmp_path / "cards.parquet"
+    former = dict(zip(kinds.KEYS, ("other", "cnn", "plain", 3), strict=True))
+    pd.DataFrame([former]).to_parquet(target)  # of a study before, whose runs are gone
     assert not trained.archive(tmp_path, target, kinds.STUDY, kinds.KEYS, kinds.card_of)
     monkeypatch.setattr(kinds, "verdict_of", lambda run: Card(case_if_licensed="unmeasured"))
     (left_out,) = trained.archive(tmp_path, target, kinds.STUDY, kinds.KEYS, kinds.card_of)
     assert "base-s3 is finished, or lacks a test: not archived." in left_out
-    (row,) = pd.read_parquet(target).to_dict("records")
+    other, row = pd.read_parquet(target).to_dict("records")
+    assert other.items() >= former.items()
     expected = {"kind": "phrase", "encoder": "bilstm", "treatment": "supervised", "seed": 3}
     expected |= {"model": "recurrent", "evidence": 0.0, "case": "mixing"}
     expected |= {"decision": "yes", "ranks_answer": "yes", "ranks": 0.8, "ranks_high": 0.9}
@@ -463,8 +466,13 @@ def test_the_archive_has_the_card_as_if_licensed(
 
 def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
     """A third of all kinds, drawn by the digits of the commit before them; no version sees another's."""
-    names = {condition.split("-")[0] for condition in trained.planned(kinds.STUDY)}
-    names -= kinds.aside()
+    every = {condition.split("-")[0] for condition in trained.planned(kinds.STUDY)}
+    drawn = set()
+    for prefix, digits in (("asked", 4037), ("sentences", 6389)):
+        own = sorted(name for name in every if name.startswith(prefix))
+        assert len(own) == 12
+        drawn |= {*random.Random(digits).sample(own, 4)}
+    names = {x for x in every if not x.startswith(("asked", "sentences"))} - kinds.aside()
     assert len(names) >= 24
     assert kinds.aside(4) == {*random.Random(9152).sample(sorted(names), len(names) // 3)}
     first = trained.read_studies(DOCS.parent / "configs/studies/known_kinds.yaml")
@@ -478,7 +486,7 @@ def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
         r"[a-z_0-9]+", head.split("new kinds:")[1].split(". Trained")[0].replace("#", "")
     )
     assert len(written) == 24
-    assert kinds.aside() == {*random.Random(1558).sample(written, 12)}
+    assert kinds.aside() == {*random.Random(1558).sample(written, 12)} | drawn
 
 
 def test_what_the_page_says_of_what_is_missed() -> None:
@@ -503,6 +511,7 @@ def test_what_the_page_says_of_what_is_missed() -> None:
 def test_what_the_page_says_of_version_5() -> None:
     """No yes is wrong; two kinds have a licence; the wrong answers of a CNN are a no to followers."""
     found = kinds.read_cards(build.KINDS)
+    found = found[~found["model"].isin(["hierarchical", "pairs"])]  # judged later
     aside = found[found["aside"] & (found["case"] != "majority")]
     for truth in kinds.TRUTHS:
         assert not ((aside["decision"] == "yes") & (aside[truth] <= 0.5)).any()

@@ -63,6 +63,9 @@ class MeasuredUse(InterpretabilityTest):
     * `entropy` of w in nats, `largest_weight`, `length`, `correct`: what a test may measure in place
       of the agreement.
 
+    Where items are sentences, use of words is that of a sentence, which is deleted or whose words are
+    all replaced at once; counterfactuals of a word that are fewer than the draws repeat.
+
     Where no word of a text has a counterfactual (`rule: phrase`), the columns that need them are
     undefined. Scores within 1e-5 of the row's largest are ties.
 
@@ -93,10 +96,10 @@ class MeasuredUse(InterpretabilityTest):
     def prepare(self, around: Surroundings) -> None:
         super().prepare(around)
         corpus = around.corpus
-        if not isinstance(corpus, PlantedEvidence) or corpus.nested:
+        if not isinstance(corpus, PlantedEvidence):
             raise InputError(
-                f"{self.name} needs the counterfactuals of words, which only PlantedEvidence without "
-                "sentences has: run `attnlight test` on it, or give it as the datamodule."
+                f"{self.name} needs the counterfactuals of words, which only PlantedEvidence has: run "
+                "`attnlight test` on it, or give it as the datamodule."
             )
         self._alternatives = counterfactuals(corpus)
         self.word_sampler = filler_sampler(corpus)
@@ -111,7 +114,8 @@ class MeasuredUse(InterpretabilityTest):
         explained = log_odds(readout.logits, target)
         states = (log_odds(readout.erase(), target) - explained[:, None]).abs()
         swaps = self._alternatives.to(mask.device)[batch.tokens]
-        alternatives = swaps.masked_fill(~mask.unsqueeze(-1), -1)
+        real = batch.attendable().unsqueeze(-1)
+        alternatives = swaps.masked_fill(~real, -1)
         swapped = swap_logits(readout.model, batch, alternatives, self.budget)
         deleted = left_out_logits(readout.model, batch, output, self.budget).double()
         swapped = swapped.expand(-1, -1, -1, deleted.shape[-1])  # without any swap NaN alone
@@ -126,20 +130,23 @@ class MeasuredUse(InterpretabilityTest):
             columns[f"tau_{name}"] = rank_agreement(weights, use, mask, ["tau"])["tau"]
         columns["tau_states_words"] = rank_agreement(states, words, mask, ["tau"])["tau"]
         columns["auprc"] = average_precision(weights, evidence, mask)
-        other = evidence.unsqueeze(-1) & (swaps >= 0)
+        other = evidence.unsqueeze(-1) & ~swapped.isnan().all(-1)
         other[..., -1] = False  # the filler
         flips = (swapped.argmax(-1) != target[:, None, None]) & other
         columns["swap_flips"] = flips.sum((1, 2)) / other.sum((1, 2)).double()
         is_evidence = marked_items(batch.extras[column] != 0, batch, output)
         columns["agreement_evidence"] = somers_d(weights, is_evidence, mask)
         assert self.word_sampler is not None  # by `prepare`
-        drawn = self.word_sampler.draw(batch, self.resamples, self.seed).permute(1, 2, 0)
-        width = max(drawn.shape[-1], swaps.shape[-1])
+        width, draws = max(self.resamples, swaps.shape[-1]), self.resamples
+        if batch.tokens.ndim > 2:  # the last counterfactual of a word, a filler, is never missing
+            draws, each = width, torch.arange(width) % swaps.shape[-1]
+            swaps = torch.where(swaps[..., each] < 0, swaps[..., -1:], swaps[..., each])
+        drawn = self.word_sampler.draw(batch, draws, self.seed).movedim(0, -1)
         drawn, own = (pad(x, (0, width - x.shape[-1]), value=-1) for x in (drawn, swaps))
         drawn = torch.where((swaps >= 0).any(-1, keepdim=True), own, drawn)
-        drawn = drawn.masked_fill(~mask.unsqueeze(-1), -1)
+        drawn = drawn.masked_fill(~real, -1)
         odds = log_odds(swap_logits(readout.model, batch, drawn, self.budget).flatten(1, 2), target)
-        resampled = (odds - explained[:, None]).abs().view(drawn.shape).nanmean(-1)
+        resampled = (odds - explained[:, None]).abs().view(*mask.shape, width).nanmean(-1)
         columns["agreement_resampled"] = somers_d(weights, resampled, mask, self.least)
         columns["entropy"] = attention_entropy(weights)
         columns["largest_weight"] = weights.amax(-1)

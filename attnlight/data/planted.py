@@ -21,13 +21,17 @@ Place = Literal["anywhere", "first", "last", "together"]
 
 
 class PlantedTexts(NamedTuple):
-    """Texts of a chunk; `tokens`, `evidence` and `decoy` are concatenated, (sum of lengths,)."""
+    """Texts of a chunk; `tokens`, `evidence` and `decoy` are concatenated, (sum of lengths,).
+
+    `asked` are the numbers of their queries, (n,), 0 where there are none.
+    """
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int32]
     tokens: NDArray[np.int32]
     evidence: NDArray[np.int8]
     decoy: NDArray[np.int8]
+    asked: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ class PlantedSpec:
         label_noise: Probability that the label is another class's than the evidence's, in [0, 1).
         decoys: Words in each text that are drawn from five words without any relation to the label
             (`decoy0`, ...); they are 1 in the extra column `decoy`, which other texts do not have.
+        queries: Number of distinct queries (`ask0`, ...), one of which each text has; 0: texts have
+            none. Each query asks for `keywords` of each class, the first one for the first of them. The
+            keywords of a text that decide on its label are those that its query asks for, and its decoys
+            are keywords of any class that another query asks for.
         boundary_tokens: Put a special token before and one after each text, as BERT reads it.
 
     Raises:
@@ -88,11 +96,12 @@ class PlantedSpec:
     balance: float | None = None
     label_noise: float = 0.0
     decoys: int = 0
+    queries: int = 0
     boundary_tokens: bool = False
 
     def __post_init__(self) -> None:
         bounds = {"num_classes": 2, "vocabulary": 1, "keywords": 1, "redundancy": 1, "negators": 1}
-        bounds |= {"distractors": 0, "zipf": 0, "corpus_seed": 0, "decoys": 0}
+        bounds |= {"distractors": 0, "zipf": 0, "corpus_seed": 0, "decoys": 0, "queries": 0}
         for name, bound in bounds.items():
             require_at_least(bound, **{name: getattr(self, name)})
         for name in ("negation", "label_noise"):
@@ -118,6 +127,8 @@ class PlantedSpec:
                 f"distractors is {self.distractors}; it must be 0 with one_sided or the rule "
                 "conjunction, whose class 0 is told by what its texts lack."
             )
+        if self.queries == 1 and self.decoys:
+            raise InputError("queries is 1; decoys need a second query, which asks for them.")
         varied = self.rule == "strength" and self.keywords > 1 and not self.copies
         counted = self.rule in ("majority", "strength")
         if counted and self.distractors >= self.redundancy + varied:
@@ -144,6 +155,11 @@ class PlantedSpec:
         return self.planted if self.negation or self.rule == "phrase" else 0
 
     @property
+    def keywords_of_class(self) -> int:
+        """Distinct keywords of each class, those of the first query first."""
+        return self.keywords * max(1, self.queries)
+
+    @property
     def _class_0_lacks_keywords(self) -> bool:
         return self.one_sided or self.rule == "conjunction"
 
@@ -159,7 +175,7 @@ class PlantedSpec:
         """Id of the first negator.
 
         The ids are those of the fillers by descending frequency, then of the negators or gates, then
-        of the keywords, grouped by class in the order of labels, then of the decoys.
+        of the keywords, grouped by class in the order of labels, then of the decoys or queries.
         """
         return len(SPECIAL_TOKENS) + self.vocabulary
 
@@ -172,8 +188,12 @@ class PlantedSpec:
             *SPECIAL_TOKENS,
             *(f"filler{rank}" for rank in range(self.vocabulary)),
             *(f"{negator}{number}" for number in range(self.negators)),
-            *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords)),
-            *(f"decoy{number}" for number in range(DECOY_WORDS if self.decoys else 0)),
+            *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords_of_class)),
+            *(
+                f"decoy{number}"
+                for number in range(0 if self.queries else DECOY_WORDS * (self.decoys > 0))
+            ),
+            *(f"ask{number}" for number in range(self.queries)),
         ]
 
     @cached_property
@@ -184,18 +204,18 @@ class PlantedSpec:
         frequent filler; that of a negator or a gate is the filler alone. Other tokens have none,
         keywords of a phrase neither: exchanging one word makes no phrase of another class.
         """
-        filler, classes = len(SPECIAL_TOKENS), self.num_classes
+        filler, classes, size = len(SPECIAL_TOKENS), self.num_classes, self.keywords_of_class
         table = np.full((len(self.words), classes), -1, np.int64)
         if self.rule == "phrase":
             return table
         first = self.first_negator + self.negators
-        numbers = np.arange(classes * self.keywords)
+        numbers = np.arange(classes * size)
         end = first + len(numbers)
         table[self.first_negator : end, -1] = filler
         for step in range(1, classes):
-            table[first:end, step - 1] = first + (numbers + step * self.keywords) % len(numbers)
+            table[first:end, step - 1] = first + (numbers + step * size) % len(numbers)
         if self._class_0_lacks_keywords:
-            table[(first <= table) & (table < first + self.keywords)] = -1
+            table[(first <= table) & (table < first + size)] = -1
         return table
 
     def tokenizer_json(self) -> str:
@@ -256,7 +276,10 @@ class PlantedSpec:
         elif self.rule == "strength":
             while (weaker := ((1 + chosen % 3) * supports).sum(1) <= 0).any():
                 chosen[weaker] = rng.integers(self.keywords, size=chosen[weaker].shape)
-        chosen += keyword_classes * self.keywords + self.first_negator + self.negators
+        asked = rng.integers(self.queries, size=n) if self.queries else np.zeros(n, np.int64)
+        first_keyword = self.first_negator + self.negators
+        chosen += keyword_classes * self.keywords_of_class + first_keyword
+        chosen += asked[:, None] * self.keywords
         chosen = np.where(absent, np.take_along_axis(tokens, keyword_at, axis=1), chosen)
         np.put_along_axis(tokens, keyword_at, chosen, axis=1)
         signs = np.where(absent, 0, np.where(negated[:, None], -1, supports))
@@ -275,7 +298,14 @@ class PlantedSpec:
             used += 1
         if self.decoys:
             decoy_at = starts[:, used : used + self.decoys]
-            chosen = len(self.words) - DECOY_WORDS + rng.integers(DECOY_WORDS, size=decoy_at.shape)
+            if self.queries:
+                others = asked[:, None] + rng.integers(1, self.queries, decoy_at.shape)
+                kinds = rng.integers(self._class_0_lacks_keywords, classes, decoy_at.shape)
+                chosen = first_keyword + rng.integers(self.keywords, size=decoy_at.shape)
+                chosen += kinds * self.keywords_of_class + others % self.queries * self.keywords
+            else:
+                chosen = rng.integers(DECOY_WORDS, size=decoy_at.shape)
+                chosen += len(self.words) - DECOY_WORDS
             np.put_along_axis(tokens, decoy_at, chosen, axis=1)
             np.put_along_axis(decoy, decoy_at, 1, axis=1)
         if self.label_noise:
@@ -283,7 +313,7 @@ class PlantedSpec:
             labels = (labels + noisy * rng.integers(1, classes, n)) % classes
         real = np.arange(self.max_tokens) < lengths[:, None]
         return PlantedTexts(
-            labels, lengths, tokens[real].astype(np.int32), evidence[real], decoy[real]
+            labels, lengths, tokens[real].astype(np.int32), evidence[real], decoy[real], asked
         )
 
     def _places(

@@ -57,6 +57,9 @@ class PlantedEvidence(CorpusDataModule):
     * `one_sided`: texts of class 0 have no evidence;
     * `label_noise`: signs are those for the label before it was exchanged.
 
+    With `queries` each text is the passage of a pair, whose query (`ask0`, ...) says which keywords
+    count; the others that it may have, the decoys, have 0.
+
     With `decoys` the extra `decoy` (int8) is 1 on these words and 0 elsewhere.
 
     With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
@@ -94,6 +97,11 @@ class PlantedEvidence(CorpusDataModule):
             raise InputError(
                 "boundary_tokens is for texts without sentences: leave out it or sentence_length."
             )
+        self.paired = planted.queries > 0
+        if self.nested and self.paired:
+            raise InputError(
+                "queries is for texts without sentences: leave it or sentence_length out."
+            )
         if sentence_length is not None:
             self.sentence_rules = SentenceRules(length=sentence_length)
 
@@ -114,7 +122,7 @@ class PlantedEvidence(CorpusDataModule):
         sentences = {"sentence_length": self.sentence_length} if self.nested else {}
         options = asdict(self.planted)
         names = ("rule", "one_sided", "place", "copies", "balance", "label_noise", "decoys")
-        for name in (*names, "boundary_tokens"):
+        for name in (*names, "queries", "boundary_tokens"):
             if options[name] == getattr(PlantedSpec, name):
                 del options[name]
         return {"sizes": self.sizes, **options, **sentences}
@@ -135,6 +143,7 @@ class PlantedEvidence(CorpusDataModule):
         extras = ["evidence", "decoy"] if self.planted.decoys else ["evidence"]
         kinds |= {"tokens": integers} | dict.fromkeys(extras, pyarrow.list_(pyarrow.int8()))
         kinds |= {} if self.sentence_length is None else {"sentences": integers}
+        kinds |= {"query": integers, "query_text": pyarrow.string()} if self.paired else {}
         for number, (split, size) in enumerate(self.sizes.items()):
             start, sentence = 0, self.sentence_length
             with split_writer(folder / split, kinds) as write:
@@ -156,6 +165,10 @@ class PlantedEvidence(CorpusDataModule):
                         "length": counts,
                     }
                     columns |= {name: list_column(values, counts) for name, values in along.items()}
+                    if self.paired:
+                        asked = texts.asked + len(ids) - self.planted.queries
+                        columns["query"] = list_column(ids[asked], np.ones_like(asked))
+                        columns["query_text"] = [self.planted.words[word] for word in asked]
                     if sentence is not None:
                         counts = -(-texts.lengths // sentence)
                         words = np.full(counts.sum(), sentence, np.int32)

@@ -1,4 +1,4 @@
-"""Predictions for texts in which single words, or the names of classes, are swapped."""
+"""Predictions for texts in which single items, or the names of classes, are swapped."""
 
 from dataclasses import replace
 
@@ -76,26 +76,33 @@ def swap_flips(
 def swap_logits(
     model: AttentionModel, batch: TextBatch, alternatives: Tensor, budget: int | None = None
 ) -> Tensor:
-    """Logits after one token of a text (B, N) is replaced by another, and the text encoded again.
+    """Logits after one item of a text is replaced by another, and the text encoded again.
 
-    `alternatives` (B, N, K) long are the tokens that replace each in turn, negative where there is none.
-    The model has one row per text; `budget` is that of `leave_one_out`.
+    `alternatives` (B, N, K) long are the tokens that replace each in turn, negative where there is none;
+    of texts in N sentences, (B, N, M, K), all those of a sentence replace its tokens at once. The model has one row per text; `budget` is that of `leave_one_out`.
 
     Returns:
         (B, N, K, C) float64, NaN where there is no alternative.
     """
     budget = TOKENS.of(batch.tokens) if budget is None else budget
-    text, place, kind = (alternatives >= 0).nonzero().unbind(-1)
-    size = max(1, budget // max(1, batch.tokens.shape[1]))
+    swaps = alternatives.view(*batch.tokens.shape[:2], -1, alternatives.shape[-1])
+    text, place, kind = (swaps >= 0).any(2).nonzero().unbind(-1)
+    size = max(1, budget // max(1, batch.tokens[:1].numel()))
     parts = []
     each = torch.arange(len(text), device=text.device)
     for part in torch.split(each, size) if len(text) else ():
         copies = batch.select(text[part])
-        swapped = alternatives[text[part], place[part], kind[part]]
-        tokens = copies.tokens.scatter(1, place[part, None], swapped[:, None])
-        parts.append(model(replace(copies, tokens=tokens)).logits.double())
+        items, at = (
+            copies.tokens.clone().view(len(part), *swaps.shape[1:3]),
+            torch.arange(len(part)),
+        )
+        swapped = swaps[text[part], place[part], :, kind[part]]
+        items[at, place[part]] = torch.where(swapped < 0, items[at, place[part]], swapped)
+        parts.append(model(replace(copies, tokens=items.view_as(copies.tokens))).logits.double())
     classes = parts[0].shape[-1] if parts else 1
-    logits = torch.full((*alternatives.shape, classes), torch.nan, dtype=torch.float64)
+    logits = torch.full(
+        (*swaps.shape[:2], swaps.shape[-1], classes), torch.nan, dtype=torch.float64
+    )
     logits = logits.to(alternatives.device)
     if parts:
         logits[text, place, kind] = torch.cat(parts)

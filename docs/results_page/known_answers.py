@@ -45,7 +45,7 @@ def archive(
 
     Args:
         runs: The folder.
-        target: The file; it is left as it is if no run is finished.
+        target: The file; its rows of other checkpoints stay.
         study: The study; empty for runs `<model>/base-s<seed>` of any.
         keys: Columns of the names that make its conditions, and of the seed.
         row_of: The other columns of a run; empty if it lacks a test.
@@ -61,8 +61,15 @@ def archive(
         else:
             left_out.append(f"{run} is {state}, or lacks a test: not archived.")
     if rows:
-        write_rows(rows, keys, target)
+        write_rows([*kept(rows, keys, target), *rows], keys, target)
     return left_out
+
+
+def kept(rows: Sequence[Row], keys: Sequence[str], archived: Path) -> list[Row]:
+    """The archived rows of other checkpoints than those of some rows."""
+    new = {tuple(row[key] for key in keys) for row in rows}
+    known = pd.read_parquet(archived).to_dict("records") if archived.exists() else []
+    return [row for row in known if tuple(row[key] for key in keys) not in new]
 
 
 def write_rows(rows: Sequence[Row], keys: Sequence[str], target: Path) -> None:

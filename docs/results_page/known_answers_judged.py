@@ -28,7 +28,6 @@ from results_page.scoring import Scored
 from results_page.tables import DASH, Row, table
 
 MODELS = ("none", "recurrent", "convolutional", "hierarchical", "transformer", "pairs")
-JUDGED = ("none", "recurrent", "convolutional", "transformer")
 LICENCE = {"followers": 20, "others": 20, "kinds_of_followers": 5, "kinds_of_others": 5}
 AIMS = {"followers": 12, "others": 20, "decided": 0.6, "right": 0.9, "yes of followers": 0.5}
 MOST_WRONG_YES = 0.05
@@ -94,7 +93,7 @@ def shown(found: tuple[int, int]) -> str:
 
 def judgements(cards: pd.DataFrame, truth: str) -> Iterator[Row]:
     """The judgement of each kind of model by a truth, missed aims in bold."""
-    for model in (*JUDGED, ""):
+    for model in (*MODELS, ""):
         rows = judgeable(cards, model)
         row: Row = {"model": model or "all"}
         if not rows["aside"].any():
@@ -204,8 +203,9 @@ def judged_blocks(cards: pd.DataFrame, name: str) -> dict[str, str]:
     blocks = {}
     rows = judgeable(cards).assign(line=cards["model"], answer=cards[SENTENCE])
     rows["kind"] += np.where(rows["aside"], " (set aside)", "")
+    trained = {x: x for x in MODELS if (rows["model"] == x).any()}
     for truth in TRUTHS:
         blocks[f"{name}_{truth}"] = table(judgements(cards, truth), 2)
         marks = rows.join(flags(rows[truth], rows[SENTENCE]))
-        blocks[f"{name}_by_{truth}"] = table(by_kind(marks, {x: x for x in JUDGED}, "kind"))
+        blocks[f"{name}_by_{truth}"] = table(by_kind(marks, trained, "kind"))
     return blocks

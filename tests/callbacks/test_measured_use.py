@@ -17,10 +17,11 @@ from attnlight.callbacks.measured_use import filler_sampler
 from attnlight.datamodules import PlantedEvidence
 from attnlight.functional import somers_d
 from attnlight.models import FlatClassifier
-from attnlight.tasks import AttentionClassifier
+from attnlight.tasks import AttentionTask
 from tests.bases import classifier
 from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import levels, tau
+from tests.pairs import pair_task
 
 TEXTS = 5
 SETTINGS = {
@@ -30,15 +31,31 @@ SETTINGS = {
     "random by token": ({}, {"encoder": "bilstm", "attention": "random_by_token"}),
     "one-sided": ({"one_sided": True, "redundancy": 1, "distractors": 0}, {"encoder": "none"}),
     "phrase": ({"rule": "phrase", "redundancy": 1, "distractors": 2}, {"encoder": "bilstm"}),
+    "pairs": ({"queries": 3, "decoys": 2}, {"encoder": "bilstm"}),
+    "sentences": ({"sentence_length": 2, "decoys": 1}, {"encoder": "bilstm", "hierarchical": True}),
+    "sentences of classes": (
+        {
+            "sentence_length": 3,
+            "num_classes": 4,
+            "one_sided": True,
+            "redundancy": 3,
+            "distractors": 0,
+        },
+        {"encoder": "none", "hierarchical": True},
+    ),
     "random by text": ({"num_classes": 4}, {"encoder": "none", "attention": "random_by_text"}),
 }
 
 
-def task_of(corpus: PlantedEvidence, **net: object) -> AttentionClassifier:
+def task_of(corpus: PlantedEvidence, **net: object) -> AttentionTask:
     """A classifier that is not trained, with predictions that are far from certain or not."""
     torch.manual_seed(3)
     sizes: dict[str, Any] = {"embedding_size": 8, "hidden_size": 6, "embedding_scale": 1.0}
-    task = classifier(corpus.spec, **sizes, **net).double()
+    task: AttentionTask = (
+        pair_task(corpus.spec, 3, decoder="affine", **sizes, **net)
+        if corpus.paired
+        else classifier(corpus.spec, **sizes, **net)
+    ).double()
     task.model.decoder.weight.data.mul_(3)
     return task
 
@@ -54,16 +71,19 @@ def odds(logits: torch.Tensor, target: int) -> float:
     return values[target] - math.log(sum(math.exp(x) for i, x in enumerate(values) if i != target))
 
 
-def others(word: str, corpus: PlantedEvidence) -> list[str]:
-    """The counterfactuals of a word by its spelling."""
-    if corpus.planted.rule == "phrase":
-        return []
-    classes = corpus.classes[corpus.planted.one_sided :]
+def swap(word: str, kind: int, corpus: PlantedEvidence) -> str | None:
+    """Counterfactual of a word by its spelling: of the class so many after its own, or the filler."""
+    spec = corpus.planted
     found = re.fullmatch(r"(bad|good|topic\d)(word)?(\d+)", word)
-    if found:
-        name, joint, number = found.groups(default="")
-        return [f"{x}{joint}{number}" for x in classes if x != name] + ["filler0"]
-    return ["filler0"] if word.startswith("not") else []
+    if spec.rule == "phrase" or not (found or word.startswith("not")):
+        return None
+    if kind == spec.num_classes - 1:
+        return "filler0"
+    if found is None:
+        return None
+    name, joint, number = found.groups(default="")
+    place = (corpus.classes.index(name) + kind + 1) % spec.num_classes
+    return None if spec.one_sided and not place else f"{corpus.classes[place]}{joint}{number}"
 
 
 def agreement(weights: list[float], use: list[float]) -> float:
@@ -81,43 +101,68 @@ def agreement(weights: list[float], use: list[float]) -> float:
 def by_hand(
     model: FlatClassifier, corpus: PlantedEvidence, index: int, draws: int
 ) -> dict[str, float]:
-    """The labels of one text, each counterfactual text read alone."""
-    words = corpus.planted.words
+    """The labels of one text, each counterfactual text read alone; of sentences, whole ones change."""
+    words, kinds = corpus.planted.words, range(corpus.planted.num_classes)
     ids = {word: number for number, word in enumerate(words)}
     full = corpus.dataset("test")[[index]]
+    size = corpus.sentence_length or 1
 
-    def read(tokens: list[int]) -> torch.Tensor:
-        text = torch.tensor([tokens])
-        return model(TextBatch(full.index, text, text != 0)).logits[0]
+    def read(items: list[list[int]]) -> torch.Tensor:
+        text = torch.tensor([[*item, *[0] * (size - len(item))] for item in items])[None]
+        text = text if corpus.nested else text.flatten(1)
+        query = full.query, full.query_mask
+        return model(TextBatch(full.index, text, text != 0, None, *query)).logits[0]
 
-    tokens = full.tokens[full.mask].tolist()
+    def change(items: list[list[int]]) -> float:
+        return abs(odds(read(items), target) - start)
+
+    flat = full.tokens[full.mask].tolist()
+    items = [flat[place : place + size] for place in range(0, len(flat), size)]
     output = model(full)
     target = int(output.logits.argmax())
     start = odds(output.logits[0], target)
-    weights = output.weights[0, 0, : len(tokens)]
+    weights = output.weights[0, 0, : len(items)]
     states: list[float] = []
-    for place in range(len(tokens)):
-        kept = [i for i in range(len(tokens)) if i != place]
+    for place in range(len(items)):
+        kept = [i for i in range(len(items)) if i != place]
         context = (weights[kept, None] * output.states[0, kept]).sum(0) / weights[kept].sum()
         logits = model.decoder(context)
+        if corpus.paired:
+            logits = logits + model.query_decoder(output.memory["query"][0])  # type: ignore[operator]
         logits = logits if len(logits) > 1 else torch.cat([torch.zeros(1), logits])
         states.append(abs(odds(logits, target) - start))
+    sampler = filler_sampler(corpus)
+    count = max(draws, len(kinds)) if corpus.nested else draws
+    drawn = sampler.draw(full, count, seed=0)[:, full.mask].tolist()
+    assert all(words[x].startswith("filler") for one in drawn for x in one)
     use: list[float] = []
-    for place, token in enumerate(tokens):
-        texts = [tokens[:place] + tokens[place + 1 :]]
-        for word in others(words[token], corpus):
-            texts.append([*tokens[:place], ids[word], *tokens[place + 1 :]])
-        use.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
-    if corpus.planted.rule == "phrase":
-        use = [math.nan] * len(tokens)
-    drawn = filler_sampler(corpus).draw(full, draws, seed=0)[:, 0].tolist()
     resampled: list[float] = []
-    for place, token in enumerate(tokens):
-        own = [ids[word] for word in others(words[token], corpus)] or [x[place] for x in drawn]
-        assert all(words[x].startswith("filler") for x in (y[place] for y in drawn))
-        texts = ([*tokens[:place], other, *tokens[place + 1 :]] for other in own)
-        resampled.append(float(np.mean([abs(odds(read(text), target) - start) for text in texts])))
-    evidence = full.extras["evidence"][full.mask].abs().double().tolist()
+    for place, item in enumerate(items):
+        before, after = items[:place], items[place + 1 :]
+        named = [[swap(words[x], kind, corpus) for x in item] for kind in kinds]
+        swaps = [
+            [x if name is None else ids[name] for x, name in zip(item, names, strict=True)]
+            for names in named
+            if any(names)
+        ]
+        texts = [[*before, *after], *([*before, one, *after] for one in swaps)]
+        use.append(float(np.mean([change(text) for text in texts])))
+        fillers = [one[place * size : place * size + len(item)] for one in drawn]
+        others = swaps or fillers
+        if corpus.nested:  # a keyword's counterfactuals in turn, a missing one is the filler
+            others = [
+                [
+                    x if swap(word, kinds[-1], corpus) is None else ids[name or "filler0"]
+                    for x, word in zip(one, [words[x] for x in item], strict=True)
+                    for name in [swap(word, number % len(kinds), corpus)]
+                ]
+                for number, one in enumerate(fillers)
+            ]
+        resampled.append(float(np.mean([change([*before, one, *after]) for one in others])))
+    if corpus.planted.rule == "phrase":
+        use = [math.nan] * len(items)
+    marks = full.extras["evidence"][full.mask].abs().tolist()
+    evidence = [float(max(marks[x : x + size])) for x in range(0, len(marks), size)]
     listed = weights.tolist()
     return {
         "agreement_states": agreement(listed, states),
@@ -130,7 +175,7 @@ def by_hand(
         "largest_weight": max(listed),
         "entropy": -sum(x * math.log(x) for x in listed),
         "correct": float(target == int(full.labels)),
-        "length": len(tokens),
+        "length": len(items),
     }
 
 

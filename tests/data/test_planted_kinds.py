@@ -1,6 +1,7 @@
 """Kinds of planted evidence: signs and labels against rules that read the words of a text."""
 
 import json
+import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -147,6 +148,48 @@ def test_copies_are_one_word_and_decoys_stand_in_their_column() -> None:
     assert batch.extras["decoy"][batch.mask].tolist() == drawn.decoy.tolist()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_classes": 3},
+        {"rule": "strength", "redundancy": 2, "distractors": 2},
+        {"one_sided": True, "num_classes": 3, **ONE},
+        {"queries": 5, "decoys": 6, "place": "first"},
+    ],
+    ids=str,
+)
+def test_a_query_says_which_keywords_count(options: dict[str, Any]) -> None:
+    """Read with the keywords of other queries as fillers, a text is one without a query."""
+    given = {"queries": 3, "decoys": 3, "keywords": 4, "min_tokens": 16} | options
+    spec = PlantedSpec(**given)  # type: ignore[arg-type]
+    data = PlantedEvidence(train_size=20, validation_size=20, test_size=200, **given)
+    assert data.paired
+    texts, batch = draw(spec, 200, split=2), data.dataset("test")[range(200)]
+    (drawn,) = spec.draw(2, 200)
+    assert batch.query is not None
+    asked = [spec.words[word] for word in batch.query[:, 0].tolist()]
+    assert data.dataset("test").query_words(7) == asked[7:8]
+    assert asked == [f"ask{number}" for number in drawn.asked]
+    assert {*asked} == {f"ask{number}" for number in range(spec.queries)}
+    reading = {"strength": strength}.get(spec.rule, one_sided if spec.one_sided else majority)
+    decoys, ends = drawn.decoy.tolist(), np.cumsum(drawn.lengths)
+    for text, query, end in zip(texts, asked, ends.tolist(), strict=True):
+        words, others = [], []
+        for word in text.words:
+            number = re.search(r"\d+$", word)
+            assert number is not None
+            found = keyword_class(spec, word) is not None
+            of = f"ask{int(number[0]) // spec.keywords}" if found else query
+            others.append(int(of != query))
+            rank = str(int(number[0]) % spec.keywords)
+            plain = re.sub(r"\d+$", rank, word) if found else word
+            words.append("filler0" if of != query else plain)
+        assert decoys[end - len(words) : end] == others
+        assert sum(others) == spec.decoys
+        expected = reading(spec, Text(text.label, words, []))
+        assert (text.label, text.evidence) == expected, text.words
+
+
 def test_noisy_labels_leave_the_texts_as_they_are() -> None:
     clean, noisy = (PlantedSpec(num_classes=3, label_noise=p) for p in (0.0, 0.25))
     (before,), (after,) = clean.draw(0, 2000), noisy.draw(0, 2000)
@@ -167,6 +210,7 @@ def test_noisy_labels_leave_the_texts_as_they_are() -> None:
         ({"rule": "conjunction", **ONE}, {"gate0": ["filler0"], "good0": ["filler0"]}),
         (PHRASE, {"bad0": [], "good1": []}),
         ({"decoys": 2}, {"decoy0": [], "bad0": ["good0", "filler0"]}),
+        ({"decoys": 2, "queries": 2}, {"ask1": [], "bad3": ["good3", "filler0"]}),
     ],
 )
 def test_counterfactuals(options: dict[str, Any], expected: dict[str, list[str]]) -> None:
@@ -174,7 +218,9 @@ def test_counterfactuals(options: dict[str, Any], expected: dict[str, list[str]]
     for word, swaps in expected.items():
         row = spec.counterfactuals[spec.words.index(word)]
         assert sorted(spec.words[number] for number in row if number >= 0) == sorted(swaps)
-        assert word.startswith("decoy") or row[-1] == (4 if swaps else -1)  # the filler is last
+        assert word.startswith(("decoy", "ask")) or row[-1] == (
+            4 if swaps else -1
+        )  # the filler is last
 
 
 @pytest.mark.parametrize(
@@ -185,6 +231,7 @@ def test_counterfactuals(options: dict[str, Any], expected: dict[str, list[str]]
         ({"balance": 1.0}, r"balance is 1.0; it must be in \(0, 1\), or null"),
         ({"label_noise": 1.0}, r"label_noise is 1.0; it must be in \[0, 1\)"),
         ({"decoys": -1}, "decoys is -1; it must be at least 0"),
+        ({"decoys": 1, "queries": 1}, "decoys need a second query, which asks for them"),
         ({"decoys": 17}, "need 21 <= min_tokens"),
         ({"one_sided": True}, "distractors is 1; it must be 0 with one_sided or the rule conj"),
         ({"rule": "conjunction"}, "distractors is 1; it must be 0 with one_sided or the rule conj"),
@@ -201,14 +248,15 @@ def test_mistakes_in_options(options: dict[str, Any], words: str) -> None:
 
 def test_kinds_of_the_studies_differ_and_can_be_drawn() -> None:
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for name in ("", "_aside", "_new", "_new_transformer"):
+    names = ("", "_aside", "_new", "_new_transformer")
+    for name in (*names, *(f"{x}_{y}" for x in ("", "_new") for y in ("pairs", "hierarchical"))):
         file = CONFIGS / f"studies/known_kinds{name}.yaml"
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         conditions = content["grid"][0].values()
         kinds[name] = [content["options"]["data"] | x["options"]["data"] for x in conditions]
     assert kinds.pop("_new_transformer") == kinds["_new"]
     every = [options for part in kinds.values() for options in part]
-    assert len({json.dumps(x | {"test_size": 0}, sort_keys=True) for x in every}) == 24 + 12
+    assert len({json.dumps(x | {"test_size": 0}, sort_keys=True) for x in every}) == 24 + 12 + 24
     for options in every:
         data = PlantedEvidence(**options)  # refuses what cannot be drawn
         assert len(next(data.planted.draw(2, 5)).labels) == 5

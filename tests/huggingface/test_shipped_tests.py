@@ -25,8 +25,8 @@ REFUSED = {
     "counterfactual_use": "needs a corpus of texts and edits of them",
     "erasure_words": "has no attention over words inside sentences: leave level out",
     "evidence_swap": "takes the names of classes from a corpus",
-    "known_answers": "only PlantedEvidence without sentences has",
-    "measured_use": "only PlantedEvidence without sentences has",
+    "known_answers": "only PlantedEvidence has",
+    "measured_use": "only PlantedEvidence has",
     "sanity": "for which HuggingFaceClassifier lacks the options: it needs a task",
     "saliency": AFFINE,
 }

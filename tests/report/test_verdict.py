@@ -76,10 +76,17 @@ class Cues(torch.nn.Module):
 
     FILLER, CUE, DECOY, KINDS = 10, 74, 76, 90
 
-    def __init__(self, scores: tuple[float, float, float], cues: tuple[float, float]) -> None:
+    def __init__(
+        self,
+        scores: tuple[float, float, float],
+        cues: tuple[float, float],
+        spread: float | None = None,  # of scores that are drawn in place of the given ones
+    ) -> None:
         super().__init__()
         self.classes = ["bad", "good"]
-        net = {"encoder": "none", "attention": "dot", "embedding_size": 3}
+        attention = "dot" if spread is None else "random_by_text"
+        net = {"encoder": "none", "attention": attention, "embedding_size": 3}
+        torch.manual_seed(0)
         model = FlatClassifier(vocab_size=self.KINDS, num_classes=3, **net).double()
         random, rows = np.random.default_rng(0), torch.zeros(self.KINDS, 3)
         rows[self.FILLER : self.CUE, 1:] = torch.from_numpy(0.2 * random.normal(size=(64, 2)))
@@ -88,7 +95,10 @@ class Cues(torch.nn.Module):
             rows[first:, 0] = score
         with torch.no_grad():
             model.embedding.weight.copy_(rows)
-            model.attention.key.weight.copy_(torch.eye(3)[:1])
+            if spread is None:
+                model.attention.key.weight.copy_(torch.eye(3)[:1])
+            else:
+                model.attention.spread.fill_(spread)
             model.decoder.weight.copy_(torch.stack([torch.zeros(3), *torch.eye(3)[1:]]))
             model.decoder.bias.copy_(torch.tensor([-9.0, 0.2, 0.0]))
         self.model = model.eval()
@@ -120,6 +130,13 @@ def test_evidence_by_hand(scores: Any, cues: Any, decoys: int, absent: bool, cas
     task = Cues(scores, cues)
     card = attnlight.run(task, task.texts(decoys, absent), build_tests("card")).verdict()
     assert card.case_if_licensed == case, str(card)
+
+
+def test_frozen_attention_by_hand() -> None:
+    """Scores drawn by the text and the word, which are never trained, order nothing."""
+    task = Cues((0, 0, 0), (90, 90), spread=0.5)
+    card = attnlight.run(task, task.texts(0, False), build_tests("card")).verdict()
+    assert rules()["decisions"][card.case_if_licensed] == "no", str(card)
 
 
 def write(
