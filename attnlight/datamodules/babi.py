@@ -39,7 +39,9 @@ class GeneratedStories(Source):
     released: bool = False
 
     @override
-    def identity(self, column_file: bool = False) -> dict[str, Any]:
+    def identity(
+        self, column_file: bool = False, hashed: dict[object, object] | None = None
+    ) -> dict[str, Any]:
         content = dict(zip(("task", "seed", "questions"), self.drawn, strict=True))
         return content | ({"released": True} if self.released else {})
 
@@ -67,8 +69,10 @@ class StoriesWithoutLastStops(Source):
     """Released questions, each passage without its final full stop and query without its mark."""
 
     @override
-    def identity(self, column_file: bool = False) -> dict[str, Any]:
-        return super().identity(column_file) | {"released": True}
+    def identity(
+        self, column_file: bool = False, hashed: dict[object, object] | None = None
+    ) -> dict[str, Any]:
+        return super().identity(column_file, hashed) | {"released": True}
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:
