@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ import pyarrow
 
 from attnlight.data.columns import is_text, list_element
 from attnlight.data.sources import Source
+from attnlight.errors import InputError
 
 # By option the names that its column is known by, what columns of other names may hold, in words too.
 _OPTIONS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
@@ -19,6 +21,8 @@ _OPTIONS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
     "label_column": ((), ("words", "numbers"), "lists of tags"),
 }
 
+_OTHER_DELIMITER = re.compile(r"[;|\t]")  # in the name of a column, one that was not taken as such
+
 
 def find_columns(
     source: Source, null: Collection[str], taken: Collection[object], last: str | None = None
@@ -27,6 +31,9 @@ def find_columns(
 
     A column that has a usual name, or else the only one with such values; of several, not `last`. No
     column is `taken` for another purpose. A column of lists becomes `tokens` in place of `text`.
+
+    Raises:
+        InputError: The columns of a table are separated by another sign than its format's.
     """
     kinds = _kinds(source, taken) if null else {}
     found: dict[str, str] = {}
@@ -40,6 +47,11 @@ def find_columns(
             found["tokens" if listed else option] = names[0]
         else:
             unclear[option] = names or [f"no column has {words}"]
+    if unclear and len(kinds) == 1 and _OTHER_DELIMITER.search(name := next(iter(kinds))):
+        raise InputError(
+            f"{source.folder or source.path} has only one column, {name!r}: separate its columns by "
+            "commas, or by tabs in a file whose name ends in .tsv."
+        )
     return found, unclear
 
 

@@ -244,6 +244,8 @@ class Source(Corpus):
                     f"the prepared texts of {corpus} cannot be written: {error.strerror}; "
                     "set ATTNLIGHT_CACHE to a folder on another disk"
                 )
+            elif isinstance(error, UnicodeDecodeError):
+                reason += "; save it as UTF-8"
             elif message.startswith("Dataset scripts"):
                 reason = (
                     f"{corpus} needs a loading script, which `datasets` no longer runs; set "

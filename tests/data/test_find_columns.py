@@ -79,6 +79,17 @@ def test_columns_are_found_where_one_can_be_meant(
     assert find_columns(source, null, []) == (found, unclear)
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_columns_that_another_sign_separates_are_one(tmp_path: Path, delimiter: str) -> None:
+    rows = ["text,label", *(f"{text},{number % 2}" for number, text in enumerate(TEXT))]
+    (tmp_path / "rows.csv").write_text("\n".join(rows).replace(",", delimiter))
+    said = (
+        r"rows.csv has only one column, 'text.+label': separate its columns by commas, or by tabs"
+    )
+    with pytest.raises(InputError, match=said):
+        TextDataModule(str(tmp_path / "rows.csv")).resolve("fit")
+
+
 def test_a_column_of_another_meaning_is_not_taken(tmp_path: Path) -> None:
     source = written(tmp_path, "body title mood stars")
     found = {"text": "body", "label": "stars"}

@@ -109,6 +109,7 @@ REFUSED: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"x.py": b""}, {"path": "x"}, "a loading script, which .* no longer runs.*parquet"),
     ({}, {}, "corpus cannot be read: .*data files"),
     ({"train.parquet": b"junk"}, {}, "corpus cannot be read: "),
+    ({"train.csv": "text,label\nna\xefve,1\n".encode("latin-1")}, {}, "utf-8.*; save it as UTF-8"),
     ({"train.csv": CSV}, {"name": "plain"}, "cannot be read: .*'plain' not found"),
     ({"train.csv": CSV}, {"split": "dev"}, r"no split 'dev'; it has train: do so$"),
     ({"train.csv": CSV}, {"split": "trian[:1]"}, r"'trian'.*'train'"),

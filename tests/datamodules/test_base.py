@@ -75,8 +75,8 @@ def test_a_corpus_is_prepared_once_and_announced_once(
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ({"train": [1, 1, 1]}, "the train split of Tiny has only one class, 1"),
-        ({"train": [0, 1], "test": [1]}, "the test split of Tiny has only one class, 1"),
+        ({"train": [1, 1, 1]}, "the train split of Tiny has only one class, yes;"),
+        ({"train": [0, 1], "test": [1]}, "the test split of Tiny has only one class, yes;"),
         ({"train": []}, "the train split of Tiny is empty"),
         ({"train": [0, 1], "validation": []}, "the validation split of Tiny is empty"),
         ({"train": [0, 1], "test": [0, -1]}, "the test split of Tiny has label -1; .* 0 to 1"),
