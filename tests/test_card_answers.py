@@ -524,3 +524,27 @@ def test_what_the_page_says_of_version_5() -> None:
     wrong = wrong[wrong["evidence"] >= 0.7]
     assert (len(wrong), {*wrong["treatment"]}) == (8, {"supervised"})
     assert (wrong["resampled"] <= 0.5).sum() == 3
+
+
+def test_what_the_page_says_of_hierarchical_models_and_pairs() -> None:
+    """Of hierarchical models no yes is wrong; of pairs one is by construction, and others are too few."""
+    found = kinds.read_cards(build.KINDS)
+    entries = judged.licences(found)
+    entry, pairs = (entries[model] for model in ("hierarchical", "pairs"))
+    assert (entry["licensed"], pairs["licensed"]) == (True, False)
+    yes = {truth: of["yes of followers"] for truth, of in entry["judgement"].items()}
+    assert yes == {"evidence": [10, 23], "resampled": [10, 16]}
+    assert all(of["wrong yes"][0] == 0 for of in entry["judgement"].values())
+    assert {truth: of["others"][0] for truth, of in pairs["judgement"].items()} == {
+        "evidence": 18,
+        "resampled": 18,
+    }
+    of_pairs = found[found["aside"] & (found["model"] == "pairs")]
+    assert (of_pairs["case"] == "majority").sum() == 13
+    mistaken = of_pairs[(of_pairs["decision"] == "yes") & (of_pairs["evidence"] <= 0.5)]
+    assert [*zip(mistaken["treatment"], mistaken["encoder"], strict=True)] == [
+        ("deceive_0.3", "none")
+    ]
+    assert mistaken["resampled"].iloc[0] == pytest.approx(0.754, abs=5e-4)
+    right, decided = pairs["judgement"]["evidence"]["right"]
+    assert decided - right == 6
