@@ -102,12 +102,11 @@ class Panel {
     this.status = element("p", { className: "moved", role: "status" });
     const predictions = element("div", { className: "predictions" }, ...bars);
     const query = set.queries[at];
+    const asked = element("small", { className: "part" }, "query");
     return [
       set.several ? element("h4", {}, set.run) : null,
       title,
-      query
-        ? element("p", { className: "query", dir: "auto" }, element("small", { className: "part" }, "query"), query)
-        : null,
+      query ? element("p", { className: "query", dir: "auto" }, asked, query) : null,
       element("div", { className: "now" }, predictions, this.status),
     ].filter((part) => part !== null);
   }
@@ -162,7 +161,7 @@ class Panel {
     return this.words[i].items.reduce((sum, item) => sum + values[item], 0);
   }
 
-  /** The text in order: what `make` gives for each word, and what stands between words; parts of a pair have labels. */
+  /** The text in order: what `make` gives for each word, and what is between; a pair has labels. */
   written(make) {
     let i = 0;
     const gap = (text) => element("span", { className: "gap" }, text);
