@@ -10,6 +10,7 @@ from unicodedata import bidirectional
 
 from markupsafe import Markup, escape
 
+from attnlight.data.tokenization import BETWEEN
 from attnlight.figures.tables import CONTROLS, Table, balanced, class_name, interval, number
 from attnlight.storage.files import read_yaml
 
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         "table": table_html,
         "links": links,
     }
+    environment.globals["between"] = BETWEEN
     return environment
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from attnlight.data.tokenization import BETWEEN
 from attnlight.errors import InputError, printable
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
@@ -170,6 +171,7 @@ def texts_of_run(
         "recorded": total,
         "keys": keys,
         "texts": list(map(_lines, texts)),
+        "between": BETWEEN,
         "queries": [
             printable(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
         ],

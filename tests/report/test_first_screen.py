@@ -37,6 +37,20 @@ def first_screen(page: Page) -> str:
     return page.html.split("<header>")[1].split("</header>")[0]
 
 
+def test_the_parts_of_a_pair_have_labels(tmp_path: Path) -> None:
+    """Whether the query is read apart from the passage or both are one text."""
+    joined: dict[str, Any] = {"text": "Mary left | the garden"}
+    joined["offsets"] = [[0, 0], [0, 4], [5, 9], [12, 15], [16, 22], [0, 0]]
+    page = page_of(run_with_texts(tmp_path / "joined" / "seed7", **joined))
+    (line, *_) = re.findall(r'<p class="text".*?</p>', first_screen(page))
+    words = re.sub(r"<(?!/?small)[^>]+>", "", line)
+    part = '<small class="part">{}</small>'.format
+    assert words == f"{part('passage')}Mary left{part('query')}the garden"
+    page = page_of(run_with_texts(tmp_path / "apart" / "seed7", query=["who", "left"]))
+    assert f"{part('query')}who left</p>" in first_screen(page)
+    assert part("passage") not in page.html
+
+
 def test_the_answer_stands_above_everything(tmp_path: Path) -> None:
     folder = run_with_texts(tmp_path / "sst" / "seed7")
     page = page_of(folder)

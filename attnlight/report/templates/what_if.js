@@ -102,10 +102,11 @@ class Panel {
     this.status = element("p", { className: "moved", role: "status" });
     const predictions = element("div", { className: "predictions" }, ...bars);
     const query = set.queries[at];
+    const asked = element("small", { className: "part" }, "query");
     return [
       set.several ? element("h4", {}, set.run) : null,
       title,
-      query ? element("p", { className: "query", dir: "auto" }, query) : null,
+      query ? element("p", { className: "query", dir: "auto" }, asked, query) : null,
       element("div", { className: "now" }, predictions, this.status),
     ].filter((part) => part !== null);
   }
@@ -160,15 +161,19 @@ class Panel {
     return this.words[i].items.reduce((sum, item) => sum + values[item], 0);
   }
 
-  /** The text in order: what `make` gives for each word, and what stands between words. */
+  /** The text in order: what `make` gives for each word, and what is between; a pair has labels. */
   written(make) {
     let i = 0;
     const gap = (text) => element("span", { className: "gap" }, text);
-    return this.row.parts.flatMap(({ before, text, count }) => {
+    const label = (text) => element("small", { className: "part" }, text);
+    const pair = this.row.parts.some(({ before }) => before === this.set.between);
+    const words = this.row.parts.flatMap(({ before, text, count }) => {
       const part = count ? make(text, i) : gap(text);
       i += count ? 1 : 0;
+      if (before === this.set.between) return [label("query"), part];
       return before.trim() ? [gap(before), part] : [before, part];
     });
+    return pair ? [label("passage"), ...words] : words;
   }
 
   bars() {
