@@ -97,8 +97,8 @@ class PlantedEvidence(CorpusDataModule):
             raise InputError(
                 "boundary_tokens is for texts without sentences: leave out it or sentence_length."
             )
-        self.paired = planted.queries > 0
-        if self.nested and self.paired:
+        self.paired = self.paired or planted.queries > 0
+        if self.nested and planted.queries:
             raise InputError(
                 "queries is for texts without sentences: leave it or sentence_length out."
             )
@@ -143,7 +143,7 @@ class PlantedEvidence(CorpusDataModule):
         extras = ["evidence", "decoy"] if self.planted.decoys else ["evidence"]
         kinds |= {"tokens": integers} | dict.fromkeys(extras, pyarrow.list_(pyarrow.int8()))
         kinds |= {} if self.sentence_length is None else {"sentences": integers}
-        kinds |= {"query": integers, "query_text": pyarrow.string()} if self.paired else {}
+        kinds |= {"query": integers, "query_text": pyarrow.string()} if self.planted.queries else {}
         for number, (split, size) in enumerate(self.sizes.items()):
             start, sentence = 0, self.sentence_length
             with split_writer(folder / split, kinds) as write:
@@ -165,7 +165,7 @@ class PlantedEvidence(CorpusDataModule):
                         "length": counts,
                     }
                     columns |= {name: list_column(values, counts) for name, values in along.items()}
-                    if self.paired:
+                    if self.planted.queries:
                         asked = texts.asked + len(ids) - self.planted.queries
                         columns["query"] = list_column(ids[asked], np.ones_like(asked))
                         columns["query_text"] = [self.planted.words[word] for word in asked]

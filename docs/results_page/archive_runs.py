@@ -32,7 +32,7 @@ from results_page.archive import FIT, config_of
 from results_page.predictions import OF_MINILM
 
 _RUNS = ("seed", "base-s")  # folders of runs: of an experiment, and of a study's bases
-_HONEST = "honest_"
+_HONEST, _SYMBOLS = "honest_", "pruthi_sequences"
 _SCORED = ("importance_correlation", "saliency_agreement")  # by which seeds are compared
 KEYS = ("index", "position", "prediction")
 # Curves of the task and those of tests that pages read. Of a test's own run also the means of the
@@ -65,6 +65,8 @@ def significant_bits(name: str, record: str) -> int:
     ranked = name in pairs.BABI and record == "importance_correlation"
     if name.startswith(_HONEST):  # means alone are shown, of conicity over all texts
         return 7 if record == "conicity" else 9
+    if name.startswith(_SYMBOLS) and record == "alignment_error":  # likewise, over all words
+        return 6
     return 10 if record in _COARSE and not ranked else 12
 
 

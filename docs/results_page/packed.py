@@ -30,6 +30,7 @@ KEYS = ("index", "position", "prediction")  # alike in all records of a run
 FOLDER, FILES = "folder", "files"
 PAGES: dict[str, str] = NAMES["packed"]
 _DISTINCT = 2**12  # a column of fewer values is a dictionary
+_CLASSES = 64  # of more classes the numbers are plain
 _SUFFIX = ".parquet"
 
 
@@ -141,7 +142,10 @@ def _unpack_folder(table: pa.Table, root: Path) -> None:
 
 
 def _write(table: pa.Table, target: Path) -> None:
-    """Write a table compactly: floats of many values as byte streams, indices as differences."""
+    """Write a table compactly: floats of many values as byte streams, indices as differences.
+
+    Positions and many classes are plain: what repeats between runs is found in whole bytes alone.
+    """
     table = readable_by_all(table.combine_chunks())
     with replacing(target) as temporary:
         pq.write_table(table.slice(0, 1), temporary)
@@ -154,7 +158,10 @@ def _write(table: pa.Table, target: Path) -> None:
                 values = pc.list_flatten(values)
             if pc.count_distinct(values).as_py() > _DISTINCT:  # too many for a dictionary
                 floats.append(leaf.path)
+        classes = (name for name in table.column_names if name.endswith(("prediction", "label")))
+        many = (name for name in classes if pc.count_distinct(table[name]).as_py() > _CLASSES)
         encoding = dict.fromkeys(floats, "BYTE_STREAM_SPLIT") | {"index": "DELTA_BINARY_PACKED"}
+        encoding |= dict.fromkeys([*many, "position"], "PLAIN")
         with open_writer(
             temporary,
             table.schema,

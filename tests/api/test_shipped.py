@@ -120,7 +120,7 @@ def of_pairs(folder: Path) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
 
 def of_tokens(folder: Path, target: str) -> tuple[AttentionTask, CorpusDataModule, list[Any]]:
     options = {"target": target, "sentence_chunk": "VP"}
-    data: ChunkingDataModule = chunks(written(folder / "chunks", train=20, test=8), **options)
+    data: ChunkingDataModule = chunks(written(folder / "chunks"), **options)
     split = data.dataset("test")
     blocks = (folder / "chunks/test.txt").read_text().strip().split("\n\n")
     rows = []

@@ -13,7 +13,6 @@ from attnlight.callbacks import (
     HeadAblation,
     ImpermissibleMass,
     InterpretabilityTest,
-    MeasuredUse,
     Plausibility,
     Sanity,
     SingleErasure,
@@ -178,7 +177,6 @@ def test_what_a_task_and_batches_from_outside_lack(
             SingleErasure(target="godo"),
             r"target of single_erasure names the label 'godo'; expected one of .*did you mean 'good'",
         ),
-        (MeasuredUse(), "measured_use needs the counterfactuals of words"),
         (Plausibility(column="evidense"), r"`evidense` along .*did you mean 'evidence'\?"),
     ],
 )
