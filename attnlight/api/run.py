@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import escape
 from rich.console import Console
 
+from attnlight.api.check import check
 from attnlight.batch import HasAnswers, TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
@@ -140,6 +141,8 @@ def run(
 ) -> Results:
     """Run tests on texts; rows are those that `attnlight test` records.
 
+    Of a model that is given with batches, what `check` finds on the first one is said on stderr.
+
     Args:
         model: What `load` takes or returns, a task, or a classifier or `TextClassificationPipeline` of
             transformers; for batches also any `AttentionModel`.
@@ -178,6 +181,10 @@ def run(
             for start in range(0, len(rows), batch_size)
         ]
     network, chosen = network_of(reader), build_tests(tests)
+    if not isinstance(reader, TrainedModel):  # a network that nobody may have checked
+        for broken in check(network, batches[0]):
+            said = f"{type(network).__name__} breaks a promise that all tests rely on: {broken}"
+            print(said, file=sys.stderr)
     temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
     names: tuple[str, ...] = ("python", type(network).__name__)
     if isinstance(reader, TrainedModel) and reader.path is not None:

@@ -35,8 +35,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       share ordered the other way (Somers' D). From -1 to 1. Scores within 1e-5 of the row's largest
       are ties. Undefined where no pair differs so, or the model does not define the method.
     * `opposing_mass`: attention, mean over heads, on the items that speak against the prediction:
-      those whose deletion raises its log odds by more than a tenth of the largest effect
-      (`opposing_items`).
+      those whose deletion raises its log odds, by more than a tenth of the largest effect beyond what
+      the deletion of the median item raises them by, if it does (`opposing_items`).
     * `supporting`: number of items whose deletion lowers the log odds by more than a tenth of the
       largest effect.
     * `largest_effect`: size of the largest effect, in log odds; `log_odds`: those of the prediction.

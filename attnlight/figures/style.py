@@ -195,7 +195,8 @@ def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "pat
                     # 3.11 has no ligatures.
                     if hasattr(text, "set_fontfeatures"):
                         text.set_fontfeatures(("-liga",))
-                engine.execute(figure)
+                if figure.axes:  # else there is no layout to compute, of which Matplotlib warns
+                    engine.execute(figure)
                 figure.set_layout_engine("none")
             if kind == "png":
                 figure.set_dpi(dpi)

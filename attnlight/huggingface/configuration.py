@@ -150,9 +150,14 @@ def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[s
     case otherwise. Without a corpus, `classes` are empty.
 
     Raises:
-        InputError: The model's classes have other names than the corpus's.
+        InputError: The model's classes have other names than the corpus's, or are not numbered from 0.
     """
     names = [str(name) for _, name in sorted(config.id2label.items())]
+    if sorted(config.id2label) != list(range(len(names))):
+        numbers = ", ".join(map(str, sorted(config.id2label)))
+        raise InputError(
+            f"`id2label` of the model numbers its classes {numbers}; expected 0 to {len(names) - 1}."
+        )
     if len({name.casefold() for name in names}) < len(names):
         raise InputError(f"the model gives several classes one name: {', '.join(names)}.")
     if not classes:

@@ -139,7 +139,14 @@ def _one_sentence(path: str, does: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{path} has no model that {does}: {one_line(error)[:300]}.") from error
+        reason = f"{path} has no model that {does}: {one_line(error)[:300]}."
+        if "does not support an attention implementation" in str(error):
+            kind = str(error).partition(" ")[0]
+            reason = (
+                f"{path} cannot be intercepted: {kind} does not compute attention through "
+                "transformers' AttentionInterface."
+            )
+        raise InputError(reason) from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:

@@ -16,7 +16,7 @@ from attnlight.callbacks import DecisionFlip, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask
-from tests.api.test_check import batch_of
+from tests.api.test_check import Sound, Unnormalised, batch_of
 from tests.bases import Planted, save_base, trainer
 from tests.callbacks.every import every
 from tests.outside import TwoHeads
@@ -101,6 +101,17 @@ def test_a_model_from_outside_reads_batches() -> None:
     found = np.array(list(results.table("predictions")["probabilities"]))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert model.training
+
+
+@pytest.mark.parametrize("kind", [Sound, Unnormalised])
+def test_promises_that_a_model_from_outside_breaks_are_said(
+    kind: type[Sound], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = kind()
+    attnlight.run(model, [batch_of()], ["Predictions"])
+    said = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == attnlight.check(model, batch_of())
+    assert bool(said) == (kind is Unnormalised)
 
 
 def test_tables_figures_and_report(checkpoint: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from attnlight.errors import InputError
@@ -71,6 +72,12 @@ class TestFiles:
                 assert path.read_bytes() == expected.read_bytes()
         assert paths[1].read_bytes().count(b"/FontFile2") == 1, "one font in a PDF"
         assert "shuffling" in figure.axes[0].get_xlabel()  # which has a ligature
+
+    @pytest.mark.filterwarnings("error")
+    def test_a_figure_without_axes_is_drawn_without_a_warning(self) -> None:
+        with styled():
+            empty = Figure(layout="constrained")
+        assert ElementTree.fromstring(figure_bytes(empty, "svg")).tag.endswith("svg")
 
     def test_a_full_disk_leaves_nothing(self, tmp_path: Path) -> None:
         figure = drawn("predictions", rows_of("predictions"))

@@ -159,6 +159,8 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "tokens-same-names": (lambda f: token_tagger(f, "modernbert"), ("was trained to tag tokens (ModernBertForTokenClassification)",)),
     "pairs": (lambda f: edit(f, id2label={"0": "not_entailment", "1": "entailment"}, label2id=None), ("reads passages with queries",)),
     "pairs-by-task": (lambda f: edit(f, finetuning_task="mrpc"), ("reads passages with queries",)),
+    "interface": (lambda f: edit(f, model_type="deberta-v2"), ("model cannot be intercepted: DebertaV2ForSequenceClassification does",)),
+    "class-numbers": (lambda f: edit(f, id2label={"0": "a", "2": "b"}), ("numbers its classes 0, 2; expected 0 to 1",)),
     "one-name": (lambda f: edit(f, id2label={"0": "a", "1": "A"}), ("several classes one name: a, A",)),
 }  # fmt: skip
 

@@ -274,6 +274,27 @@ class TestSentence:
         rows["somers_d_attention"][:100] = 0.1
         assert card_of(tmp_path, rows).case == "not_following", "what is seen is a no"
 
+    @pytest.mark.parametrize("encoder", ["none", "bilstm"])
+    @pytest.mark.parametrize("undefined", [100, 200])
+    def test_agreement_that_is_undefined(
+        self, tmp_path: Path, encoder: str, undefined: int
+    ) -> None:
+        """No deletion moves a prediction, where evidence is redundant: of one class, or of both."""
+        rows = agreement(0.9, 0.9)
+        rows["somers_d_attention"][:undefined], rows["largest_effect"][:undefined] = np.nan, 0
+        card = card_of(tmp_path, rows, net={"encoder": encoder})
+        assert "nan" not in str(card)
+        assert card.case_if_licensed == "unseen"
+        if encoder == "none" or undefined == 200:
+            assert (card.case, "Not seen by erasure" in card.sentence) == ("unseen", True)
+        else:
+            assert card.case == "not_established"
+            assert "Somers' D of its weights" in card.sentence
+            defined = np.mean(rows["somers_d_attention"][100:])
+            assert f" is {defined:.2f} [" in card.sentence
+        line = " ".join(str(card).split())
+        assert ("Undefined in every text" in line) == (undefined == 200)
+
     @pytest.mark.parametrize(("d", "case"), [(0.9, "yes"), (0.6, "unseen"), (0.1, "unseen")])
     def test_deletions_that_hardly_move_a_certain_prediction(
         self, tmp_path: Path, d: float, case: str

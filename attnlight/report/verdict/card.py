@@ -168,8 +168,10 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
     given = case if licensed or case in _LEAVES_OPEN else "not_established"
-    if given == "not_established":
-        speaks_of = classes[0]  # the worst
+    if given == "not_established":  # of the worst class in which D is defined
+        speaks_of = next((one for one in classes if one.d.texts), None)
+        if speaks_of is None:
+            given, speaks_of = case, classes[0]  # unseen
     sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"

@@ -15,6 +15,7 @@ from attnlight.report.verdict.ranks import TEST, ClassAgreement
 
 NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
 NOT_SHOWN = "not shown"
+_UNDEFINED = "Undefined in every text: no deletion has an effect that differs from another's."
 _BOUNDS = ("no_below", "yes_from", "alike")
 _FAITHFULNESS, _GAIN = "faithfulness", "excess_comprehensiveness_"
 
@@ -141,9 +142,12 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
             return unmeasured(records, "ranks", TEST)
         few = f"Fewer than {rules()['least_texts']} texts of a predicted class decide nothing."
         return line_of(records, "ranks", NOT_SHOWN, missing=few)
-    worst, rule = classes[0], rules()["ranks"]
+    rule, defined = rules()["ranks"], [one for one in classes if one.d.texts]
+    if not defined:
+        return line_of(records, "ranks", NOT_SHOWN, missing=_UNDEFINED)
+    worst = defined[0]
     sides = {"between": "in part", "opposing": "no", "unseen": NOT_SHOWN, "undecided": NOT_SHOWN}
-    each = ", ".join(f"{one.name} {one.d.value:.2f} {span(one.interval)}" for one in classes)
+    each = ", ".join(f"{one.name} {one.d.value:.2f} {span(one.interval)}" for one in defined)
     further = {"norm": "somers_d_attention_value_norm", "resampled": "resampled_somers_d_attention"}
     said = dict.fromkeys(further, "")
     for key, column in further.items():
@@ -164,7 +168,7 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
         **{"class": worst.name},
         yes_from=worst.yes_from,
         opposing=worst.opposing.value,
-        classes=rule["classes"].format(each=each) if len(classes) > 1 else "",
+        classes=rule["classes"].format(each=each) if len(defined) > 1 else "",
         **said,
     )
 
@@ -262,6 +266,8 @@ def words(records: CardRecords) -> Line:
     own, tau = (Estimate.of(*_column(records, test, name)) for name in names)
     if records.alone:
         return line_of(records, "words", "yes", "alone", own)
+    if not tau.texts:
+        return line_of(records, "words", NOT_SHOWN, missing=_UNDEFINED)
     low, high = tau.interval()
     answer = "yes" if low >= rule["yes_from"] else "no" if high < rule["yes_from"] else NOT_SHOWN
     return line_of(records, "words", answer, "says", tau)

@@ -33,7 +33,12 @@ class ClassAgreement(NamedTuple):
     side: str
 
     def needed(self, texts: int) -> int:
-        """About how many texts would decide, by the distance of D from the nearest bound."""
+        """About how many texts would decide, by the distance of D from the nearest bound; else 0.
+
+        None would where D is undefined: no deletion has an effect.
+        """
+        if math.isnan(self.d.value):
+            return 0
         low, high = self.interval
         bounds = rules()["ranks"]["no_below"], self.yes_from
         distance = min(abs(self.d.value - bound) for bound in bounds)
