@@ -9,6 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from math import isnan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -383,7 +384,9 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             metric = SumMetric(nan_strategy="disable", sync_on_compute=False)
             metric.update(value)
             key = f"{stage}/{self.name}/{name}"
-            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key)
+            # An undefined measure of a single epoch would be an empty panel in the logger.
+            logger = False if isnan(value) and trainer.testing else None
+            pl_module.log(key, metric.to(pl_module.device), metric_attribute=key, logger=logger)
         if self.figures and trainer.is_global_zero:
             show_figure(trainer, stage, self.name, path, self.figure)
 

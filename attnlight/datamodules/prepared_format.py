@@ -56,8 +56,9 @@ def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict
             invalid = labels[(labels < 0) | (labels > last)][0]
             raise InputError(f"{place} has label {invalid}; labels must be 0 to {last}.")
         if labels is not None and (labels == labels[0]).all():
+            only = corpus["classes"][labels[0]]
             raise InputError(
-                f"{place} has only one class, {corpus['classes'][labels[0]]}; at least two are needed. If it is split "
+                f"{place} has only one class, {only}; at least two are needed. If it is split "
                 "off the training texts, use a larger fraction or another split_seed."
             )
         if count_unknown:

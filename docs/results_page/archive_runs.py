@@ -47,6 +47,7 @@ OF_STUDY = re.compile("|".join(["-", *(f"^{name}$" for name in OF_MINILM)]))
 # others have 12.
 _COARSE = {"importance_correlation", "reliability", "impermissible_mass", "single_erasure"}
 _COARSE |= {"plausibility", "state_token_agreement", "head_ablation", "alignment_error"}
+_FEW = 256  # values of a column, such as shares of a length, that are not rounded
 
 
 @cache
@@ -189,6 +190,9 @@ def _write(table: pa.Table, target: Path, name: str, level: float | None = None)
 def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array:
     """Floats, or floats in lists, rounded to so many significant bits; other values as they are.
 
+    At most `_FEW` different values stay as they are: each is stored once, and errors of rounding
+    would not cancel in their mean.
+
     A null is NaN in place of a float. With a level, values have 3 bits and stay on their side of it.
     """
     kind = values.type
@@ -201,6 +205,8 @@ def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array
     if not pa.types.is_floating(kind):
         return values
     floats = np.array(values.fill_null(np.nan), np.float32)
+    if level is None and len(np.unique(floats)) <= _FEW:
+        return pa.array(floats)
     bits = bits if level is None else 3
     mantissa, exponent = np.frexp(floats)
     whole = np.round(scaled := mantissa * 2**bits)

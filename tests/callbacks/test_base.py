@@ -278,6 +278,17 @@ def test_a_measure_may_be_undefined_at_first(tmp_path: Path, defined_from: int) 
     assert logged == pytest.approx([math.nan, value], nan_ok=True)
 
 
+def test_an_undefined_measure_of_a_test_has_no_panel(tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path)
+    started = trainer(tmp_path, Undefined(1), logger=logger)
+    started.test(OutsideTask(), loader(Texts()), verbose=False)
+    assert started.callback_metrics["test/undefined/later"].isnan()
+    (path,) = tmp_path.rglob("metrics.csv")
+    (row,) = csv.DictReader(path.open())
+    assert "test/undefined/max_attention" in row
+    assert "test/undefined/later" not in row
+
+
 class Tolerant(Gradient):
     def __init__(self, epsilon: object) -> None:
         super().__init__()

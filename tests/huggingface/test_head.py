@@ -114,5 +114,5 @@ def test_attention_that_knows_only_its_own_kernel(tmp_path: Path) -> None:
     size = write_tokenizer(tmp_path, "bert").get_vocab_size()
     config = transformers.SplinterConfig(**SMALL | {"vocab_size": size})
     transformers.SplinterModel(config).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="SplinterModel does not support an attention"):
+    with pytest.raises(InputError, match="cannot be intercepted: SplinterModel does not"):
         HuggingFaceClassifier(str(tmp_path), num_classes=2)

@@ -181,12 +181,8 @@ def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
 
     Lambda 0 comes first, then KL before other terms, with ascending lambdas.
     """
-    planned = study.planned("adversary", base=base).groupby(["term", "lam"]).groups
-    planned_cells = [
-        (term, lam, study.finished("adversary", base=base, term=term, lam=lam))
-        for term, lam in planned
-    ]
-    return sorted(planned_cells, key=lambda cell: (cell[1] > 0, cell[0] != KL))
+    planned = ((term, lam, runs) for (term, lam), runs in study.adversaries(base).items())
+    return sorted(planned, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
 def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
