@@ -74,13 +74,12 @@ class Sanity(InterpretabilityTest):
         super().__init__(max_instances=max_instances, **options)
         self.methods, self.against = build_attributions(methods, self.name), against
         self._models: dict[str, Any] = {}  # by step, "random" or "seeds", as columns are named
-        described = {label: method.metadata for label, method in self.methods.items()}
         name = None
         if against is not None:
             path = Path(against).resolve()
             folder = path.parent if path.suffix == ".ckpt" else path
             name = "/".join(folder.parts[-2:])
-        self.metadata: dict[str, Any] = {"tie": TIE, "methods": described, "against": name}
+        self.metadata: dict[str, Any] = {"tie": TIE, "against": name}
 
     @override
     def prepare(self, around: Surroundings) -> None:
