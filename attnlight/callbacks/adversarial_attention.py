@@ -21,6 +21,7 @@ from attnlight.models.readout import Readout
 from attnlight.statistics.frontier import EPSILONS
 
 _SEARCH_MEASURES = ("search_js", "search_tvd", "search_gap")
+_WIDER = "worst_js_"  # and a wider tolerance: the column of the worst case there
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class AdversarialAttention(InterpretabilityTest):
             self._require_at_least(1, **counts)
             self.hparams["search"] = options
             self.measures = (*self.measures, *_SEARCH_MEASURES)
-        self.measures = (*self.measures, *map(_wider, self.wider_epsilons))
+        self.measures = (*self.measures, *(f"{_WIDER}{e:g}" for e in self.wider_epsilons))
         programs = program_instances != 0
         candidates = ["lightest item", "linear programs", "one and two items", "search"]
         used = [True, programs, True, self.search is not None]
@@ -225,7 +226,7 @@ class AdversarialAttention(InterpretabilityTest):
         found = adversary
         for epsilon in self.wider_epsilons:  # what is within a tolerance is within a wider one
             found, js, _ = solve(epsilon, found)
-            columns[_wider(epsilon)] = js.mean(-1)
+            columns[f"{_WIDER}{epsilon:g}"] = js.mean(-1)
         curve = readout.worst_case_curve(EPSILONS) if self.frontier else None
         if curve is not None:
             columns["frontier_js"] = curve
@@ -244,11 +245,6 @@ class AdversarialAttention(InterpretabilityTest):
             None if count is None else torch.from_numpy(choose(texts, count, self.seed))
             for count in counts
         )
-
-
-def _wider(epsilon: float) -> str:
-    """The column of the worst case at a wider tolerance."""
-    return f"worst_js_{epsilon:g}"
 
 
 def one_row_of_each_text(rows: Tensor, texts: Tensor, seed: int) -> Tensor:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from attnlight.figures.layers import column_means, draw_heads, draw_layers
 from attnlight.figures.style import MUTED, PALETTE, canvas
-from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
+from attnlight.figures.tables import RecordTable, Rows, by_cluster, estimate, mean_cells, percent
 
 
 def draw(
@@ -43,9 +43,7 @@ def tables(
     rows: Rows, classes: Sequence[str] | None = None, least: float | None = None
 ) -> list[RecordTable]:
     """Share covered and turns with all layers, and the mean and the strongest of layers and heads."""
-    order = rows["pair"].argsort(kind="stable")
-    rows = {name: column[order] for name, column in rows.items()}
-    rows |= {"index": rows["pair"].astype(np.int64)}
+    rows = by_cluster(rows, "pair")
     pairs = {"all layers": "all", "all layers, uniform attention": "all_uniform"}
     lines = {
         words: [rows[f"{x}_{part}"] for x in ("covered", "turns")] for words, part in pairs.items()

@@ -7,15 +7,15 @@ from matplotlib.figure import Figure
 
 from attnlight.figures.methods import recorded_methods
 from attnlight.figures.style import INK, canvas
-from attnlight.figures.tables import RecordTable, Rows, estimate
+from attnlight.figures.tables import RecordTable, Rows, by_cluster, estimate
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 
 
 def mean_costs(rows: Rows) -> dict[str, MeanInterval]:
     """Mean cost of each method by its label, with an interval that resamples batches."""
-    methods, order = recorded_methods(rows, "cost"), rows["batch"].argsort(kind="stable")
+    methods, rows = recorded_methods(rows, "cost"), by_cluster(rows, "batch")
     costs = np.stack([rows[f"cost_{method}"] for method in methods], axis=1)
-    means = bootstrap_means(costs[order], rows["batch"][order].astype(np.int64))
+    means = bootstrap_means(costs, rows["index"])
     return dict(zip(methods, means, strict=True))
 
 

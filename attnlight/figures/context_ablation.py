@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlight.figures.methods import recorded_methods
+from attnlight.figures.methods import method_panels, recorded_methods
 from attnlight.figures.plausibility import draw_methods
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, number, percent
 
@@ -22,14 +22,9 @@ def draw(
     heads: Sequence[Sequence[float]] | None = None,
 ) -> Figure | None:
     """Means with intervals, and by predicted class; None where no context has two items."""
-    methods = recorded_methods(rows, "lds")
-    panels = {
-        label: {words: rows[f"{measure}_{name}"] for name, words in methods.items()}
-        for measure, label in _PANELS.items()
-    }
     known = {
         label: values
-        for label, values in panels.items()
+        for label, values in method_panels(rows, _PANELS, "lds").items()
         if all(not np.isnan(column).all() for column in values.values())
     }
     chances = [rows["chance_auprc"] if label == "AUPRC" else None for label in known]

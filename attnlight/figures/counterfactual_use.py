@@ -5,41 +5,27 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlight.figures.methods import recorded_methods
+from attnlight.figures.methods import method_panels, recorded_methods
 from attnlight.figures.plausibility import draw_methods
-from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
+from attnlight.figures.tables import RecordTable, Rows, by_cluster, estimate, mean_cells, percent
 
 _PANELS = {"auprc": "AUPRC", "auprc_used": "AUPRC, used edits", "rank": "Rank"}
 _POSITIONS = {"auprc_first": "left to right", "auprc_last": "right to left"}
 
 
-def turned_pairs(rows: Rows) -> Rows:
-    """The rows of pairs in ascending order of their originals, which are the `index`."""
-    pairs = np.flatnonzero(~np.isnan(rows["original"]))
-    order = pairs[rows["original"][pairs].argsort(kind="stable")]
-    chosen = {name: column[order] for name, column in rows.items()}
-    return chosen | {"index": chosen["original"].astype(np.int64)}
-
-
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
     """Means with intervals over originals, and by predicted class; None where no prediction turns."""
-    rows = turned_pairs(rows)
+    rows = by_cluster(rows, "original")
     if np.isnan(rows["chance_auprc"]).all():
         return None
-    panels = {
-        label: {
-            words: rows[f"{measure}_{name}"]
-            for name, words in recorded_methods(rows, "rank").items()
-        }
-        for measure, label in _PANELS.items()
-    }
+    panels = method_panels(rows, _PANELS, "rank")
     half = np.where(np.isnan(rows["chance_auprc"]), np.nan, 0.5)
     return draw_methods(rows, panels, [rows["chance_auprc"], None, half], classes)
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """Measures of each method beside chance and position, and of the pairs."""
-    rows = turned_pairs(rows)
+    rows = by_cluster(rows, "original")
     chance, attention = rows["chance_auprc"], rows.get("auprc_attention")
     nothing = np.full(len(chance), np.nan)
     attention = nothing if attention is None else attention

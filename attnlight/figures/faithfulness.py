@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from attnlight.figures.methods import recorded_methods
+from attnlight.figures.methods import method_panels, recorded_methods
 from attnlight.figures.plausibility import draw_methods
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
 
@@ -18,11 +18,8 @@ _NORMALIZED = "normalized_"
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     """Means of each method by predicted class, and of all with their intervals."""
     measures = [measure for measure in _PANELS if f"{measure}_random" in rows]
-    methods = recorded_methods(rows, measures[0])
-    panels = {
-        _PANELS[measure]: {words: rows[f"{measure}_{label}"] for label, words in methods.items()}
-        for measure in measures
-    }
+    labels = {measure: _PANELS[measure] for measure in measures}
+    panels = method_panels(rows, labels, measures[0])
     random = [rows[f"{measure}_random"] for measure in measures]
     return draw_methods(rows, panels, random, classes, chance="random ranking", shares=False)
 

@@ -1,5 +1,10 @@
 """Attribution methods in words, and which of them a record has."""
 
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
 from attnlight.figures.tables import Rows
 
 # In the order of tables; a method that is not here comes last, by the words of its name.
@@ -50,6 +55,17 @@ def method_words(label: str) -> str:
     """
     name, by_size, _ = label.partition("_by_size")
     return METHODS.get(name, name.replace("_", " ")) + by_size.replace("_", " ")
+
+
+def method_panels(
+    rows: Rows, labels: Mapping[str, str], of: str
+) -> dict[str, dict[str, NDArray[np.floating]]]:
+    """Values (R,) of some measures by their labels, and by the methods with a column `<of>_<method>`."""
+    methods = recorded_methods(rows, of).items()
+    return {
+        label: {words: rows[f"{measure}_{name}"] for name, words in methods}
+        for measure, label in labels.items()
+    }
 
 
 def recorded_methods(rows: Rows, measure: str) -> dict[str, str]:

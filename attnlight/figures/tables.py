@@ -240,6 +240,14 @@ def class_name(predicted: int | None, classes: Sequence[str] | None) -> str:
     return balanced(names[predicted]) if predicted < len(names) else f"class {predicted}"
 
 
+def by_cluster(rows: Rows, column: str) -> Rows:
+    """The rows that are in a cluster, in ascending order of these, which are the `index`."""
+    known = np.flatnonzero(~np.isnan(rows[column]))
+    order = known[rows[column][known].argsort(kind="stable")]
+    chosen = {name: values[order] for name, values in rows.items()}
+    return chosen | {"index": chosen[column].astype(np.int64)}
+
+
 def mean_cells(
     columns: Sequence[NDArray[Any]], rows: Rows, formats: Sequence[Format] | None = None
 ) -> list[str]:

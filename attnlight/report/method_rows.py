@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.figures import figure_rows
 from attnlight.figures.methods import METHODS, method_words
-from attnlight.figures.tables import Table, estimate, number
+from attnlight.figures.tables import Table, by_cluster, estimate, number
 from attnlight.records import Record, Source, read_metadata
 from attnlight.report.markup import described_table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
@@ -129,10 +129,8 @@ def method_rows(records: Mapping[str, Source]) -> MethodRows:
             columns += [f"{column}{step}_{label}" for label in labels]
             columns.append(f"{column.removeprefix(_EXCESS)}_{_RANDOM}")
             columns += [f"{column}_seeds_{label}" for label in labels]  # for `sanity_verdicts`
-        rows, _ = figure_rows(records[test], columns)
-        order = rows[clusters].argsort(kind="stable")
-        rows = {name: values[order] for name, values in rows.items()}
-        if not len(order):
+        rows = by_cluster(figure_rows(records[test], columns)[0], clusters)
+        if not len(rows["index"]):
             continue
         for measure in measures:
             values = {}
@@ -143,11 +141,11 @@ def method_rows(records: Mapping[str, Source]) -> MethodRows:
                 elif label == _RANDOM and (raw := name.removeprefix(_EXCESS)) in rows:
                     values[label] = 0.0 * rows[raw]  # its own excess: 0, NaN where it is undefined
             if values:
-                _add_measure(result, measure, values, rows[clusters].astype(np.int64))
+                _add_measure(result, measure, values, rows["index"])
         if test == "sanity":
             verdicts = sanity_verdicts(Record(rows, metadata))
             result.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
-        result.instances[test] = len(order)
+        result.instances[test] = len(rows["index"])
     recorded = dict.fromkeys(label for _, label in result.means)
     ordered = sorted(recorded, key=lambda label: [*METHODS, label].index(label))  # others come last
     result.labels = {label: method_words(label) for label in ordered}

@@ -109,9 +109,6 @@ def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor)
     heading = ("run", "role", "state", "needs", "estimate")
     table = tabulate(lines, heading, "plain", disable_numparse=True)
     total = f"{len(asked)} runs of {len(folder.runs)}; one at a time: {expected.words(left)}"
-    jobs: int = getattr(executor, "jobs", 1)
-    if jobs > 1:
-        total += f"; {jobs} at a time: {expected.words(left, jobs)}"
     notes = [str(folder.path)] if folder.study.condition else []
     notes += [table, total]
     if expected.timed:

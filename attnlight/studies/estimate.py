@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from heapq import heapreplace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
@@ -51,20 +50,15 @@ class Estimate:
     timed: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
 
-    def words(self, runs: Sequence[PlannedRun], jobs: int = 1) -> str:
-        """How long runs take, in words, so many `jobs` at a time, each run after those it needs."""
-        roles = {run.name: run.role for run in runs}
+    def words(self, runs: Sequence[PlannedRun]) -> str:
+        """How long runs take one after the other, in words."""
+        roles = [run.role for run in runs]
         if "roar" not in self.seconds:  # of no more words than a base, which scores them, too
-            roles = {name: "base" if role == "roar" else role for name, role in roles.items()}
-        if set(roles.values()) - self.seconds.keys():
+            roles = ["base" if role == "roar" else role for role in roles]
+        if set(roles) - self.seconds.keys():
             return "unknown"
-        idle, ends = [0.0] * jobs, dict[str, float]()
-        for run in runs:
-            needed = max((ends.get(name, 0.0) for name in run.needs), default=0.0)
-            ends[run.name] = max(idle[0], needed) + self.seconds[roles[run.name]]
-            heapreplace(idle, ends[run.name])
-        bound = "at most " if set(roles.values()) & {*self.timed} else ""
-        return bound + minutes(max(idle))
+        bound = "at most " if set(roles) & {*self.timed} else ""
+        return bound + minutes(sum(self.seconds[role] for role in roles))
 
 
 def estimate(folder: StudyFolder, runs: Sequence[PlannedRun], executor: Executor) -> Estimate:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from attnlight.callbacks.hooks.receivers import receivers
 from attnlight.figures import describe, figure_rows
-from attnlight.records import EXCLUDED, clustered_pieces, read_metadata, read_pieces
+from attnlight.records import EXCLUDED, read_metadata, read_pieces
 from attnlight.report import save_figure
-from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, bootstrap_pieces
+from attnlight.report.run import StoredRecord
+from attnlight.report.summary import summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,18 +34,9 @@ def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
     """
     if not measures:
         return {}
-    intervals = bootstrap_pieces(
-        (
-            (np.stack([piece[name] for name in measures], axis=1), clusters)
-            for piece, clusters in clustered_pieces(path, measures)
-        ),
-        len(measures),
-        in_memory=read_metadata(path)["rows"] <= MAX_EXACT_CLUSTERS,
-    )
-    scalars: dict[str, float] = {}
-    for name, (mean, low, high, _) in zip(measures, intervals, strict=True):
-        scalars |= {name: mean, f"{name}_low": low, f"{name}_high": high}
-    return scalars
+    means = summarise(StoredRecord(path, "", "", None), by_class=False).means
+    ends = ("", "_low", "_high")
+    return {f"{n}{end}": x for n in measures for end, x in zip(ends, means[n, None], strict=False)}
 
 
 def unmeasured(path: Path, stage: str, epoch: int | None) -> str:
