@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
@@ -95,8 +95,7 @@ def prepare_vectors(
         vectors.save_word2vec_format(folder / "vectors.bin", binary=True)
 
     identity = json.dumps(asdict(settings), sort_keys=True)
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+    target = corpus.with_name(f"word2vec-{corpus.name}-{text_digest(identity)}")
     prepare_once(target, write)
     return target / "vectors.bin"
 

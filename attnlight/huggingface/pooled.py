@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from attnlight.batch import PAD, SEGMENT, TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.pieces import longest_text
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
@@ -186,8 +186,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
             return None
         digests = map(weights_digest, (self.embedding, self.encoder))
-        named = "".join([repr(self.architecture), *digests])
-        digest = hashlib.sha256(named.encode()).hexdigest()[:16]
+        digest = text_digest("".join([repr(self.architecture), *digests]))
         device = self.embedding.weight.device
 
         @torch.no_grad()
