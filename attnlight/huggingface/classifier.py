@@ -17,8 +17,12 @@ from attnlight.errors import InputError
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import open_model, require_head, stored_options
-from attnlight.huggingface.positions import segments
-from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.huggingface.reading import (
+    require_readable,
+    require_tokenizer,
+    segments,
+    weights_are_there,
+)
 from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
 from attnlight.probing.flat_texts import SHARE
 from attnlight.probing.leave_one_out import last_places

@@ -17,8 +17,12 @@ from attnlight.data.digests import text_digest
 from attnlight.data.pieces import longest_text
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
-from attnlight.huggingface.positions import positions
-from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.huggingface.reading import (
+    positions,
+    require_readable,
+    require_tokenizer,
+    weights_are_there,
+)
 from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier, Items

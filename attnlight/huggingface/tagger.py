@@ -14,8 +14,7 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.huggingface.classifier import HuggingFaceClassifier, SpecialTokens
-from attnlight.huggingface.positions import segments
-from attnlight.huggingface.reading import require_readable
+from attnlight.huggingface.reading import require_readable, segments
 from attnlight.problems import Tagging
 
 # In `AttentionOutput.memory`: values of the last layer, (B, H, N, D / H), and its attention, (B, H, N, N).
