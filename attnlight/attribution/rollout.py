@@ -62,10 +62,10 @@ class Rollout(Attribution):
 class GradientRollout(Attribution):
     """What each token passes on to the state that a row reads, as far as it speaks for the class.
 
-    Chefer et al. (2021). In each layer A' is the mean over heads of weight times gradient of the log odds, 0 where that is
-    negative, and R becomes R + A' R, from R = I below the first layer. The scores are the row of R that
-    belongs to the token which is read; where a text's attention is above the layers, they are the rows'
-    mean by that attention.
+    Chefer et al. (2021). In each layer A' is the mean over heads of weight times gradient of the log
+    odds, 0 where that is negative, and R becomes R + A' R, from R = I below the first layer. The scores
+    are the row of R that belongs to the token which is read; where a text's attention is above the
+    layers, they are the rows' mean by that attention.
     """
 
     name = "gradient_rollout"
