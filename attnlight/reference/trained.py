@@ -145,12 +145,13 @@ class TrainedModel:
         """
         given = Path(path)
         if (place := hub_run(given)) is None:
-            found = (
-                (_network_class(tags_tokens(given)), {"path": given}) if is_model(given) else None
-            )
-            found = found or pretrained_network(read_tested(given).get("model") or {})
-            if found is not None:
-                return replace(cls.of(found[0](**found[1]).eval()), path=given)
+            elsewhere: tuple[Any, Mapping[str, Any]] | None
+            if is_model(given):
+                elsewhere = _network_class(tags_tokens(given)), {"path": given}
+            else:
+                elsewhere = pretrained_network(read_tested(given).get("model") or {})
+            if elsewhere is not None:
+                return replace(cls.of(elsewhere[0](**elsewhere[1]).eval()), path=given)
         path = place or find_trained(path)
         if path.is_dir():
             require_run(path)

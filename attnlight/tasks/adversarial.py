@@ -129,7 +129,8 @@ class AdversarialVariant(FromBase):
             gather = self._gather_ranks if self.training else None
             terms = (prediction, attention)
             prediction, attention = self._released.scale(terms, batch, output, gather)
-        return prediction - self.hparams["lambda_"] * attention
+        loss: Tensor = prediction - self.hparams["lambda_"] * attention
+        return loss
 
     @override
     def _reduce(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:
