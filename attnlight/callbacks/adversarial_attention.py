@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
-from attnlight.callbacks.hooks.held_readouts import WEIGHTS
+from attnlight.callbacks.hooks.readouts import WEIGHTS
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose, row_hashes
 from attnlight.errors import InputError

@@ -78,10 +78,7 @@ class AlignmentError(InterpretabilityTest):
             *(f"{score}_{name}" for score in ("precision", "recall") for name in named[:-1]),
             *(f"linked_{name}" for name in self.methods),
         )
-        self.metadata = {
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-            "threshold": threshold,
-        }
+        self.metadata = {"threshold": threshold}
 
     @override
     def prepare(self, around: Surroundings) -> None:

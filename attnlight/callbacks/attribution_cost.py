@@ -53,10 +53,7 @@ class AttributionCost(InterpretabilityTest):
         self.methods = build_attributions(methods, self.name)
         self.repeats = repeats
         self.measures = (*(f"cost_{label}" for label in self.methods), "forward_seconds")
-        self.metadata: dict[str, Any] = {
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-            "clusters": "batch",
-        }
+        self.metadata: dict[str, Any] = {"clusters": "batch"}
 
     @override
     def prepare(self, around: Surroundings) -> None:

@@ -36,8 +36,7 @@ from attnlight.callbacks.hooks.epoch_recorder import (
     RecordingCallback,
     read_recorded_texts,
 )
-from attnlight.callbacks.hooks.held_readouts import HeldReadouts
-from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.callbacks.hooks.readouts import HeldReadouts, shared_readout
 from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
@@ -89,7 +88,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             name, which a verdict card reads.
 
     Attributes:
-        methods: Attribution methods that a subclass compares, by label.
+        methods: Attribution methods that a subclass compares, by label; records describe them.
         word_sampler: The words that `replacement: resample` draws, of a test that has it.
     """
 
@@ -263,8 +262,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         """
         self._unmeasured = ""
         self._held = HeldReadouts()
+        described = {label: method.metadata for label, method in self.methods.items()}
+        known = {"methods": described} if described else {}
         try:
-            metadata = json.loads(json.dumps(dict(self.metadata)))
+            metadata = json.loads(json.dumps({**self.metadata, **known}))
         except TypeError as error:
             raise InputError(f"metadata of {self.name} must be plain values: {error}.") from error
         self._recorder = EpochRecorder(
@@ -363,8 +364,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         pl_module: pl.LightningModule,
         outputs: Any,
         batch: TextBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        *_: Any,
+        **__: Any,
     ) -> None:
         if self._recorder is not None:
             self.record(batch, validate_output(outputs, pl_module), pl_module.model)  # type: ignore[arg-type]

@@ -135,9 +135,7 @@ class ContextAblation(InterpretabilityTest):
         names = (*_OF_METHODS, *(f"drop_{count}" for count in self.top))
         labels = (*self.methods, LEAVE_ONE_OUT)
         self.measures = (*(f"{name}_{label}" for name in names for label in labels), *_OTHERS)
-        described = {label: method.metadata for label, method in self.methods.items()}
         self.metadata: dict[str, Any] = {
-            "methods": described,
             "way": way,
             "least": least,
             "tie": TIE,

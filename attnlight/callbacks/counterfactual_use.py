@@ -87,12 +87,7 @@ class CounterfactualUse(InterpretabilityTest):
         self.used = used
         of_methods = (f"{name}_{label}" for name in _METHOD_MEASURES for label in self.methods)
         self.measures = (*of_methods, *_SIDE_MEASURES, *_PAIR_MEASURES)
-        self.metadata = {
-            "clusters": "original",
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-            "tie": TIE,
-            "used": used,
-        }
+        self.metadata = {"clusters": "original", "tie": TIE, "used": used}
         self._split: Any = None
 
     @override

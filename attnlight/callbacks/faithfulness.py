@@ -149,7 +149,6 @@ class Faithfulness(InterpretabilityTest):
             *(f"excess_{name}_{label}" for name in self._names for label in self.methods),
         )
         self.metadata = {
-            "methods": {label: method.metadata for label, method in self.methods.items()},
             "target": "predicted class of the complete text",
             "shares": self.shares,
             "replacement": replacement,

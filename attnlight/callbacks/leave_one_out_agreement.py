@@ -87,7 +87,6 @@ class LeaveOneOutAgreement(InterpretabilityTest):
             *("opposing_mass", "supporting", "largest_effect", "log_odds"),
         )
         self.metadata = {
-            "methods": {label: method.metadata for label, method in self.methods.items()},
             "target": "predicted class of the complete text",
             "least": least,
             "opposing": OPPOSING,

@@ -81,10 +81,7 @@ class Plausibility(InterpretabilityTest):
         self._columns = [RATIONALE, EVIDENCE] if column is None else [column]
         self.draws = draws
         self.keep_scores = keep_scores
-        self.metadata: dict[str, Any] = {
-            "tie": TIE,
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-        }
+        self.metadata: dict[str, Any] = {"tie": TIE}
         self._set_measures(people=False)
 
     def _set_measures(self, people: bool) -> None:

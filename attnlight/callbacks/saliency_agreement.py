@@ -60,12 +60,7 @@ class SaliencyAgreement(InterpretabilityTest):
         super().__init__(**options)
         self.methods = build_attributions(methods, self.name, least=2)
         self.signed, self.keep_scores = signed, keep_scores
-        self.metadata = {
-            "tie": TIE,
-            "top": 1 / TOP,
-            "signed": signed,
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-        }
+        self.metadata = {"tie": TIE, "top": 1 / TOP, "signed": signed}
         self._pairs = list(combinations(self.methods, 2))
         self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
 

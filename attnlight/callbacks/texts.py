@@ -78,10 +78,7 @@ class Texts(InterpretabilityTest):
         self.leave_one_out = leave_one_out
         self.maps = maps
         self.methods = build_attributions(methods, self.name, least=0)
-        self.metadata = {
-            "epsilon": epsilon,
-            "methods": {label: method.metadata for label, method in self.methods.items()},
-        }
+        self.metadata = {"epsilon": epsilon}
 
     @override
     def begin(self, around: Surroundings) -> None:

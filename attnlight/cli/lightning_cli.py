@@ -26,8 +26,7 @@ from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
-from attnlight.callbacks.hooks.batch_lines import BatchLines
-from attnlight.callbacks.hooks.epoch_lines import EpochLines
+from attnlight.callbacks.hooks.epoch_lines import BatchLines, EpochLines
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
 from attnlight.callbacks.hooks.trainer_surroundings import STAGES

@@ -16,8 +16,7 @@ from torch.testing import assert_close
 
 from attnlight.batch import AttentionOutput
 from attnlight.callbacks import AttentionPermutation, InterpretabilityTest
-from attnlight.callbacks.hooks.held_readouts import HeldReadouts
-from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.callbacks.hooks.readouts import HeldReadouts, shared_readout
 from attnlight.datamodules import CorpusDataModule
 from attnlight.functional import erase_ranking, permutations, ranking, read, worst_case_attention
 from attnlight.functional.adversary.worst_case import best_of

@@ -14,7 +14,7 @@ import torch
 from attnlight.batch import TextBatch
 from attnlight.callbacks import Faithfulness, InterpretabilityTest
 from attnlight.callbacks.base import PAIRS
-from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.callbacks.hooks.readouts import shared_readout
 from attnlight.datamodules import SymbolSequences
 from attnlight.models import Seq2Seq
 from tests.benchmarks.scene import configured_tests

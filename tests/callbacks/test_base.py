@@ -26,7 +26,7 @@ from attnlight.callbacks import (
     StateTokenAgreement,
     base,
 )
-from attnlight.callbacks.hooks import shared_readout
+from attnlight.callbacks.hooks import readouts
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
@@ -127,7 +127,7 @@ def test_tests_of_the_same_texts_share_one_leave_one_out(tmp_path: Path, affine:
     lengths = [len(tokens) for tokens in texts.tokens]
     deletions = sum(length for length in lengths if length > 1)
     assert sum(read) == 2 * len(texts) + deletions  # the complete texts once by their test step
-    assert not shared_readout._READOUTS
+    assert not readouts._READOUTS
     for test in tests():
         together = read_record(tmp_path / f"records/test/{test.name}.parquet").columns
         assert together.keys() == alone[test.name].keys()

@@ -18,7 +18,7 @@ from attnlight.attribution.base import Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.callbacks import Faithfulness
 from attnlight.callbacks.faithfulness import MEASURES
-from attnlight.callbacks.hooks.shared_readout import shared_readout
+from attnlight.callbacks.hooks.readouts import shared_readout
 from attnlight.records import read_record
 from tests.attribution.scenes import TOKENS, scene
 from tests.bases import one_text

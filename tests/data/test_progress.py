@@ -9,7 +9,7 @@ import pytest
 import rich.console
 
 import attnlight.data.progress
-from attnlight.callbacks.hooks.batch_lines import BatchLines
+from attnlight.callbacks.hooks.epoch_lines import BatchLines
 from attnlight.data.progress import progress
 from tests.bases import SMALL, Planted, classifier, trainer
 

@@ -1,9 +1,9 @@
-"""A table of `fit`: one line per epoch."""
+"""Lines of a log: of `fit` one per epoch, and batches in place of the Trainer's progress bar."""
 
 import re
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import lightning.pytorch as pl
 import rich
@@ -11,10 +11,13 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from typing_extensions import override
 
 from attnlight.callbacks.base import attached_tests
+from attnlight.data.progress import ProgressLine
 from attnlight.figures.tables import number
 
 _WIDTH = 10  # of a column, so that seven of them, the epoch and its seconds fit in 80
 _AFTER = re.compile("(?<=[/_])")  # where a name may break
+# By stage, what the Trainer's attributes call its batches.
+_NAMES = {"train": "training", "validate": "val", "sanity_check": "val"}
 
 
 class EpochLines(Callback):
@@ -89,3 +92,33 @@ def print_row(first: str, cells: Sequence[Sequence[str]], last: str) -> None:
             begin = first if (start, line) == (0, -1) else ""
             end = last if line == -1 and start + len(part) == len(cells) else ""
             print(f"{begin:<{head}}{text}{end}", flush=True)
+
+
+class BatchLines(Callback):
+    """Print the number of finished batches of an epoch, at most every 30 seconds."""
+
+    _lines: Mapping[str, ProgressLine] = {}  # by stage, since validation interrupts training
+
+    def _begin(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        stage = str(trainer.state.stage.value)  # type: ignore[union-attr]
+        total = getattr(trainer, f"num_{_NAMES.get(stage, stage)}_batches")
+        number = sum(total) if isinstance(total, list) else total
+        self._lines = {**self._lines, stage: ProgressLine(f"{stage}: batches", number)}
+
+    on_train_epoch_start = on_validation_epoch_start = _begin
+    on_test_epoch_start = on_predict_epoch_start = _begin
+
+    def _end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if trainer.is_global_zero:
+            self._lines[str(trainer.state.stage.value)](batch_idx + 1)  # type: ignore[union-attr]
+
+    on_train_batch_end = on_validation_batch_end = _end
+    on_test_batch_end = on_predict_batch_end = _end

@@ -37,8 +37,8 @@ class PredictionWriter(RecordingCallback):
         pl_module: pl.LightningModule,
         outputs: Any,
         batch: TextBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        *_: Any,
+        **__: Any,
     ) -> None:
         assert self._recorder is not None
         output: AttentionOutput = outputs["output"].apply(to_cpu)

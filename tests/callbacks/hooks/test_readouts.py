@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 from attnlight.batch import TextBatch
 from attnlight.callbacks import InterpretabilityTest
-from attnlight.callbacks.hooks import held_readouts
-from attnlight.callbacks.hooks.held_readouts import HeldReadouts
+from attnlight.callbacks.hooks import readouts as module
+from attnlight.callbacks.hooks.readouts import HeldReadouts
 from attnlight.models.readout import Readout, readout_of
 from tests.attribution.scenes import scene
 from tests.callbacks.every import NEEDS, built
@@ -68,7 +68,7 @@ def test_those_who_wait_for_the_same_batches_share_what_joins_them() -> None:
 def test_many_weights_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = readouts("bilstm")
     weights = [part.output.weights.numel() for part in parts]
-    monkeypatch.setattr(held_readouts, "WEIGHTS", max(sum(weights[:2]), weights[2]))
+    monkeypatch.setattr(module, "WEIGHTS", max(sum(weights[:2]), weights[2]))
     held, found = added(parts)
     assert [[len(readout.lengths) for readout in now] for now in found] == [[], [], [3]]
     assert held.release() == [parts[2]]
