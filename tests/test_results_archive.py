@@ -132,7 +132,7 @@ class TestArchivedRuns:
     )
     def test_values_have_few_bits(self, name: str, record: str, bits: int) -> None:
         assert archive_runs.significant_bits(name, record) == bits
-        values = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+        values = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
         values[3, 1] = np.nan
         columns = [pa.array(values[:, 0]), pa.FixedSizeListArray.from_arrays(values.ravel(), 2)]
         single, listed = (archive_runs.rounded(column, bits) for column in columns)
@@ -141,6 +141,13 @@ class TestArchivedRuns:
         mantissa, _ = np.frexp(found[:, 0])
         assert (mantissa * 2**bits % 1 == 0).all()
         assert single.to_pylist() == found[:, 0].tolist()
+        few = pa.array(values[:200, 0])
+        assert archive_runs.rounded(few, bits).equals(few)  # as often in shares of a length
+
+    def test_p_values_are_on_a_side(self) -> None:
+        values = pa.array([0.01, np.float32(0.05), 0.06, None], pa.float32())
+        found = archive_runs.rounded(values, 12, level=0.05).to_pylist()
+        np.testing.assert_array_equal(found, [0, 1, 1, np.nan])
 
     def test_unfinished_runs_are_left_alone_and_named(self, runs: Path, tmp_path: Path) -> None:
         one, two = (runs / VECTORS / f"seed{seed}" for seed in (0, 1))

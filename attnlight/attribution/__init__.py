@@ -8,14 +8,13 @@ from attnlight.attribution.base import ATTRIBUTIONS, Attribution, Explanation
 from attnlight.attribution.build import DEFAULT_METHODS, build_attribution, build_attributions
 from attnlight.attribution.context_cite import ContextCite
 from attnlight.attribution.external import External
-from attnlight.attribution.gradient_rollout import GradientRollout
 from attnlight.attribution.gradients import Gradient, GradientXAttention, InputGradient
 from attnlight.attribution.integrated_gradients import IntegratedGradients
 from attnlight.attribution.learned_heads import LearnedHeads, fit_heads
 from attnlight.attribution.lrp import LRP
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.attribution.random import Random
-from attnlight.attribution.rollout import Rollout
+from attnlight.attribution.rollout import GradientRollout, Rollout
 from attnlight.attribution.value_zeroing import ValueZeroing
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from attnlight.batch import (
     HasAnswerAttention,
     TextBatch,
 )
+from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import somers_d
@@ -203,7 +203,7 @@ def _digests(batch: TextBatch) -> list[str]:
     pairs = (
         [part[part > PAD].tolist() for part in pair] for pair in zip(texts, queries, strict=True)
     )
-    return [hashlib.sha256(repr(pair).encode()).hexdigest()[:16] for pair in pairs]
+    return [text_digest(repr(pair)) for pair in pairs]
 
 
 def fit_heads(

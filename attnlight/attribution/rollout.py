@@ -1,17 +1,28 @@
-"""Attention of all layers multiplied (Abnar & Zuidema, 2020)."""
+"""Attention of all layers multiplied: by itself (Abnar & Zuidema, 2020), and weighted by its gradient."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
-from attnlight.probing.layers import layer_attention, output_maps, rolled_out, value_norms
+from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.probing.flat_texts import FlatTexts
+from attnlight.probing.interception import intercept
+from attnlight.probing.layers import (
+    layer_attention,
+    output_maps,
+    read_shares,
+    rolled_out,
+    value_norms,
+)
 from attnlight.probing.replay import layered
+from attnlight.probing.row_gradients import text_of_rows
 
 
 @dataclass
@@ -45,3 +56,40 @@ class Rollout(Attribution):
             maps = output_maps(owner, batch)
             matrices = [value_norms(*pair) for pair in zip(attention, maps, strict=True)]
         return rolled_out(owner, batch, output, matrices), {}
+
+
+@dataclass
+class GradientRollout(Attribution):
+    """What each token passes on to the state that a row reads, as far as it speaks for the class.
+
+    Chefer et al. (2021). In each layer A' is the mean over heads of weight times gradient of the log
+    odds, 0 where that is negative, and R becomes R + A' R, from R = I below the first layer. The scores
+    are the row of R that belongs to the token which is read; where a text's attention is above the
+    layers, they are the rows' mean by that attention.
+    """
+
+    name = "gradient_rollout"
+    signed = False
+    passes = 3
+
+    @override
+    def attribute(
+        self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
+    ) -> Explanation:
+        owner = layered(model, self.name)
+        with torch.enable_grad(), intercept(record="all") as found:
+            embeddings = owner.embed(batch).detach().requires_grad_()
+            odds = log_odds(owner(batch, embeddings=embeddings).logits, target)
+        weights = [found[layer].weights for layer in sorted(found)]
+        text, shares = text_of_rows(batch, output), read_shares(owner, batch, output).detach()
+        # One row of each text at a time: the gradient of their sum is that of each.
+        order = torch.arange(len(text), device=text.device) - torch.searchsorted(text, text)
+        for number in range(int(order.amax()) + 1 if len(text) else 0):
+            rows = (order == number).nonzero().flatten()
+            gradients = torch.autograd.grad(odds[rows].sum(), weights, retain_graph=True)
+            own = shares[rows]
+            for weight, gradient in zip(reversed(weights), reversed(gradients), strict=True):
+                chosen = (weight * gradient)[text[rows]].double().clamp(min=0).mean(1)
+                own = own + torch.einsum("rq,rqn->rn", own, chosen)
+            shares[rows] = own
+        return FlatTexts.of(batch).sums(shares), {}

@@ -16,6 +16,7 @@ from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, HasOwnParameters, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.surroundings import Surroundings
+from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.ranking import TIE
@@ -23,7 +24,7 @@ from attnlight.functional.readout.instances import other_items
 from attnlight.models.build import build_model
 from attnlight.models.parts import part_names, with_parameters
 from attnlight.models.readout import Readout
-from attnlight.reference.base_spec import BaseModel, read_base, text_digest
+from attnlight.reference.base_spec import BaseModel, read_base
 
 _ARCHITECTURE = ("problem", "net", "spec")  # hyperparameters that a network is built from
 _OF_BASES = {"spec", "base", "guide_checkpoint", "inherited"}  # those that differ between seeds

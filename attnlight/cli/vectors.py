@@ -64,6 +64,6 @@ def main(argv: list[str]) -> int:
     text = CorpusText(texts)
     with replacing(output) as temporary:  # opened first, to refuse an invalid path before training
         vectors = train_word2vec(text, settings)
-        vectors.write(temporary)
-    print(f"{len(vectors.words):,} words, size {settings.size}", output, sep="\n")
+        vectors.save_word2vec_format(temporary)
+    print(f"{len(vectors):,} words, size {settings.size}", output, sep="\n")
     return 0

@@ -1,4 +1,4 @@
-"""Hashes of the files of a local corpus, which identify its content."""
+"""Hashes of texts, and of the files of a local corpus, which identify its content."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from pathlib import Path
 from attnlight.errors import InputError
 
 _FRONT_MATTER = re.compile(rb"\s*---[\r\n]+(.*?)[\r\n]+---", re.DOTALL)
+
+
+def text_digest(text: str | None) -> str:
+    """Hash of a text, 16 hexadecimal digits."""
+    return hashlib.sha256((text or "").encode()).hexdigest()[:16]
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:

@@ -53,12 +53,9 @@ class DocumentReader:
     Args:
         rows: The source's rows.
         source: The source, which names its text or token columns.
-        extras: Per-token columns of the token lists; whole numbers are stored in one byte each,
-            others in four.
+        extras, remove: As of `TokenColumns`; whole numbers are stored in one byte each, others in four.
         joint: Separator between the texts of several columns.
         line_breaks: Read a backslash before an n as a line break.
-        remove: Column with a number for each element of the token lists; elements where it is
-            positive are left out. None: all remain.
 
     Raises:
         InputError: A column is missing or of another type.

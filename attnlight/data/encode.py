@@ -21,7 +21,7 @@ from attnlight.data.parts import Part
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
 from attnlight.data.tagged import Tagged, TaggedReader
 from attnlight.data.targets import IGNORED, Target
-from attnlight.data.tokenization import count_cut, encode_texts, rust_threads, words_of_pieces
+from attnlight.data.tokenization import count_cut, rust_threads, words_of_pieces
 from attnlight.errors import InputError
 
 if TYPE_CHECKING:
@@ -182,62 +182,41 @@ def write_tagged(
     kinds |= dict.fromkeys(part.reader.marks, pyarrow.list_(pyarrow.float32()))
     kinds["words"] = pyarrow.list_(pyarrow.string())
     boundary = [BOS] if target.target == "sentence" else []
-    boundary_features, sentences = [PAD] * len(boundary), part.reader(part.rows)
+    sentences = part.reader(part.rows)
     with split_writer(folder, kinds) as write:
         while chunk := list(islice(sentences, _SENTENCES)):
-            if divided:
-                write(_divided(chunk, tokenizer, numbers, target, strict))
-                continue
-            ids, _ = encode_texts(tokenizer, [" ".join(sentence.words) for sentence in chunk])
-            for sentence, tokens in zip(chunk, ids, strict=True):
+            columns: dict[str, list[Any]] = defaultdict(list)
+            for sentence in chunk:
                 check_tags(sentence.place, sentence.tags, numbers, strict)
-                if len(tokens) != len(sentence.words):
-                    raise InputError(
-                        f"{sentence.place} has {len(sentence.words)} words, but {len(tokens)} ids."
-                    )
-            labels = [target.labels(sentence.tags, numbers, sentence.row) for sentence in chunk]
-            marks = [[int(label != IGNORED) for label in row] for row in labels]
-            encoded = [features.encode(sentence.words, sentence.pos) for sentence in chunk]
-            columns = {
-                name: [boundary_features + values[name].tolist() for values in encoded]
-                for name in features.rules.columns
-            }
-            columns |= dict.fromkeys(target.columns, marks)
-            for name in part.reader.marks:
-                columns[name] = [[0] * len(boundary) + sentence.marks[name] for sentence in chunk]
-            columns |= {"index": [sentence.row for sentence in chunk]}
-            columns |= {"length": [len(row) for row in labels], TAGS: labels}
-            columns |= {"tokens": [boundary + tokens for tokens in ids]}
-            write(columns | {"words": [sentence.words for sentence in chunk]})
+                ids, words, first = _ids_of_words(tokenizer, sentence, boundary, divided)
+                labels = np.full(len(ids), IGNORED)
+                labels[first] = target.labels(sentence.tags, numbers, sentence.row)
+                along = {**features.encode(sentence.words, sentence.pos), **sentence.marks}
+                for name, values in along.items():
+                    columns[name].append(np.where(words < 0, PAD, np.asarray(values)[words]))
+                for name in marked:
+                    columns[name].append(labels != IGNORED)
+                of_sentence = {"index": sentence.row, "length": len(ids), "words": sentence.words}
+                for name, value in (of_sentence | {"tokens": ids, TAGS: labels}).items():
+                    columns[name].append(value)
+            write(columns)
 
 
-def _divided(
-    sentences: Sequence[Tagged],
-    tokenizer: Tokenizer,
-    numbers: Mapping[str, int],
-    target: Target,
-    strict: bool,
-) -> dict[str, Any]:
-    """The columns of `write_tagged` where a tokenizer divides words."""
-    columns: dict[str, list[Any]] = defaultdict(list)
-    for sentence in sentences:
-        check_tags(sentence.place, sentence.tags, numbers, strict)
+def _ids_of_words(
+    tokenizer: Tokenizer, sentence: Tagged, boundary: list[int], divided: bool
+) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
+    """Ids of a sentence, the word of each, -1 of special ones, and the places that may have labels."""
+    text = " ".join(sentence.words)
+    if divided:
         starts = np.cumsum([0, *(len(word) + 1 for word in sentence.words)])[:-1]
         try:
-            ids, words, first = words_of_pieces(
-                tokenizer, " ".join(sentence.words), starts.tolist()
-            )
+            return words_of_pieces(tokenizer, text, starts.tolist())
         except InputError as error:
             raise InputError(f"{sentence.place}: {error}") from error
-        labels = np.full(len(ids), IGNORED)
-        labels[first] = target.labels(sentence.tags, numbers, sentence.row)
-        columns["tokens"].append(ids)
-        columns[TAGS].append(labels)
-        columns[MARKED].append(labels != IGNORED)
-        for name, values in sentence.marks.items():
-            columns[name].append(np.where(words < 0, 0, np.asarray(values)[words]))
-    return columns | {
-        "index": [sentence.row for sentence in sentences],
-        "length": list(map(len, columns["tokens"])),
-        "words": [sentence.words for sentence in sentences],
-    }
+    ids = [*boundary, *tokenizer.encode(text).ids]
+    places = np.arange(len(ids))
+    if len(ids) - len(boundary) != len(sentence.words):
+        raise InputError(
+            f"{sentence.place} has {len(sentence.words)} words, but {len(ids) - len(boundary)} ids."
+        )
+    return ids, places - len(boundary), places

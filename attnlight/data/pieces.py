@@ -109,7 +109,16 @@ def read_tokenizer(
 
     place = f"{given}" if isinstance(given, str | Path) else f"the given {type(given).__name__}"
     try:
-        content = _description(given)
+        if isinstance(given, str | Path):
+            content = _word_pieces(Path(given)) or read_json(find_file(str(given)))
+        else:
+            tokenizer = given.backend_tokenizer if isinstance(given, _Fast) else given
+            if not isinstance(tokenizer, Tokenizer):
+                raise InputError(
+                    f"{type(given).__name__} is no fast tokenizer: give one that has a "
+                    f"`backend_tokenizer`, or the folder of a {_TOKENIZER}."
+                )
+            content = json.loads(tokenizer.to_str())
         return _renumber(Tokenizer.from_str(json.dumps(content)), content, place, length)
     except (InputError, KeyboardInterrupt, SystemExit):
         raise
@@ -132,22 +141,6 @@ def corpus_tokenizer(path: str, truncate: int | None = None, joined: bool = Fals
     if known := [length for length in lengths if length is not None]:
         tokenizer.enable_truncation(min(known))
     return tokenizer
-
-
-def _description(given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What `tokenizer.json` says of a tokenizer, or would."""
-    from tokenizers import Tokenizer
-
-    if isinstance(given, str | Path):
-        return _word_pieces(Path(given)) or read_json(find_file(str(given)))
-    tokenizer = given.backend_tokenizer if isinstance(given, _Fast) else given
-    if not isinstance(tokenizer, Tokenizer):
-        raise InputError(
-            f"{type(given).__name__} is no fast tokenizer: give one that has a `backend_tokenizer`, or the "
-            f"folder of a {_TOKENIZER}."
-        )
-    content: dict[str, Any] = json.loads(tokenizer.to_str())
-    return content
 
 
 def _word_pieces(folder: Path) -> dict[str, Any] | None:

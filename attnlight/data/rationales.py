@@ -28,12 +28,8 @@ def mark_rationale(
     Args:
         rows: The source's rows.
         source: The source, which names its column of tokens.
-        column: Column with a number for each token, marked where it is positive, or with a list of
-            such lists, one for each annotator: the rationale is then what more than half of a text's
-            annotators marked. Nothing is marked in texts that have no list.
-        labels: Class of each row, -1 for rows that are dropped, (rows,): the numbers of `column` are
-            labels of single tokens instead, as those of `source`, and a token is marked if its label
-            is of the text's class.
+        column: `TokenColumns.rationale`; nothing is marked in texts that have no list.
+        labels: With `rationale_labels`, the class of each row, -1 for rows that are dropped, (rows,).
 
     Returns:
         The rows, and the names of the added columns.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,6 +15,7 @@ import torch
 
 from attnlight.batch import MARKED, SEGMENT, TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, pad_ragged, with_queries
+from attnlight.data.digests import text_digest
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_joined, encode_queries
 from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
@@ -85,7 +85,7 @@ class RawText:
 
     def identity(self) -> dict[str, Any]:
         """What determines the content of a corpus that is encoded alike, as plain JSON."""
-        digest = hashlib.sha256(str(self.tokenizer).encode()).hexdigest()[:16]
+        digest = text_digest(str(self.tokenizer))
         return {"tokenizer": digest, "classes": self.classes, "sentences": self.sentences}
 
     def require_classes(self, names: Sequence[str], corpus: str) -> None:

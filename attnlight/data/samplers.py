@@ -80,11 +80,7 @@ class OnceSampler(DistributedSampler[list[int]]):
     tests of a tagger need memory for each pair of a token and an item.
 
     Args:
-        lengths: Number of ids of each text, (n,), or several lengths, (n, K): texts are sorted by
-            the first, ties by the next.
-        batch_size: Texts per batch on each device.
-        rank: This device.
-        world: Number of devices.
+        lengths, batch_size, rank, world: As of `BucketSampler`.
         pad: Give all ranks the same number of texts by repeating the last one; a repeat of
             position p is yielded as -1 - p, which `TokenDataset` marks by index -1.
         pairs: Maximum number of pairs of a batch, its texts times the square of the longest of

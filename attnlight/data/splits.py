@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attnlight.data.digests import text_digest
 from attnlight.data.prepared import prepare_once
 from attnlight.data.selection import Selection
 from attnlight.data.sources import PLACE, Source
@@ -120,6 +120,6 @@ def split_names(main: Source, cache: Path) -> list[str]:
     if main.folder is not None:
         return main.splits()
     place = json.dumps([getattr(main, name) for name in PLACE])
-    file = cache / f"splits-{hashlib.sha256(place.encode()).hexdigest()[:16]}" / "names.json"
+    file = cache / f"splits-{text_digest(place)}" / "names.json"
     prepare_once(file.parent, lambda new: write_text(new / file.name, json.dumps(main.splits())))
     return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import sys
@@ -10,15 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
+
+if TYPE_CHECKING:
+    from gensim.models import KeyedVectors
 
 _LONGEST = 10_000  # words of a sentence that gensim reads
 
@@ -91,41 +91,17 @@ def prepare_vectors(
 
     def write(folder: Path) -> None:
         print(f"{corpus_name}: training word vectors on its text, once", file=sys.stderr)
-        train_word2vec(text, settings).write(folder / "vectors.bin", binary=True)
+        vectors = train_word2vec(text, settings)
+        vectors.save_word2vec_format(folder / "vectors.bin", binary=True)
 
     identity = json.dumps(asdict(settings), sort_keys=True)
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = corpus.with_name(f"word2vec-{corpus.name}-{digest}")
+    target = corpus.with_name(f"word2vec-{corpus.name}-{text_digest(identity)}")
     prepare_once(target, write)
     return target / "vectors.bin"
 
 
-class TrainedVectors(NamedTuple):
-    """Trained word vectors.
-
-    Attributes:
-        words: W words by descending number of occurrences.
-        matrix: Their vectors, (W, E) float32.
-    """
-
-    words: list[str]
-    matrix: NDArray[np.float32]
-
-    def write(self, path: Path, *, binary: bool = False) -> None:
-        """Write a word2vec file, text or binary, that `read_vectors` reads back exactly."""
-        size = self.matrix.shape[1]
-        line = " ".join(["%.9g"] * size)  # 9 digits identify a float32 number
-        with path.open("wb") as file:
-            file.write(f"{len(self.words)} {size}\n".encode())
-            for word, vector in zip(self.words, self.matrix, strict=True):
-                numbers = vector.astype("<f4").tobytes() if binary else (line % (*vector,)).encode()
-                file.write(word.encode() + b" " + numbers + b"\n")
-
-
-def train_word2vec(
-    sentences: Iterable[Sequence[str]], settings: Word2VecSettings
-) -> TrainedVectors:
-    """Train word vectors.
+def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> KeyedVectors:
+    """Vectors of the words that occur often enough, the most frequent first.
 
     The same sentences and settings give the same vectors in any process but for rounding: one worker
     reads the sentences in order, and gensim 4 initialises a word by the seed and the word's rank
@@ -171,7 +147,7 @@ def train_word2vec(
         model.train(pieces, total_examples=total, epochs=settings.epochs)
     finally:
         logger.setLevel(level)
-    return TrainedVectors(list(model.wv.index_to_key), model.wv.vectors)
+    return model.wv
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -23,10 +22,12 @@ from typing_extensions import override
 
 from attnlight.batch import HasWholeWords, TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.erased_words import ErasedWords
 from attnlight.data.features import TokenFeatures
 from attnlight.data.marks import check_columns, mark_words
 from attnlight.data.parts import describe_counts
+from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.prepared import cache_root, prepare_once
 from attnlight.data.raw_text import RawText
 from attnlight.data.removed_words import RemovedWords, remove_words
@@ -43,6 +44,7 @@ from attnlight.data.splits import (
     with_options,
 )
 from attnlight.data.targets import TargetName
+from attnlight.data.tokenization import TextRules
 from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.flat_options import flat_options
@@ -125,6 +127,8 @@ class CorpusDataModule(LightningDataModule, ABC):
         paired: Whether texts are passages with a query each.
         joined: Whether each text is a passage and its query.
         first_pieces: Whether the first token of each word is a row of a tagger.
+        tokenizer_path: Folder or hub id of a pretrained model, whose tokenizer makes the tokens, if any.
+        rules: How texts that are read become tokens.
         target: What a tagger predicts, where a corpus has a choice.
         encoding: RawText of a trained model, used in place of the corpus's own.
         recorded_as: Name of this corpus in records of a model that was trained on another one.
@@ -145,6 +149,8 @@ class CorpusDataModule(LightningDataModule, ABC):
     recorded_as: str | None = None
     test_rows: NDArray[np.int64] | None = None
     selection = Selection()
+    tokenizer_path: str | None = None
+    rules: TextRules
     _main_source: Source | None = None
     _files: list[str] | None = None  # that `datasets` does not read, in place of splits
     _splits, _resolved = Splits(), False
@@ -290,8 +296,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         # Included only if used: a corpus without them is the same corpus.
         used = {name: part for name, part in parts.items() if part}
         content = {"format": FORMAT, "kind": type(self).__name__, "recipe": self.recipe() | used}
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-        return f"v{_VERSION}-{digest}"
+        return f"v{_VERSION}-{text_digest(json.dumps(content, sort_keys=True))}"
 
     def prepare(self) -> Path:
         """The folder of the prepared corpus, written on the first call on this machine.
@@ -321,6 +326,18 @@ class CorpusDataModule(LightningDataModule, ABC):
         counts = ", ".join(starmap(describe_counts, splits.items()))
         # Printed only by the process that wrote the corpus: one line for any number of ranks.
         print(f"{self.corpus_name}: {counts}; prepared in {target}", file=sys.stderr)
+
+    @cached_property
+    def _model_tokenizer(self) -> Tokenizer | None:
+        """The pretrained model's tokenizer, with the truncation of this corpus; None: it has none."""
+        if self.tokenizer_path is None:
+            return None
+        return corpus_tokenizer(self.tokenizer_path, self.rules.truncate, self.joined)
+
+    def _tokenizer_recipe(self) -> dict[str, str]:
+        """What `recipe` says of that tokenizer."""
+        tokenizer = self._model_tokenizer
+        return {"tokenizer": text_digest(tokenizer.to_str())} if tokenizer else {}
 
     @cached_property
     def _corpus(self) -> dict[str, Any]:

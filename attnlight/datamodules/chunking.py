@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
@@ -19,7 +17,6 @@ from attnlight.data.encode import write_tagged
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.find_columns import find_columns
 from attnlight.data.parts import open_sentences, select_splits
-from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sources import Corpus, Source, identities
@@ -32,9 +29,6 @@ from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError, require_at_least
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -162,7 +156,7 @@ class ChunkingDataModule(CorpusDataModule):
         self.chunks, self.strict = chunks, strict
         self.vocabulary, self.rules, self.feature_rules = vocabulary, rules, features
         self.target, self.target_spec = target_spec.target, target_spec
-        self.first_pieces = rules.tokenizer is not None
+        self.tokenizer_path, self.first_pieces = rules.tokenizer, rules.tokenizer is not None
         others = features != FeatureRules() or vocabulary != VocabularyLimits()
         if self.first_pieces and (others or self.target == "sentence"):
             raise InputError(
@@ -216,18 +210,11 @@ class ChunkingDataModule(CorpusDataModule):
         if self.target != "tokens":  # so that fingerprints for `tokens` do not change
             parameter = {"marked": target.mark_seed, "sentence": target.sentence_chunk}
             recipe["target"] = [self.target, parameter[self.target]]
-        if self.first_pieces and self.encoding is None:
-            text = self._model_tokenizer.to_str()
-            recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if self.encoding is None:
+            recipe |= self._tokenizer_recipe()
         if self.mark_columns:
             recipe["mark_columns"] = self.mark_columns
         return recipe
-
-    @cached_property
-    def _model_tokenizer(self) -> Tokenizer:
-        """The pretrained model's tokenizer."""
-        assert self.rules.tokenizer is not None
-        return corpus_tokenizer(self.rules.tokenizer)
 
     @override
     def build(self, folder: Path) -> None:
@@ -244,7 +231,7 @@ class ChunkingDataModule(CorpusDataModule):
             train, classes = parts["train"], self.target_spec.classes(tags)
             if self.encoding is not None:
                 tokenizer = self.encoding.parsed_tokenizer
-            elif self.first_pieces:
+            elif self._model_tokenizer is not None:
                 tokenizer = self._model_tokenizer
             else:
                 words = learn_vocabulary(self.rules, train.texts, self.vocabulary)

@@ -24,11 +24,9 @@ from attnlight.records import list_column
 class PlantedEvidence(CorpusDataModule):
     """A synthetic corpus with known evidence: fillers, planted keywords and their signs.
 
-    Each text draws its length, its label and its words independently. Fillers (`filler0`,
-    `filler1`, ...) follow Zipf's law and carry no information. The text holds `redundancy` keywords
-    of its own class and `distractors` of other classes, drawn with replacement, at random
-    positions: with two classes `bad0`, ... for label 0 and `good0`, ... for label 1, with more
-    `topic2word0`, ... The label is the class that most keywords count for.
+    Each text draws its length, its label and its words independently. Fillers (`filler0`, ...) carry
+    no information. Keywords are at random positions: with two classes `bad0`, ... for label 0 and
+    `good0`, ... for label 1, with more `topic2word0`, ... The label is the class that most count for.
 
     With `negation` a text is negated with that probability: it is a text of the class before its
     label (cyclically) with a negator (`not0`, ...) directly before every keyword, and a keyword
@@ -57,10 +55,8 @@ class PlantedEvidence(CorpusDataModule):
     * `one_sided`: texts of class 0 have no evidence;
     * `label_noise`: signs are those for the label before it was exchanged.
 
-    With `queries` each text is the passage of a pair, whose query (`ask0`, ...) says which keywords
-    count; the others that it may have, the decoys, have 0.
-
-    With `decoys` the extra `decoy` (int8) is 1 on these words and 0 elsewhere.
+    With `queries` each text is the passage of a pair. With `decoys` these have 0, and the extra
+    `decoy` (int8) is 1 on them and 0 elsewhere.
 
     With `sentence_length` batches hold sentences, tokens and evidence (B, S, N), of the same texts.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,6 @@ from attnlight.data.encode import write_split
 from attnlight.data.find_columns import find_columns
 from attnlight.data.labels import read_labels
 from attnlight.data.parts import Part, open_documents, select_splits
-from attnlight.data.pieces import corpus_tokenizer
 from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
@@ -37,7 +34,6 @@ from attnlight.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from tokenizers import Tokenizer
 
 
 class TextDataModule(CorpusDataModule):
@@ -203,9 +199,7 @@ class TextDataModule(CorpusDataModule):
             recipe["line_breaks"] = True
         if self.columns.rationale is not None:
             recipe["rationale"] = [self.columns.rationale, self.columns.rationale_labels]
-        if self.tokenizer_path is not None:
-            text = self._model_tokenizer.to_str()
-            recipe["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        recipe |= self._tokenizer_recipe()
         if self.columns.remove is not None:
             recipe["remove"] = self.columns.remove
         if self.edits.edit_of is not None:
@@ -236,7 +230,7 @@ class TextDataModule(CorpusDataModule):
             capped = rules if rules is None or self.encoding is not None else self._capped
             if self.encoding is not None:
                 tokenizer = self.encoding.parsed_tokenizer
-            elif self.tokenizer_path is not None:
+            elif self._model_tokenizer is not None:
                 tokenizer = self._model_tokenizer
             else:
                 train = parts["train"].texts
@@ -252,12 +246,6 @@ class TextDataModule(CorpusDataModule):
         tokenizer_json = tokenizer.to_str(pretty=True)
         extras = list(dict.fromkeys(name for part in parts.values() for name in part.reader.extras))
         describe_splits(folder, tokenizer_json, classes=classes, splits=counts, extras=extras)
-
-    @cached_property
-    def _model_tokenizer(self) -> Tokenizer:
-        """The pretrained model's tokenizer, with the truncation of this corpus."""
-        assert self.tokenizer_path is not None
-        return corpus_tokenizer(self.tokenizer_path, self.rules.truncate, self.joined)
 
     def open_split(
         self, rows: Dataset, source: Source, classes: list[str] | None

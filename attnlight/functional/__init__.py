@@ -7,7 +7,6 @@ from attnlight.functional.adversary.opaque_adversary import opaque_adversary
 from attnlight.functional.adversary.worst_case import worst_case_attention, worst_case_js
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.weight_gradient import weight_gradient
-from attnlight.functional.average_precision import average_precision, expected_average_precision
 from attnlight.functional.correlation import (
     kendall_tau,
     rank_agreement,
@@ -33,7 +32,14 @@ from attnlight.functional.masking import (
 )
 from attnlight.functional.random import draw_keys, permutations
 from attnlight.functional.ranking import dense_ranks, random_rankings, ranking
-from attnlight.functional.rationales import annotator_agreement, plausibility, span_f1, token_f1
+from attnlight.functional.rationales import (
+    annotator_agreement,
+    average_precision,
+    expected_average_precision,
+    plausibility,
+    span_f1,
+    token_f1,
+)
 from attnlight.functional.readout.affine import permuted_logits, permuted_weights, read
 
 __all__ = [

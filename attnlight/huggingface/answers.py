@@ -34,6 +34,7 @@ from attnlight.huggingface.prompt_template import (
     text_tokenizer,
 )
 from attnlight.probing.flat_texts import SHARE
+from attnlight.probing.patches import uniform
 from attnlight.problems import Pairs
 
 # In `AttentionOutput.memory` beside those of the classifier: the log probability of the tokens of each
@@ -213,9 +214,9 @@ class AnswerModel(HuggingFaceClassifier):
         # Items outside the window of a layer have weight 0, and alike where all are: they have no effect.
         inside = flat.batch.mask
         chosen, items = row * inside.unsqueeze(1), flat.sums(inside.int()) > 0
-        mass, equal = chosen.sum(-1, keepdim=True), items / items.sum(-1, keepdim=True).clamp(min=1)
+        mass = chosen.sum(-1, keepdim=True)
         own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
-        own = torch.where(mass > 0, own, equal.unsqueeze(1).to(own))
+        own = torch.where(mass > 0, own, uniform(own, items.unsqueeze(1)))
         memory = {"query": states[:, -1], "values": values, "mass": mass, "fixed": row - chosen}
         memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
         first = self.free is not None and not batch.known

@@ -17,12 +17,16 @@ from attnlight.errors import InputError
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.loading import open_model, require_head, stored_options
-from attnlight.huggingface.positions import segments
-from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.huggingface.reading import (
+    require_readable,
+    require_tokenizer,
+    segments,
+    weights_are_there,
+)
 from attnlight.huggingface.trained_elsewhere import TrainedElsewhere
 from attnlight.probing.flat_texts import SHARE
 from attnlight.probing.leave_one_out import last_places
-from attnlight.probing.patches import Patch, among
+from attnlight.probing.patches import Patch, among, uniform
 
 SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]
@@ -125,9 +129,9 @@ class HuggingFaceClassifier(TrainedElsewhere):
         heads = int(settings.num_attention_heads)
         if wrong := [head for head in uniform_heads if not 0 <= head < heads]:
             raise InputError(f"there is no head {wrong[0]}; heads are 0 to {heads - 1}.")
-        uniform = torch.tensor([head in uniform_heads for head in range(heads)])
+        equal = torch.tensor([head in uniform_heads for head in range(heads)])
         self.register_buffer("numbers", source.numbers)
-        self.register_buffer("uniform", uniform[:, None], persistent=False)
+        self.register_buffer("uniform", equal[:, None], persistent=False)
         self.register_load_state_dict_post_hook(weights_are_there)  # type: ignore[no-untyped-call]
         if freeze:
             above = self.parameter_parts
@@ -222,9 +226,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         chosen, mask = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
         mass = chosen.sum(-1, keepdim=True)
         own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
-        if self.uniform.any():
-            equal = mask / mask.sum(-1, keepdim=True).clamp(min=1)
-            own = torch.where(self.uniform, equal.unsqueeze(1).to(own), own)
+        own = torch.where(self.uniform, uniform(own, mask.unsqueeze(1)), own)
         memory = {_QUERY: states[texts, query], _VALUES: values, _MASS: mass, _FIXED: row - chosen}
         if self.whole_words:
             memory |= {_ITEM: flat.item, SHARE: flat.shares(chosen, reached)}

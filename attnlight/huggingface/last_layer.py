@@ -25,7 +25,7 @@ from attnlight.huggingface.attention import (
     intercept,
     until_recorded,
 )
-from attnlight.huggingface.positions import positions
+from attnlight.huggingface.reading import positions
 from attnlight.huggingface.unused import Blank, blanks_for_unused, replace_modules
 from attnlight.probing.patches import Patch
 

@@ -148,7 +148,14 @@ def _read(
     """A model of a folder or of the hub; of a checkpoint alone where they have it no longer."""
     kind: Head = head or "texts"
     if path is None:
-        return _from_scratch(num_classes, vocab_size, stored, kind)
+        if stored is None or num_classes is None or vocab_size is None:
+            raise InputError(
+                "a model of transformers needs `path`, or `config`, such as {model_type: bert}, and a "
+                "corpus on which it is trained from random parameters."
+            )
+        config = build_configuration(stored, "`config`")
+        config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
+        return Source(draw_model("`config`", config, kind).eval(), torch.arange(vocab_size))
     try:
         folder = model_folder(path, offline=stored is not None)
         if fingerprint is not None and fingerprint_of(folder) != fingerprint:
@@ -183,24 +190,3 @@ def _numbers(model: PreTrainedModel, own: list[int], tokenizer: str) -> Tensor:
             f"{embedded}."
         )
     return torch.tensor(own)
-
-
-def _from_scratch(
-    num_classes: int | None,
-    vocab_size: int | None,
-    given: Mapping[str, Any] | None,
-    head: Head,
-) -> Source:
-    """A model of a configuration, which reads the token ids of a corpus, with random parameters.
-
-    Raises:
-        InputError: The configuration or the corpus is missing, or the configuration describes no model.
-    """
-    if given is None or num_classes is None or vocab_size is None:
-        raise InputError(
-            "a model of transformers needs `path`, or `config`, such as {model_type: bert}, and a corpus "
-            "on which it is trained from random parameters."
-        )
-    config = build_configuration(given, "`config`")
-    config.num_labels, config.get_text_config().vocab_size = num_classes, vocab_size
-    return Source(draw_model("`config`", config, head).eval(), torch.arange(vocab_size))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
@@ -14,11 +13,16 @@ from typing_extensions import override
 
 from attnlight.batch import PAD, SEGMENT, TextBatch
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.pieces import longest_text
 from attnlight.huggingface.attention import attention_layers
 from attnlight.huggingface.loading import open_model, stored_options
-from attnlight.huggingface.positions import positions
-from attnlight.huggingface.reading import require_readable, require_tokenizer, weights_are_there
+from attnlight.huggingface.reading import (
+    positions,
+    require_readable,
+    require_tokenizer,
+    weights_are_there,
+)
 from attnlight.huggingface.states import KeptStates
 from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier, Items
@@ -186,8 +190,7 @@ class HuggingFacePooledClassifier(ContextClassifier):
         if not self._kept or is_intercepting() or any(tensor.is_inference() for tensor in tensors):
             return None
         digests = map(weights_digest, (self.embedding, self.encoder))
-        named = "".join([repr(self.architecture), *digests])
-        digest = hashlib.sha256(named.encode()).hexdigest()[:16]
+        digest = text_digest("".join([repr(self.architecture), *digests]))
         device = self.embedding.weight.device
 
         @torch.no_grad()

@@ -14,8 +14,8 @@ from typing_extensions import override
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.huggingface.classifier import HuggingFaceClassifier, SpecialTokens
-from attnlight.huggingface.positions import segments
-from attnlight.huggingface.reading import require_readable
+from attnlight.huggingface.reading import require_readable, segments
+from attnlight.probing.patches import uniform
 from attnlight.problems import Tagging
 
 # In `AttentionOutput.memory`: values of the last layer, (B, H, N, D / H), and its attention, (B, H, N, N).
@@ -82,9 +82,7 @@ class HuggingFaceTagger(HuggingFaceClassifier):
         row = grid[text, :, position]
         chosen = row * mask.unsqueeze(1)
         own = chosen / chosen.sum(-1, keepdim=True).clamp(min=torch.finfo(row.dtype).tiny)
-        if self.uniform.any():
-            equal = mask / mask.sum(-1, keepdim=True).clamp(min=1)
-            own = torch.where(self.uniform, equal.unsqueeze(1).to(own), own)
+        own = torch.where(self.uniform, uniform(own, mask.unsqueeze(1)), own)
         output = AttentionOutput(
             rows=torch.stack([batch.index[text], position], dim=1),
             logits=row,

@@ -2,8 +2,7 @@
 
 from attnlight.errors import InputError, did_you_mean
 from attnlight.problems.base import Problem, Words
-from attnlight.problems.classification import Classification
-from attnlight.problems.pairs import Pairs
+from attnlight.problems.classification import Classification, Pairs
 from attnlight.problems.tagging import Tagging
 from attnlight.problems.translation import Translation
 from attnlight.storage.foreign_classes import import_class

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from attnlight.batch import AttentionModel
+from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
 from attnlight.models.build import attends, build_model, model_options
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
@@ -108,8 +109,3 @@ def read_base(path: str | Path) -> BaseModel:
         base=base_of_base.get("fingerprint"),
     )
     return BaseModel(identity, model, metadata)  # type: ignore[arg-type]
-
-
-def text_digest(text: str | None) -> str:
-    """Hash of a text, 16 hexadecimal digits."""
-    return hashlib.sha256((text or "").encode()).hexdigest()[:16]

@@ -14,9 +14,10 @@ import torch
 
 from attnlight.batch import AttentionModel, HasKeptStates
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError
-from attnlight.reference.base_spec import BaseModel, BaseSpec, read_base, text_digest
+from attnlight.reference.base_spec import BaseModel, BaseSpec, read_base
 from attnlight.reference.cached_outputs import CachedOutputs, write_outputs
 
 if TYPE_CHECKING:

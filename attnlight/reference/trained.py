@@ -79,18 +79,6 @@ def evaluating(model: Any) -> Iterator[torch.device]:  # noqa: ANN401
             model.train()
 
 
-def read_elsewhere(path: Path) -> Any | None:  # noqa: ANN401
-    """The network of a model's folder or id, or of a run that tested one; None if the path is neither.
-
-    Raises:
-        InputError: The model cannot be read.
-    """
-    if is_model(path):
-        return _network_class(tags_tokens(path))(path).eval()
-    found = pretrained_network(read_tested(path).get("model") or {})
-    return None if found is None else found[0](**found[1]).eval()
-
-
 def _network_class(tags: bool) -> Any:  # noqa: ANN401
     """The network class for a model that tags tokens, or for one that classifies texts."""
     from attnlight.huggingface import HuggingFaceClassifier, HuggingFaceTagger
@@ -155,10 +143,15 @@ class TrainedModel:
             InputError: There is no such run, checkpoint or shipped model, it is damaged, or its model
                 has no attention of its own.
         """
-        place = hub_run(Path(path))
-        network = None if place else read_elsewhere(Path(path))
-        if network is not None:
-            return replace(cls.of(network), path=Path(path))
+        given = Path(path)
+        if (place := hub_run(given)) is None:
+            elsewhere: tuple[Any, Mapping[str, Any]] | None
+            if is_model(given):
+                elsewhere = _network_class(tags_tokens(given)), {"path": given}
+            else:
+                elsewhere = pretrained_network(read_tested(given).get("model") or {})
+            if elsewhere is not None:
+                return replace(cls.of(elsewhere[0](**elsewhere[1]).eval()), path=given)
         path = place or find_trained(path)
         if path.is_dir():
             require_run(path)

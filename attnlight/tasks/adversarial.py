@@ -54,7 +54,7 @@ class AdversarialVariant(FromBase):
     its length; padding and queries outside the text are excluded. In a hierarchical model the
     attention is that over sentences, in a tagger that of the last layer, before dropout. Lambda 0 is
     the imitation control: the attention divergence that imitation alone produces. `val/loss` is the
-    objective (with the full lambda), by which `configs/trainer.yaml` selects the epoch; other metrics
+    objective, by which `configs/trainer.yaml` selects the epoch; other metrics
     are against gold labels.
 
     Heads are compared in order, as in Yang (2020), so that an adversary can also gain by permuting
@@ -68,7 +68,6 @@ class AdversarialVariant(FromBase):
         prediction_term: `tvd`, total variation distance of the predictions, or `nll` of the base's
             predicted classes; null: `tvd` for a classifier, `nll` for a tagger, as published.
         attention_term: `kl` of the model's attention from the base's, `js` or `tvd`.
-        lambda_warmup_epochs: Number of epochs in which lambda rises linearly from 0.
         released: Use the loss of the paper's released code, see `attnlight.problems.released`: for a
             classifier of two classes with `tvd` and `kl`; for a tagger of target `tokens` with `nll`
             and `kl`.
@@ -83,15 +82,12 @@ class AdversarialVariant(FromBase):
         lambda_: float,
         prediction_term: PredictionTerm | None = None,
         attention_term: AttentionTerm = "kl",
-        lambda_warmup_epochs: float = 0.0,
         released: bool = False,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, base, **options)
-        for name in ("lambda_", "lambda_warmup_epochs"):
-            value = self.hparams[name]
-            if not 0 <= value < math.inf:
-                raise InputError(f"{name} is {value}; it must be a number of at least 0.")
+        if not 0 <= lambda_ < math.inf:
+            raise InputError(f"lambda_ is {lambda_}; it must be a number of at least 0.")
         normalizer = self.net.get("normalizer", "softmax")
         if attention_term == "kl" and normalizer != "softmax":
             raise InputError(
@@ -117,19 +113,11 @@ class AdversarialVariant(FromBase):
         self._released = own
         self._class_weights = None if own is None else own.class_weights
         self._frozen = self.reference
-        self._lambda = lambda_
 
     @classmethod
     @override
     def monitor(cls, arguments: Mapping[str, Any]) -> tuple[str, str]:
         return "val/loss", "min"
-
-    @override
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        super().on_train_batch_start(batch, batch_idx)
-        full, warmup = self.hparams["lambda_"], self.hparams["lambda_warmup_epochs"]
-        epochs = self.current_epoch + batch_idx / self.trainer.num_training_batches
-        self._lambda = full if epochs >= warmup else full * epochs / warmup
 
     @override
     def _losses(self, batch: TextBatch, output: AttentionOutput) -> Tensor:
@@ -141,7 +129,8 @@ class AdversarialVariant(FromBase):
             gather = self._gather_ranks if self.training else None
             terms = (prediction, attention)
             prediction, attention = self._released.scale(terms, batch, output, gather)
-        return prediction - (self._lambda if self.training else self.hparams["lambda_"]) * attention
+        loss: Tensor = prediction - self.hparams["lambda_"] * attention
+        return loss
 
     @override
     def _reduce(self, losses: Tensor, real: Tensor, batch: TextBatch) -> Tensor:

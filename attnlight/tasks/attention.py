@@ -24,9 +24,9 @@ from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models import Embedding, read_vectors
-from attnlight.models.build import build_model, plain_net
+from attnlight.models.build import build_model, plain_net, with_defaults
 from attnlight.models.options import CustomNetwork, PairNet, group_of
-from attnlight.problems import problem_class
+from attnlight.problems import Problem, problem_class
 from attnlight.reference import TrainedModel, evaluating
 from attnlight.storage.checkpoint_file import (
     CHECKPOINT_FORMAT,
@@ -45,7 +45,6 @@ from attnlight.tasks.options import (
     Optimizer,
     Vectors,
 )
-from attnlight.tasks.restoring import require_same
 
 
 class AttentionTask(pl.LightningModule):
@@ -306,7 +305,7 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
+        _require_same(self.raw.tokenizer, self.problem, self.hparams, checkpoint)
         if self.penalties.head is None:
             _drop_head(checkpoint)
         self.raw = RawText.from_dict(checkpoint[CHECKPOINT_KEY])
@@ -401,3 +400,34 @@ def _drop_head(checkpoint: dict[str, Any]) -> None:
     """Remove from a checkpoint what an objective trains beside the model."""
     for name in [name for name in checkpoint["state_dict"] if name.startswith("penalties.head.")]:
         del checkpoint["state_dict"][name]
+
+
+def _require_same(
+    tokenizer: str | None,
+    problem: Problem,
+    hparams: Mapping[str, Any],
+    checkpoint: Mapping[str, Any],
+) -> None:
+    """Raise `InputError` if a checkpoint is of another vocabulary, corpus, problem or network.
+
+    The `tokenizer` is that of the task's corpus, if it has one.
+    """
+    stored, trained = checkpoint[CHECKPOINT_KEY], checkpoint["hyper_parameters"]
+    if tokenizer not in (None, stored["tokenizer"]):
+        raise InputError(
+            "the checkpoint was trained with another vocabulary than that of the corpus in `data`: "
+            "give the `data` of its own fit.yaml."
+        )
+    if (difference := problem.difference(trained["spec"])) is not None:
+        raise InputError(f"the checkpoint {difference}: give the `data` of its own fit.yaml.")
+    options = {"problem": trained["problem"]} | with_defaults(trained["problem"], trained["net"])
+    expected = {"problem": hparams["problem"]} | hparams["net"]
+    for name, value in expected.items():
+        pretrained = isinstance(value, Mapping) and "fingerprint" in value
+        if pretrained and isinstance(options.get(name), Mapping):  # whose folder may have moved
+            value = {**value, "path": options[name].get("path")}
+        if options.get(name) != value:
+            raise InputError(
+                f"the checkpoint has {name} {options.get(name)}, the configuration {value}: give the "
+                "`model` of its own fit.yaml."
+            )

@@ -38,7 +38,7 @@ class GuidedVariant(FromBase):
         base: Checkpoint of the base model, or the folder of its run.
         guide: Source of the attention. `uniform`; `learned`, the model's attention: for a tagger a
             plain retraining; `base`, frozen; `shuffled`, the base's, permuted within each text, all
-            heads alike: as peaked, but unrelated to the words; `adversary`, that of an adversary of
+            heads alike and in every epoch: as peaked, but unrelated to the words; `adversary`, that of an adversary of
             this base, and `other`, that of any model of the corpus with as many heads, such as the
             base's from another seed, both frozen and from `guide_checkpoint`.
         guide_checkpoint: Checkpoint of the guide.
@@ -48,7 +48,6 @@ class GuidedVariant(FromBase):
             alone, by an affine map and tanh, without position, and the readout is `text`, so that
             all information reaches a tag through the attention of its token. Null: `full` for a
             tagger; a classifier's words are always encoded alone.
-        shuffle_seed: Seed of the shuffles; an instance's shuffle is the same in every epoch.
         options: Options that differ from the base's training, see `FromBase`.
 
     Raises:
@@ -64,7 +63,6 @@ class GuidedVariant(FromBase):
         guide_checkpoint: str | None = None,
         query_key: bool = False,
         context: Literal["full", "tokens"] | None = None,
-        shuffle_seed: int = 0,
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(spec, base, **options)
@@ -118,6 +116,5 @@ class GuidedVariant(FromBase):
         rows, mask = self.problem.instances(batch)
         weights = self._outputs().attention(rows, mask)
         if self.hparams["guide"] == "shuffled":
-            seed: int = self.hparams["shuffle_seed"]
-            weights = permuted_weights(weights, mask, rows, draws=1, seed=seed)[:, :, 0]
+            weights = permuted_weights(weights, mask, rows, draws=1, seed=0)[:, :, 0]
         return weights

@@ -67,7 +67,7 @@ def significant_bits(name: str, record: str) -> int:
     if name.startswith(_HONEST):  # means alone are shown, of conicity over all texts
         return 7 if record == "conicity" else 9
     if name.startswith(_SYMBOLS) and record == "alignment_error":  # likewise, over all words
-        return 6
+        return 8
     return 10 if record in _COARSE and not ranked else 12
 
 
@@ -151,7 +151,7 @@ def archive_run(run: Path, target: Path) -> None:
         table = read_table(run / place, names)
         texts = (table.schema.metadata or {}).items()
         marks = {key: text.replace(root, b"") for key, text in texts}
-        # Of these studies pages read on which side of it a p-value is; of others they adjust them.
+        # Of these studies pages read on which side of it a p-value is, and of others its size.
         level = 0.05 if name.startswith("jain_wallace_") else None
         _write(table.replace_schema_metadata(marks or None), target / place, name, level)
     if OF_STUDY.search(name):
@@ -193,7 +193,7 @@ def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array
     At most `_FEW` different values stay as they are: each is stored once, and errors of rounding
     would not cancel in their mean.
 
-    A null is NaN in place of a float. With a level, values have 3 bits and stay on their side of it.
+    A null is NaN in place of a float. With a level, values up to it are 0 and others 1.
     """
     kind = values.type
     if pa.types.is_fixed_size_list(kind):
@@ -205,11 +205,9 @@ def rounded(values: pa.Array, bits: int, level: float | None = None) -> pa.Array
     if not pa.types.is_floating(kind):
         return values
     floats = np.array(values.fill_null(np.nan), np.float32)
-    if level is None and len(np.unique(floats)) <= _FEW:
-        return pa.array(floats)
-    bits = bits if level is None else 3
-    mantissa, exponent = np.frexp(floats)
-    whole = np.round(scaled := mantissa * 2**bits)
     if level is not None:
-        whole = np.where(floats <= level, np.floor(scaled), np.ceil(scaled))
-    return pa.array(np.ldexp(whole, exponent - bits), pa.float32())
+        floats = np.where(np.isnan(floats), np.nan, floats > np.float64(level))
+    elif len(np.unique(floats)) > _FEW:
+        mantissa, exponent = np.frexp(floats)
+        floats = np.ldexp(np.round(mantissa * 2**bits), exponent - bits)
+    return pa.array(floats, pa.float32())

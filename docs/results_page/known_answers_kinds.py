@@ -20,7 +20,8 @@ from attnlight.records import read_record
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.estimate import digest, rules
-from attnlight.report.verdict.lines import alternative_of
+from attnlight.report.verdict.lines import alternative_of, ranks
+from attnlight.report.verdict.ranks import agreements
 from attnlight.statistics.bootstrap import defined_mean
 from results_page.known_answers import USE, planned
 from results_page.tables import Row
@@ -75,6 +76,7 @@ def card_of(run: Path) -> Row:
     row |= {truth: worst_class(use, f"agreement_{truth}") for truth in TRUTHS}
     row |= {"case": licensed.case, "decision": licensed.decision}
     row |= {f"{line.name}_answer": line.answer for line in card.lines}
+    row["ranks_answer"] = ranks(records := CardRecords(run), agreements(records)).answer
     for name in NUMBERS:
         numbers = [np.nan if x is None else x for x in lines.get(name, (None,) * 3)]
         row |= dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attnlight.functional import minimal_flip_set
-from attnlight.functional.average_precision import average_precision
+from attnlight.functional.rationales import average_precision
 from results_page import NAMES
 from results_page.archive import Archive
 from results_page.tables import Row, mean_over_seeds

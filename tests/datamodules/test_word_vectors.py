@@ -25,8 +25,8 @@ def test_file_holds_what_training_on_the_text_gives(tmp_path: Path) -> None:
     expected = train_word2vec(CorpusText([data.training_text]), SETTINGS)
     vocabulary = Tokenizer.from_str(data.tokenizer_json).get_vocab()
     matrix, found = read_vectors(data.word_vectors(SETTINGS), vocabulary)
-    rows = [vocabulary[word] for word in expected.words]
-    np.testing.assert_array_equal(matrix[rows].numpy(), expected.matrix)
+    rows = [vocabulary[word] for word in expected.index_to_key]
+    np.testing.assert_array_equal(matrix[rows].numpy(), expected.vectors)
     assert set(np.flatnonzero(found).tolist()) == set(rows)
     assert not found[:4].any(), "no special token has a vector"
 

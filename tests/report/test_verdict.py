@@ -318,6 +318,7 @@ class TestSentence:
             assert card.case_if_licensed == "yes"
             assert card.sentence.startswith(f"Not established for {RULES['kind_words'][kind]}: ")
             assert "0.79" in card.sentence
+            assert card["ranks"].answer == "", "the number alone"
         assert (
             "order the sentences as"
             in card_of(tmp_path, agreement(0.9), **kinds["hierarchical"])["ranks"].question
@@ -354,6 +355,7 @@ class TestSentence:
         write(tmp_path, "predictions", TestMajority.labelled(0))
         card = card_of(tmp_path, agreement(0.9, 0.8))
         assert (card.case, card.case_if_licensed) == ("majority", "majority")
+        assert card["ranks"].answer == ""
         assert card.sentence.startswith("Nothing can be read here")
 
     def test_nothing_measured(self, tmp_path: Path) -> None:

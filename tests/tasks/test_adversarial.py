@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
-from torch import Tensor
 from torch.nn.functional import pad
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import TextBatch
 from attnlight.reference import read_base
 from attnlight.tasks import AdversarialVariant
 from attnlight.tasks.adversarial import attention_term
@@ -125,32 +124,6 @@ def test_repeats_of_a_padded_sampler_are_finite_and_not_counted(scene: Scene, ba
     assert torch.equal(losses[real], own[real])
     task.validation_step(batch, 0)
     assert task.val_loss.compute().item() == pytest.approx(own[real].mean().item(), rel=1e-6)
-
-
-@BOTH
-@pytest.mark.parametrize(("warmup", "rising"), [(2, [0, 0.2, 0.4, 0.6]), (0, [])])
-def test_lambda_rises_by_step_and_is_whole_in_validation(
-    scene: Scene, base: Path, tmp_path: Path, warmup: float, rising: list[float]
-) -> None:
-    corpus = scene.corpus
-    task = adversary(scene, base, 0.8, lambda_warmup_epochs=warmup)
-    strengths: list[float] = []
-    losses = task._losses
-
-    def spy(batch: TextBatch, output: AttentionOutput) -> Tensor:
-        if task.training:
-            strengths.append(task._lambda)
-        return losses(batch, output)
-
-    task._losses = spy  # type: ignore[method-assign]
-    trainer(tmp_path, max_epochs=3, limit_train_batches=2).fit(task, datamodule=corpus)
-    assert strengths == pytest.approx(rising + [0.8] * (6 - len(rising)))
-    attach_stub_trainer(task, corpus, "validation")
-    task._lambda = 0.1
-    batch = batch_of(corpus, "validation", 5)
-    found = losses(batch, task.model(batch)).detach()
-    expected = by_loop(task, read_base(base).model, batch, 0.8)
-    np.testing.assert_allclose(found, expected, atol=3e-6)
 
 
 def by_text(task: AdversarialVariant, base: Any, batch: TextBatch) -> float:

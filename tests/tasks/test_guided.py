@@ -88,18 +88,17 @@ def test_every_loop_attends_as_the_guide(scene: Scene, base: Path, tmp_path: Pat
 class TestGuides:
     @BOTH
     def test_shuffled_attention_is_as_peaked(self, scene: Scene, base: Path) -> None:
-        tasks = [guided(scene, base, guide="shuffled", shuffle_seed=seed) for seed in (0, 0, 1)]
+        tasks = [guided(scene, base, guide="shuffled") for _ in range(2)]
         batch = batch_of(scene.corpus)
         for task in tasks:
             attach_stub_trainer(task, scene.corpus)
-        first, again, other = (task.model(batch).weights for task in tasks)
+        first, again = (task.model(batch).weights for task in tasks)
         rows, mask = tasks[0].problem.instances(batch)
         own = FrozenBase(base).outputs(scene.corpus, "train").attention(rows, mask)
         assert torch.equal(first.sort(-1).values, own.sort(-1).values)
         assert torch.equal(first, again)
         assert torch.equal(first > 0, own > 0)
         assert not torch.equal(first, own)
-        assert not torch.equal(first, other)
         for row in range(len(rows)):
             length = int(mask[row].sum())
             order = permutations(torch.tensor([length]), rows[row : row + 1], 1, seed=0)[0, 0]

@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Cases that decide nothing, whatever the kind of model.
 _LEAVES_OPEN = ("unmeasured", "too_few", "majority", "not_established")
+_NUMBER_ALONE = ("majority", "not_established")  # those of whose D nothing follows
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,6 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     needed, words = of.needed(records), of.words(records)
     finds, instead = of.compared(records, best, by_size)
     last = of.smallest_set(records), of.uniqueness(records), cites(records)
-    made = of.ranks(records, classes), finds, needed, words, instead, *last
     majority = _majority(records)
     case, speaks_of = "unmeasured", None
     if classes:
@@ -172,6 +172,10 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         speaks_of = next((one for one in classes if one.d.texts), None)
         if speaks_of is None:
             given, speaks_of = case, classes[0]  # unseen
+    ranks = of.ranks(records, classes)
+    if given in _NUMBER_ALONE and ranks.value is not None:
+        ranks = replace(ranks, answer="")
+    made = ranks, finds, needed, words, instead, *last
     sentence = majority or _sentence(records, given, classes, speaks_of, (best, by_size))
     if given not in _LEAVES_OPEN and needed.answer == "no":
         sentence += f" {rules()['sentences']['uniform']}"
