@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, Level
+from attnlight.callbacks.base import InterpretabilityTest, Level, fill_undefined
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -110,15 +110,12 @@ class SingleErasure(InterpretabilityTest):
             measured[f"delta_weight_{name}"] = top_weight - weights.gather(-1, places)
             measured[f"delta_js_{name}"] = delta_js
         measured["flip_top"] = flips.gather(-1, tops)
-        undefined = readout.undefined(fewest=2)[:, None]
-        dtype = torch.promote_types(output.logits.dtype, torch.float32)
-        return {
+        columns = {
             f"{measure}_{score}": column
             for measure, values in measured.items()
-            for score, column in zip(
-                SCORES, values.to(dtype).masked_fill(undefined, torch.nan).unbind(-1), strict=True
-            )
+            for score, column in zip(SCORES, values.unbind(-1), strict=True)
         }
+        return fill_undefined(columns, readout.undefined(fewest=2), output.logits.dtype)
 
 
 def _effects(readout: Readout) -> tuple[Tensor, Tensor]:

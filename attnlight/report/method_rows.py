@@ -80,8 +80,13 @@ class MethodRows:
         """
         tables = []
         if self.labels:
+            sanity = [measure.column for measure in MEASURES if measure.test == "sanity"]
+            marks = {
+                (c, label): f"{mark} " for label, mark in self.verdicts.items() for c in sanity
+            }
+            cells = {key: marks.get(key, "") + estimate(mean) for key, mean in self.means.items()}
             rows = [
-                [words, *(self._cell(measure, label) for measure in MEASURES)]
+                [words, *(cells.get((measure.column, label), _DASH) for measure in MEASURES)]
                 for label, words in self.labels.items()
             ]
             counts = [f"{test.replace('_', ' ')} {n:,}" for test, n in self.instances.items()]
@@ -101,12 +106,6 @@ class MethodRows:
             head = [measure.head for measure in compared]
             tables.append(described_table("letters", rows, head))
         return tables
-
-    def _cell(self, measure: Measure, label: str) -> str:
-        mean = self.means.get((measure.column, label))
-        if mean is None:
-            return _DASH
-        return (f"{self.verdicts[label]} " if measure.test == "sanity" else "") + estimate(mean)
 
 
 def method_rows(records: Mapping[str, Source]) -> MethodRows:
@@ -143,7 +142,7 @@ def method_rows(records: Mapping[str, Source]) -> MethodRows:
             if values:
                 _add_measure(result, measure, values, rows["index"])
         if test == "sanity":
-            verdicts = sanity_verdicts(Record(rows, metadata))
+            verdicts = sanity_verdicts(Record({**rows}, metadata))
             result.verdicts = {label: verdict.verdict for label, verdict in verdicts.items()}
         result.instances[test] = len(rows["index"])
     recorded = dict.fromkeys(label for _, label in result.means)

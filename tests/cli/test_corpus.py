@@ -45,7 +45,6 @@ def command(verb: str, *more: str, **options: Any) -> list[str]:
         ({"path": "corpus", "test_fraction": 1.5}, ["test_fraction", "1.5"]),
         ({"path": "corpus", "test": "tset"}, ["'tset'", "'test'", "test_fraction"]),
         ({"path": "corpus", "train": "tarin"}, ["'tarin'", "'train'"]),
-        ({"path": "corpus", "validation": "dve"}, ["'dve'", "'dev'", "validation_fraction"]),
         ({"path": "halved", "validation_fraction": 0}, ["validation_fraction", "halved"]),
         ({"path": "halved", "test": "test"}, ["'test'", "test_fraction", "halved"]),
         ({"path": "corpus.csv"}, ["corpus.csv"]),

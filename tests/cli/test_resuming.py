@@ -59,7 +59,6 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     ("options", "named"),
     [
         (["--model.optimizer.learning_rate=0.01"], ("optimizer.learning_rate", "0.001", "0.01")),
-        (["--model.loss.reduction=mean"], ("model.loss.reduction", "sum", "mean")),
         (["--model.net.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
         (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
         (["--data.lowercase=false"], ("data.lowercase", "true", "false")),
@@ -69,7 +68,6 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
         (["--seed_everything=1"], ("seed_everything", "0", "1")),
         (["--trainer.precision=64-true"], ("trainer.precision", "64-true")),
         (["--trainer.gradient_clip_val=1"], ("trainer.gradient_clip_val", "null", "1")),
-        (["--trainer.accumulate_grad_batches=2"], ("trainer.accumulate_grad_batches", "2")),
         (PATIENCE, ("EarlyStopping", "monitor", "val/loss")),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
