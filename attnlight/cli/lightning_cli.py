@@ -1,9 +1,11 @@
 """LightningCLI for attnlight: links, run folders and additions for each verb."""
 
+import logging
 import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from copy import deepcopy
@@ -39,7 +41,6 @@ from attnlight.cli.configuration import (
 )
 from attnlight.cli.joining import ExitOnSignals, JoinTimeout
 from attnlight.cli.processes import RANK_ZERO, join_timeout, require_cores
-from attnlight.cli.quieten import quieten
 from attnlight.cli.resuming import requeued, require_same_training
 from attnlight.data.raw_text import RawText
 from attnlight.datamodules import CorpusDataModule
@@ -56,6 +57,16 @@ from attnlight.tasks.attention import AttentionTask
 from attnlight.tasks.from_base import FromBase
 
 _LARGEST_SEED = 2**32 - 1  # of numpy
+# Correct warnings that need no action.
+_WARNINGS = (
+    r".*does not have many workers",  # batches come from a memory map
+    r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
+    r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
+    r".*smaller than the logging interval",
+    r".*module\(s\) in eval mode at the start of training",  # those of a frozen model
+)
+# Begin lines of Lightning's log: an advertisement, devices that are absent, what another line says.
+_LINES = ("💡 Tip", "GPU available: False", "TPU available: False", "Restoring states from")
 
 
 class AttnlightCLI(LightningCLI):
@@ -368,7 +379,7 @@ def run(arguments: Sequence[str] | None) -> None:
         arguments: The verb and its options; None: those of the process, which DDP's launcher
             repeats for every rank.
     """
-    quieten()
+    _quieten()
     if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
@@ -398,3 +409,12 @@ def run(arguments: Sequence[str] | None) -> None:
                 sys.modules["wandb"].finish(exit_code=status)
     if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
         print(from_here(cli.current_run.folder))
+
+
+def _quieten() -> None:
+    """Suppress these warnings and lines, and W&B's summary of a run."""
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    logger.addFilter(lambda record: not str(record.msg).startswith(_LINES))
+    os.environ.setdefault("WANDB_QUIET", "true")

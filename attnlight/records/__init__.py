@@ -8,16 +8,19 @@ does not grow with the corpus. Callbacks write, the report reads.
 from attnlight.records.format import EXCLUDED, FORMAT, KEY, Record, RecordError
 from attnlight.records.merging import merge_shards
 from attnlight.records.reading import (
+    SCORES,
+    TEXT_MARKS,
+    TEXTS,
     RecordFile,
     Source,
     clustered_pieces,
+    kept_scores,
     read_metadata,
     read_pieces,
     read_record,
     read_rows,
     record_columns,
 )
-from attnlight.records.scores import SCORES, TEXT_MARKS, TEXTS, kept_scores
 from attnlight.records.shards import Columns, ShardWriter, list_column
 
 __all__ = [

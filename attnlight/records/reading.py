@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from attnlight.errors import one_line
+from attnlight.errors import InputError, one_line
 from attnlight.records.format import (
     EXCLUDED,
     FORMAT,
@@ -27,6 +28,10 @@ from attnlight.records.format import (
     RecordError,
 )
 from attnlight.records.parquet import open_parquet, reading_errors, without_null_lists
+
+SCORES = "scores_"  # prefix of columns of lists, one score per item, written with `keep_scores`
+TEXTS = "texts"  # a record that shows texts with scores of their items, without measures
+TEXT_MARKS = ("evidence", "rationale", "impermissible")  # per-token columns of that record
 
 
 class RecordFile:
@@ -193,6 +198,31 @@ def record_columns(source: Source) -> dict[str, bool]:
 def read_metadata(source: Source) -> dict[str, Any]:
     """A copy of the metadata of a record."""
     return dict(RecordFile.of(source).metadata)
+
+
+def kept_scores(path: Path) -> list[str]:
+    """Names of the scores in a test's record in a run folder, without their prefix.
+
+    Raises:
+        InputError: There is no record, or it keeps no scores.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no {path}: run `{_command(path)}`.")
+    names = [n.removeprefix(SCORES) for n in record_columns(path) if n.startswith(SCORES)]
+    if not names:
+        raise InputError(f"{path} holds no scores: run `{_command(path)} --overwrite`.")
+    return names
+
+
+def _command(path: Path) -> str:
+    """The command that writes RUN/records/STAGE/TEST.parquet, or STAGE-CORPUS, with scores."""
+    run, (stage, _, corpus) = path.parents[2], path.parent.name.partition("-")
+    verb = {"val": "validate"}.get(stage, stage)
+    place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
+    if verb == "predict":  # whose folder names a split in place of a corpus
+        place = [str(run), f"--data.predict_split={corpus}"]
+    keep = ["--trainer.callbacks.keep_scores=true"] * (path.stem != TEXTS)  # which always has some
+    return shlex.join(["attnlight", verb, *place, "--tests", path.stem, *keep])
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -2,27 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Collection
 from pathlib import Path
 
 from attnlight.report.run import VERBS
-from attnlight.storage.files import read_yaml
 from attnlight.storage.run_folder import is_run
-from attnlight.storage.shipped import find_config
-
-
-def measuring_command(folder: Path, corpus: str, tests: Collection[str]) -> str:
-    """The command that writes the records of the card; `tests` of it that have one are replaced.
-
-    Args:
-        folder: The run folder.
-        corpus: Name of the corpus; "" is the corpus of training.
-        tests: The tests that have a record.
-    """
-    attached = read_yaml(Path(find_config("card", "tests")))["trainer"]["callbacks+"]
-    card = {one["class_path"].rpartition(".")[2].lower() for one in attached} - {"predictions"}
-    again = not card.isdisjoint(name.replace("_", "") for name in tests)
-    return command_of(folder, corpus, "card", again)
 
 
 def command_of(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from attnlight.figures.methods import method_words
 from attnlight.records import KEY
 from attnlight.report.verdict.card_records import CardRecords
-from attnlight.report.verdict.commands import adversary_commands, measuring_command
+from attnlight.report.verdict.commands import adversary_commands, command_of
 from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
 from attnlight.report.verdict.ranks import TEST, ClassAgreement
+from attnlight.storage.files import read_yaml
+from attnlight.storage.shipped import find_config
 
 NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
 NOT_SHOWN = "not shown"
@@ -131,7 +134,10 @@ def unmeasured(records: CardRecords, name: str, test: str) -> Line:
     """A line whose record is missing or has no finite row."""
     if records.non_finite(test):
         return line_of(records, name, NOT_FINITE)
-    command = measuring_command(records.folder, records.corpus, records.records)
+    attached = read_yaml(Path(find_config("card", "tests")))["trainer"]["callbacks+"]
+    card = {one["class_path"].rpartition(".")[2].lower() for one in attached} - {"predictions"}
+    again = not card.isdisjoint(test.replace("_", "") for test in records.records)
+    command = command_of(records.folder, records.corpus, "card", again)
     return line_of(records, name, NOT_MEASURED, command=command)
 
 
