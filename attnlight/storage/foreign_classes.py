@@ -67,9 +67,14 @@ def class_of(path: Any, base: type, where: str) -> type:  # noqa: ANN401
 
 
 def foreign_names(options: object) -> set[str]:
-    """Import paths outside attnlight in hyperparameters: of a problem, a network, or those of a base."""
+    """Import paths outside attnlight in hyperparameters: of a problem, a network, or those of a base.
+
+    What a variant inherits from its base is text in a configuration.
+    """
     if not isinstance(options, Mapping):
         return set()
+    if isinstance(inherited := options.get("inherited"), str):
+        options = {**options, "inherited": parse_yaml(inherited, "inherited")}
     names = {name for key, name in options.items() if key in _CLASS_KEYS and isinstance(name, str)}
     paths = {name for name in names if "." in name and not name.startswith(_OWN)}
     return paths.union(*map(foreign_names, options.values()))

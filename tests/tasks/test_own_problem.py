@@ -107,6 +107,8 @@ def test_variants(here: Path, kind: str) -> None:
     if kind == "uniform":
         assert rows["attention_js"].max() > 0
     assert len(rows["index"]) > 20
+    if kind == "adversary":  # its folder alone may be a guide, of classes that its base names
+        assert read_base(Path(f"runs/e/{kind}")).identity.options["lambda_"] > 0
 
 
 class TestCheckpoint:
